@@ -1,0 +1,251 @@
+"""The vocabulary between the engine and the world: inputs go into `Engine.step`, commands come out of it.
+
+Inputs are facts (a socket connected, bytes came) and wishes (append these batches, commit). Commands are nouns: what
+the shell has to carry out, in the order given, before the next step. Nothing here has behaviour.
+
+Two kinds of ids: `node_id` is a broker's id from metadata (bootstrap servers have ids below -1, in the order of
+their listing: -2, -3, ...), `connection_id` names one TCP connection for ever; an event that carries an old
+connection id is stale and is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kafka_sink.errors import KafkaSinkError, TransportError
+
+if TYPE_CHECKING:
+    from kafka_sink.engine.producer_batch import ProducerBatch
+    from kafka_sink.engine.transaction import TransactionReceipt
+
+# Address family and the socket address as `socket.getaddrinfo` gives them; opaque to the engine.
+Address = tuple[int, tuple[Any, ...]]
+Buffer = bytes | bytearray | memoryview
+
+
+# ---- inputs: the network ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """All addresses of a node's host name; none and a reason when the name did not resolve."""
+
+    node_id: int
+    addresses: tuple[Address, ...]
+    failure: TransportError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    connection_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    connection_id: int
+    data: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """All buffers sent so far on this connection have been handed to the operating system."""
+
+    connection_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    connection_id: int
+    reason: TransportError
+
+
+# ---- inputs: the user ------------------------------------------------------------------------------------------
+# Every wish that ends carries an `operation_id`; the engine answers it with exactly one `Finished`.
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    batches: Sequence[ProducerBatch]
+
+
+@dataclass(frozen=True, slots=True)
+class WantTopic:
+    """Somebody waits for the metadata of this topic. No `Finished`: the shell watches the published cluster view."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """Ends when every batch appended before it has been delivered or has failed."""
+
+    operation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class InitTransactions:
+    operation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BeginTransaction:
+    operation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendOffsets:
+    """Consumer offsets that become part of the transaction: (topic, partition) -> (offset, leader epoch, metadata)."""
+
+    operation_id: int
+    group_id: str
+    offsets: Mapping[tuple[str, int], tuple[int, int, str]]
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransaction:
+    operation_id: int
+    commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareTransaction:
+    """Ends when all records are acknowledged; the result is the receipt with which anybody may end the transaction.
+
+    From then on this producer never ends the transaction itself, not even when it is closed.
+    """
+
+    operation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeTransaction:
+    """Takes over a prepared transaction of another producer; the next wish must be `EndTransaction`."""
+
+    operation_id: int
+    receipt: TransactionReceipt
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Graceful: nothing new is accepted, what is queued is sent, an open transaction is aborted."""
+
+    operation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Abandon:
+    """At once: every queued batch fails, every operation fails, all connections close."""
+
+    reason: KafkaSinkError
+
+
+Input = (
+    Resolved | Connected | Received | Written | Disconnected
+    | Append | WantTopic | Flush
+    | InitTransactions | BeginTransaction | SendOffsets | EndTransaction | PrepareTransaction | ResumeTransaction
+    | Close | Abandon
+)
+
+
+# ---- commands: the network -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    node_id: int
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    connection_id: int
+    node_id: int
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    connection_id: int
+    buffers: Sequence[Buffer]
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Close the socket. The engine has forgotten the connection already; no `Disconnected` is expected."""
+
+    connection_id: int
+
+
+# ---- commands: results -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """The batch is in the log. `base_offset` is -1 where the broker did not say (acks=0, or an old duplicate)."""
+
+    batch: ProducerBatch
+    base_offset: int
+    log_append_time_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The batch was given up. `record_errors` maps positions in the batch to the broker's text about that record."""
+
+    batch: ProducerBatch
+    error: KafkaSinkError
+    record_errors: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    operation_id: int
+    error: KafkaSinkError | None = None
+    result: object = None
+
+
+# ---- commands: observations, for logs and metrics --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something an operator may want to read. `level` is debug, info or warning."""
+
+    level: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestObserved:
+    node_id: int
+    api_key: int
+    latency_ms: int
+    throttle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchObserved:
+    """What happened to a batch on its way: `drained` (with the time it queued), `retried` or `split`."""
+
+    event: str
+    batch: ProducerBatch
+    queue_ms: int = 0
+
+
+Command = (
+    Resolve | Connect | Send | Disconnect | Delivered | Failed | Finished | Notice | RequestObserved | BatchObserved
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one `Engine.step` decided. `wake_at_ms`: when to call again even if nothing happens; None: not needed."""
+
+    commands: list[Command]
+    wake_at_ms: int | None

@@ -1,0 +1,116 @@
+"""One closed record batch on its way into the log: the facts about its journey.
+
+The content (`encoded`) never changes. What changes is what we know: how often it was sent, under which producer id,
+epoch and sequence, and whether some earlier send may have put it into the log. That last fact is the heart of it:
+`unknown_sends` counts the sends to which no definite answer came. As long as it is not zero nobody may say that the
+batch is not in the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from kafka_sink.errors import LocalProtocolError
+from kafka_sink.records.assembler import Share
+from kafka_sink.records.batch import EncodedBatch
+
+TopicPartition = tuple[str, int]
+NO_SEQUENCE = -1
+
+
+class Identity(NamedTuple):
+    """Who writes: sequences count within one (producer id, producer epoch)."""
+
+    producer_id: int
+    producer_epoch: int
+
+    @property
+    def is_valid(self) -> bool:
+        return self.producer_id >= 0
+
+
+NO_IDENTITY = Identity(-1, -1)
+
+
+@dataclass(slots=True, eq=False)
+class ProducerBatch:
+    topic: str
+    partition: int
+    encoded: EncodedBatch
+    opened_ms: int
+    shares: tuple[Share, ...] = ()
+
+    identity: Identity = NO_IDENTITY
+    base_sequence: int = NO_SEQUENCE
+    # The identity was replaced while the batch was under way (an epoch bump); answers to the old sends mean less.
+    sequence_was_reset: bool = False
+
+    attempts: int = 0
+    retry_at_ms: int = 0
+    drained_ms: int = 0
+    # The leader of the last send: a batch whose leader changed since then need not wait out its back-off (KIP-951).
+    sent_to: tuple[int, int] | None = None
+    is_on_wire: bool = False
+    unknown_sends: int = 0
+    is_done: bool = False
+
+    split_from: ProducerBatch | None = field(default=None, repr=False)
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.topic, self.partition
+
+    @property
+    def record_count(self) -> int:
+        return self.encoded.record_count
+
+    @property
+    def has_sequence(self) -> bool:
+        return self.base_sequence != NO_SEQUENCE
+
+    @property
+    def may_be_in_log(self) -> bool:
+        return self.unknown_sends > 0
+
+    def on_sent(self, now_ms: int, leader: tuple[int, int]) -> None:
+        self.attempts += 1
+        self.sent_to = leader
+        self.is_on_wire = True
+        self.unknown_sends += 1
+        self.drained_ms = now_ms
+
+    def on_answered(self, *, is_definite: bool) -> None:
+        """The send came back. A definite refusal takes its doubt away; the doubt of earlier sends stays."""
+        self.is_on_wire = False
+        if is_definite:
+            self.unknown_sends -= 1
+
+    def finish(self) -> None:
+        if self.is_done:
+            raise LocalProtocolError(f"batch of {self.topic}-{self.partition} completed twice")
+        self.is_done = True
+
+    def split(self, parts: list[EncodedBatch]) -> list[ProducerBatch]:
+        """Children for `parts` of the same records; each gets its piece of the shares."""
+        children = []
+        first_record = 0
+        for part in parts:
+            shares = _shares_between(self.shares, first_record, first_record + part.record_count)
+            children.append(
+                ProducerBatch(self.topic, self.partition, part, self.opened_ms, shares, split_from=self)
+            )
+            first_record += part.record_count
+        return children
+
+
+def _shares_between(shares: tuple[Share, ...], start: int, stop: int) -> tuple[Share, ...]:
+    """The shares of the records [start, stop), with positions counted from `start`."""
+    pieces = []
+    for share in shares:
+        low = max(share.first_record, start)
+        high = min(share.first_record + len(share.rows), stop)
+        if low < high:
+            rows = share.rows[low - share.first_record : high - share.first_record]
+            pieces.append(replace(share, rows=rows, first_record=low - start))
+    return tuple(pieces)
