@@ -1,0 +1,216 @@
+"""Sequence numbers: what makes a resend harmless and an order provable (KIP-98, KIP-360).
+
+A broker keeps the last five batches of each (producer id, epoch) per partition. A batch it has seen is answered with
+its old offset; a batch whose base sequence is not the next one is refused as out of order. So a batch gets its
+sequence when it is first drained and keeps it over all resends, and batches that wait for an answer are resent in
+sequence order.
+
+Two situations leave that path:
+
+Unresolved. A batch was given up (delivery.timeout.ms) after it had been sent without a definite answer: nobody knows
+whether its sequences are used. No new sequence is handed out in that partition until every batch behind it has its
+answer. If the last of them was acknowledged, the broker accepted all sequences, so the lost one was in the log after
+all. If not, there may be a gap, and only a new epoch (sequences start at 0 again) gets over it.
+
+Epoch bump. Without transactions the producer raises its epoch by itself: brokers do not fence ids that belong to
+nobody else. It happens only when no batch of the affected partitions is on the wire, because a batch that may be in
+the log under its old number must not get a new one. In a transaction nothing is ever renumbered: the transaction is
+aborted instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kafka_sink.engine.producer_batch import NO_IDENTITY, NO_SEQUENCE, Identity, ProducerBatch, TopicPartition
+from kafka_sink.errors import LocalProtocolError
+
+SEQUENCE_MODULUS = 2**31
+# One below the largest: brokers keep 32767 for fencing, so a producer id with this epoch is used up.
+PRODUCER_EPOCH_MAX = 32766
+
+
+def sequence_after(sequence: int, record_count: int) -> int:
+    """The sequence `record_count` records later; after 2**31 - 1 comes 0."""
+    return (sequence + record_count) % SEQUENCE_MODULUS
+
+
+@dataclass(slots=True)
+class PartitionSequences:
+    identity: Identity
+    next_sequence: int = 0
+    # The sequence of the last record known to be in the log; -1 before the first.
+    last_acked_sequence: int = NO_SEQUENCE
+    last_acked_offset: int = -1
+    # Every batch with a sequence and no final answer, in sequence order: on the wire or queued for another try.
+    unacked: list[ProducerBatch] = field(default_factory=list)
+    is_unresolved: bool = False
+
+
+class Sequences:
+    def __init__(self) -> None:
+        self.identity = NO_IDENTITY
+        self._partitions: dict[TopicPartition, PartitionSequences] = {}
+        self._to_renumber: dict[TopicPartition, None] = {}
+
+    # ---- questions ----
+
+    def may_send(self, batch: ProducerBatch) -> bool:
+        partition = self._partitions.get(batch.topic_partition)
+        if not batch.has_sequence:
+            return self._may_number(batch.topic_partition, partition)
+        if partition is None or batch.topic_partition in self._to_renumber:
+            return False
+        # A resend goes only when everything before it is settled: in effect one in flight until the retry is through.
+        return partition.unacked[0] is batch
+
+    def is_next_expected(self, batch: ProducerBatch) -> bool:
+        """Does this batch directly follow what the broker is known to have?"""
+        partition = self._partition_of(batch)
+        expected = 0
+        if partition.last_acked_sequence != NO_SEQUENCE:
+            expected = sequence_after(partition.last_acked_sequence, 1)
+        return batch.base_sequence == expected
+
+    def is_unresolved(self, topic_partition: TopicPartition) -> bool:
+        partition = self._partitions.get(topic_partition)
+        return partition is not None and partition.is_unresolved
+
+    def has_gap_risk(self) -> tuple[TopicPartition, ...]:
+        """Unresolved partitions whose last batch is settled: those that are not complete after all."""
+        settled = [key for key, value in self._partitions.items() if value.is_unresolved and not value.unacked]
+        gaps = []
+        for topic_partition in settled:
+            partition = self._partitions[topic_partition]
+            if partition.next_sequence == sequence_after(partition.last_acked_sequence, 1):
+                partition.is_unresolved = False
+            else:
+                gaps.append(topic_partition)
+        return tuple(gaps)
+
+    def last_acked_offset(self, topic_partition: TopicPartition) -> int:
+        partition = self._partitions.get(topic_partition)
+        return -1 if partition is None else partition.last_acked_offset
+
+    def _may_number(self, topic_partition: TopicPartition, partition: PartitionSequences | None) -> bool:
+        if not self.identity.is_valid:
+            return False
+        if partition is None:
+            return True
+        if partition.is_unresolved or topic_partition in self._to_renumber:
+            return False
+        # Batches of the old epoch first: a broker that saw the new epoch refuses them.
+        if partition.identity != self.identity and partition.unacked:
+            return False
+        # Behind a batch that waits for its resend nothing new may go, or it would arrive out of order.
+        return not partition.unacked or partition.unacked[-1].is_on_wire
+
+    # ---- events ----
+
+    def on_drained(self, batch: ProducerBatch) -> None:
+        """Numbers a batch that is about to be sent for the first time."""
+        if batch.has_sequence:
+            return
+        partition = self._partitions.setdefault(batch.topic_partition, PartitionSequences(self.identity))
+        if partition.identity != self.identity:
+            partition = PartitionSequences(self.identity)
+            self._partitions[batch.topic_partition] = partition
+        batch.identity = self.identity
+        batch.base_sequence = partition.next_sequence
+        partition.next_sequence = sequence_after(partition.next_sequence, batch.record_count)
+        partition.unacked.append(batch)
+
+    def on_acked(self, batch: ProducerBatch, base_offset: int) -> None:
+        partition = self._partition_of(batch)
+        self._forget(batch)
+        last = sequence_after(batch.base_sequence, batch.record_count - 1)
+        if batch.identity == partition.identity and _is_later(last, partition.last_acked_sequence):
+            partition.last_acked_sequence = last
+        if base_offset >= 0:
+            partition.last_acked_offset = max(partition.last_acked_offset, base_offset + batch.record_count - 1)
+
+    def on_given_up(self, batch: ProducerBatch) -> None:
+        """The batch failed. Whether its sequences are used is known (a definite refusal) or not (unresolved)."""
+        if not batch.has_sequence:
+            return
+        partition = self._partition_of(batch)
+        self._forget(batch)
+        if batch.may_be_in_log:
+            partition.is_unresolved = True
+
+    def on_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """The parts take over the sequences of the refused whole: consecutive ones from the same base."""
+        partition = self._partition_of(batch)
+        position = partition.unacked.index(batch)
+        sequence = batch.base_sequence
+        for part in parts:
+            part.identity = batch.identity
+            part.base_sequence = sequence
+            sequence = sequence_after(sequence, part.record_count)
+        partition.unacked[position : position + 1] = parts
+
+    def want_renumbering(self, topic_partition: TopicPartition) -> None:
+        self._to_renumber[topic_partition] = None
+
+    def renumber_when_quiet(self) -> bool:
+        """Raises the epoch once nothing of the marked partitions is on the wire; tells whether it did.
+
+        With the epoch used up the identity becomes invalid: the owner must fetch a new producer id and `adopt` it.
+        """
+        if not self._to_renumber or not self.identity.is_valid:
+            return False
+        for topic_partition in self._to_renumber:
+            partition = self._partitions.get(topic_partition)
+            if partition is not None and any(batch.is_on_wire for batch in partition.unacked):
+                return False
+        if self.identity.producer_epoch >= PRODUCER_EPOCH_MAX:
+            self.identity = NO_IDENTITY
+            return True
+        self.adopt(Identity(self.identity.producer_id, self.identity.producer_epoch + 1))
+        return True
+
+    def adopt(self, identity: Identity) -> None:
+        """Takes a new identity; marked partitions restart under it at once, others when their old batches are done."""
+        self.identity = identity
+        for topic_partition in self._to_renumber:
+            self._restart(topic_partition)
+        self._to_renumber.clear()
+
+    def restart_all(self, identity: Identity) -> None:
+        """A new transaction epoch: every partition starts at 0. Nothing may be unacknowledged any more."""
+        unsettled = [key for key, value in self._partitions.items() if value.unacked]
+        if unsettled:
+            raise LocalProtocolError(f"new producer epoch while batches of {unsettled[0]} are unsettled")
+        self._partitions.clear()
+        self._to_renumber.clear()
+        self.identity = identity
+
+    def restart_after_retention(self, topic_partition: TopicPartition) -> None:
+        """The broker lost the state of this partition to retention: its batches start at 0 in the same epoch."""
+        self._restart(topic_partition)
+
+    def _restart(self, topic_partition: TopicPartition) -> None:
+        old = self._partitions.get(topic_partition)
+        fresh = PartitionSequences(self.identity)
+        for batch in old.unacked if old is not None else ():
+            batch.identity = self.identity
+            batch.base_sequence = fresh.next_sequence
+            batch.sequence_was_reset = True
+            fresh.next_sequence = sequence_after(fresh.next_sequence, batch.record_count)
+            fresh.unacked.append(batch)
+        self._partitions[topic_partition] = fresh
+
+    def _forget(self, batch: ProducerBatch) -> None:
+        unacked = self._partition_of(batch).unacked
+        if batch in unacked:
+            unacked.remove(batch)
+
+    def _partition_of(self, batch: ProducerBatch) -> PartitionSequences:
+        partition = self._partitions.get(batch.topic_partition)
+        if partition is None or not batch.has_sequence:
+            raise LocalProtocolError(f"batch of {batch.topic}-{batch.partition} has no sequence")
+        return partition
+
+
+def _is_later(sequence: int, than: int) -> bool:
+    return than == NO_SEQUENCE or 0 < (sequence - than) % SEQUENCE_MODULUS < SEQUENCE_MODULUS // 2
