@@ -1,0 +1,125 @@
+"""`ProducerOptions`: every option of a producer after parsing, as one frozen value.
+
+A field carries the Java option's name with dots as underscores and Java's newest default, so that whoever knows the
+Java producer can read the code; a few fields at the end have no Java counterpart. Constructing it directly skips all
+checks and is meant for tests and for `dataclasses.replace`; users come through `parse_producer_options`.
+
+It is plain data that pickles (as far as the user's own callables do). Its `repr` never shows what a callable closes
+over nor anything whose name sounds like a secret, because options end up in logs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields
+from typing import Any
+
+Serializer = Callable[[Any], "bytes | None"]
+Partitioner = Callable[..., int]
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+_SECRET_NAME = re.compile(r"password|passphrase|secret|token|jaas|credential|private", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ProducerOptions:
+    bootstrap_servers: tuple[tuple[str, int], ...]
+
+    # What a send promises.
+    acks: int = -1
+    enable_idempotence: bool = True
+    retries: int = INT_MAX
+    delivery_timeout_ms: int = 120_000
+    max_block_ms: int = 60_000
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
+
+    # Batching and memory.
+    batch_size: int = 16_384
+    linger_ms: int = 5
+    buffer_memory: int = 33_554_432
+    max_request_size: int = 1_048_576
+    compression_type: str = "none"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_zstd_level: int = 3
+
+    # Choice of the partition.
+    partitioner: str | Partitioner = "default"
+    partitioner_adaptive_partitioning_enable: bool = True
+    partitioner_availability_timeout_ms: int = 0
+    partitioner_ignore_keys: bool = False
+
+    # Requests and connections.
+    client_id: str = ""
+    max_in_flight_requests_per_connection: int = 5
+    request_timeout_ms: int = 30_000
+    retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    reconnect_backoff_ms: int = 50
+    reconnect_backoff_max_ms: int = 1_000
+    socket_connection_setup_timeout_ms: int = 10_000
+    socket_connection_setup_timeout_max_ms: int = 30_000
+    connections_max_idle_ms: int = 540_000
+    send_buffer_bytes: int = 131_072
+    receive_buffer_bytes: int = 32_768
+
+    # Knowledge of the cluster.
+    metadata_max_age_ms: int = 300_000
+    metadata_max_idle_ms: int = 300_000
+    metadata_recovery_strategy: str = "rebootstrap"
+    metadata_recovery_rebootstrap_trigger_ms: int = 300_000
+    allow_auto_create_topics: bool = True
+
+    # Hooks. A serializer of None takes bytes as they are and text as UTF-8.
+    key_serializer: Serializer | None = None
+    value_serializer: Serializer | None = None
+    interceptors: tuple[object, ...] = ()
+
+    # Metrics.
+    metrics_num_samples: int = 2
+    metrics_sample_window_ms: int = 30_000
+
+    # Limits and habits of older clients. None: no such limit; compressed_topics None: every topic.
+    buffer_records_max: int | None = None
+    batch_records_max: int | None = None
+    send_is_synchronous: bool = False
+    compressed_topics: frozenset[str] | None = None
+
+    # What the operator should hear about these options once, when the producer starts.
+    notices: tuple[str, ...] = ()
+
+    @property
+    def compression_level(self) -> int | None:
+        """The level for `compression_type`; None where the codec has no levels or is left to its own default."""
+        if self.compression_type == "gzip":
+            return None if self.compression_gzip_level == -1 else self.compression_gzip_level
+        return {"lz4": self.compression_lz4_level, "zstd": self.compression_zstd_level}.get(self.compression_type)
+
+    def compression_of(self, topic: str) -> tuple[str, int | None]:
+        """Codec name and level for one topic."""
+        if self.compressed_topics is not None and topic not in self.compressed_topics:
+            return "none", None
+        return self.compression_type, self.compression_level
+
+    def __repr__(self) -> str:
+        shown = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.default is not MISSING and value == field.default:
+                continue
+            shown.append(f"{field.name}={_shown(field.name, value)}")
+        return f"ProducerOptions({', '.join(shown)})"
+
+
+def _shown(name: str, value: object) -> str:
+    if _SECRET_NAME.search(name):
+        return "[hidden]"
+    if name == "interceptors" and isinstance(value, tuple):
+        return "(" + ", ".join(type(item).__name__ for item in value) + ")"
+    if callable(value):
+        return f"<{getattr(value, '__qualname__', type(value).__name__)}>"
+    return repr(value)
