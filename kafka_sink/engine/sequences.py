@@ -76,8 +76,8 @@ class Sequences:
         partition = self._partitions.get(topic_partition)
         return partition is not None and partition.is_unresolved
 
-    def has_gap_risk(self) -> tuple[TopicPartition, ...]:
-        """Unresolved partitions whose last batch is settled: those that are not complete after all."""
+    def settle_unresolved(self) -> tuple[TopicPartition, ...]:
+        """Looks at unresolved partitions in which nothing is open any more; returns those that may have a gap."""
         settled = [key for key, value in self._partitions.items() if value.is_unresolved and not value.unacked]
         gaps = []
         for topic_partition in settled:
@@ -100,10 +100,7 @@ class Sequences:
         if partition.is_unresolved or topic_partition in self._to_renumber:
             return False
         # Batches of the old epoch first: a broker that saw the new epoch refuses them.
-        if partition.identity != self.identity and partition.unacked:
-            return False
-        # Behind a batch that waits for its resend nothing new may go, or it would arrive out of order.
-        return not partition.unacked or partition.unacked[-1].is_on_wire
+        return partition.identity == self.identity or not partition.unacked
 
     # ---- events ----
 
@@ -121,6 +118,7 @@ class Sequences:
         partition.unacked.append(batch)
 
     def on_acked(self, batch: ProducerBatch, base_offset: int) -> None:
+        """Also for a batch that was given up meanwhile: that it is in the log after all may settle its partition."""
         partition = self._partition_of(batch)
         self._forget(batch)
         last = sequence_after(batch.base_sequence, batch.record_count - 1)

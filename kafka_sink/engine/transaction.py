@@ -1,0 +1,382 @@
+"""The transaction of one producer: where it stands, what may happen next, what the coordinator has to be asked.
+
+It knows neither sockets nor queues. Three kinds of callers: wishes of the user (`init`, `begin`, `end`, ...), facts
+from the produce side (a batch was appended, sent, given up), and answers of coordinators. The state moves only through
+`_move`, by the table TRANSITIONS; anything that is not in the table raises and changes nothing.
+
+What is asked next is derived from the state each time (`next_request`), not kept in a queue of requests: first the
+coordinator, then the producer id, then partitions to register, then offsets, then the end. One request is out at a
+time, so an answer always belongs to the state it meets.
+
+Two generations of the protocol (KIP-890), chosen when a transaction begins and kept until it has ended:
+ 1  partitions are registered before the first produce to them; the epoch stays the same over many transactions;
+ 2  the leader registers a partition with the first batch; ending a transaction raises the epoch.
+In generation 1 a delayed request of one transaction can hit the next one, since both have the same epoch. The remedy
+is a new epoch (InitProducerId) whenever a request of the transaction stayed without a definite answer, and after each
+abort: that is the state RENEWING.
+
+A prepared transaction (PREPARED) has all its records in the log and belongs to whoever holds its receipt. Nothing here
+ends it by itself, not even closing the producer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from kafka_sink.engine.commands import Finished, SendOffsets
+from kafka_sink.engine.producer_batch import NO_IDENTITY, Identity, TopicPartition
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
+
+
+class State(Enum):
+    UNINITIALIZED = "uninitialized"
+    INITIALIZING = "initializing"
+    READY = "ready"
+    IN_TRANSACTION = "in transaction"
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    COMMITTING = "committing"
+    ABORTING = "aborting"
+    RENEWING = "renewing"
+    ABORTABLE = "abortable error"
+    FATAL = "fatal error"
+
+
+class Event(Enum):
+    INIT = "init"
+    INITIALIZED = "initialized"
+    BEGIN = "begin"
+    RENEW = "renew"
+    PREPARE = "prepare"
+    PREPARED = "prepared"
+    RESUME = "resume"
+    COMMIT = "commit"
+    ABORT = "abort"
+    ENDED = "ended"
+    ENDED_STALE = "ended, epoch is stale"
+    ERROR = "error"
+    FATAL_ERROR = "fatal error"
+
+
+TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
+    State.UNINITIALIZED: {
+        Event.INIT: State.INITIALIZING,
+        Event.RESUME: State.PREPARED,
+        Event.FATAL_ERROR: State.FATAL,
+    },
+    State.INITIALIZING: {Event.INITIALIZED: State.READY, Event.FATAL_ERROR: State.FATAL},
+    State.READY: {
+        Event.BEGIN: State.IN_TRANSACTION,
+        Event.RENEW: State.RENEWING,
+        Event.FATAL_ERROR: State.FATAL,
+    },
+    State.IN_TRANSACTION: {
+        Event.PREPARE: State.PREPARING,
+        Event.COMMIT: State.COMMITTING,
+        Event.ABORT: State.ABORTING,
+        Event.ERROR: State.ABORTABLE,
+        Event.FATAL_ERROR: State.FATAL,
+    },
+    State.PREPARING: {
+        Event.PREPARED: State.PREPARED,
+        Event.ERROR: State.ABORTABLE,
+        Event.FATAL_ERROR: State.FATAL,
+    },
+    State.PREPARED: {
+        Event.COMMIT: State.COMMITTING,
+        Event.ABORT: State.ABORTING,
+        Event.FATAL_ERROR: State.FATAL,
+    },
+    State.COMMITTING: {
+        Event.ENDED: State.READY,
+        Event.ENDED_STALE: State.RENEWING,
+        Event.ERROR: State.ABORTABLE,
+        Event.FATAL_ERROR: State.FATAL,
+    },
+    State.ABORTING: {
+        Event.ENDED: State.READY,
+        Event.ENDED_STALE: State.RENEWING,
+        Event.FATAL_ERROR: State.FATAL,
+    },
+    State.RENEWING: {Event.INITIALIZED: State.READY, Event.FATAL_ERROR: State.FATAL},
+    State.ABORTABLE: {Event.ABORT: State.ABORTING, Event.FATAL_ERROR: State.FATAL},
+    State.FATAL: {},
+}
+
+# What a call in the wrong state should have been preceded by.
+_ADVICE = {
+    State.UNINITIALIZED: "call init_transactions() first",
+    State.INITIALIZING: "init_transactions() has not finished",
+    State.READY: "call begin_transaction() first",
+    State.PREPARING: "the transaction is being prepared",
+    State.PREPARED: "the transaction is prepared: it can only be ended",
+    State.COMMITTING: "the transaction is being committed",
+    State.ABORTING: "the transaction is being aborted",
+    State.RENEWING: "call begin_transaction() first",
+    State.IN_TRANSACTION: "a transaction is open: commit or abort it first",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionReceipt:
+    """All that is needed to end a prepared transaction from anywhere: another process, another host.
+
+    `generation` is part of it: a repeated end by the rules of the other generation gets a wrong answer.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    generation: int
+    last_offsets: Mapping[TopicPartition, int]
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing was written. Kafka cannot end such a transaction, and there is nothing to end."""
+        return not self.last_offsets
+
+
+class Transaction:
+    """See the module. `transaction_requests.TransactionRequests` asks it what to send and tells it the answers."""
+
+    def __init__(self, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.state = State.UNINITIALIZED
+        self.generation = 1
+        self.identity = NO_IDENTITY
+        self.error: KafkaSinkError | None = None
+
+        # What this transaction touched. `registered` counts only in generation 1, `written` are acknowledged offsets.
+        self.unregistered: dict[TopicPartition, None] = {}
+        self.registered: set[TopicPartition] = set()
+        self.written: dict[TopicPartition, int] = {}
+        self.offsets: SendOffsets | None = None
+        self.offsets_group_is_registered = False
+        # The coordinator may know of this transaction, so it has to be ended there.
+        self.is_started = False
+        # A registration went out and its fate is unknown: ending could be refused, a new epoch cannot.
+        self.has_unknown_start = False
+        # Some request of this epoch may still arrive late; see the module on generation 1.
+        self.epoch_is_stale = False
+
+        self._waiting: dict[str, list[int]] = {"init": [], "begin": [], "prepare": [], "end": []}
+        self._generation_to_begin = 1
+        self._finished: list[Finished] = []
+
+    # ---- questions ----
+
+    @property
+    def refusal(self) -> KafkaSinkError | None:
+        """Why a record would not be accepted now."""
+        if self.state is State.IN_TRANSACTION:
+            return None
+        if self.state in (State.ABORTABLE, State.FATAL):
+            return self._current_error()
+        return LocalProtocolError(f"no record can be sent: {_ADVICE[self.state]}")
+
+    def may_send(self, topic_partition: TopicPartition) -> bool:
+        if self.state not in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING):
+            return False
+        return self.generation >= 2 or topic_partition in self.registered
+
+    @property
+    def drops_unsent(self) -> bool:
+        """Batches that are not on the wire are pointless: the transaction will be aborted."""
+        return self.state in (State.ABORTABLE, State.ABORTING)
+
+    @property
+    def is_settled(self) -> bool:
+        """Nothing is open that closing the producer would have to end."""
+        return self.state in (State.UNINITIALIZED, State.READY, State.PREPARED, State.RENEWING, State.FATAL)
+
+    def receipt(self) -> TransactionReceipt:
+        return TransactionReceipt(
+            self.transactional_id, *self.identity, generation=self.generation, last_offsets=dict(self.written)
+        )
+
+    # ---- wishes ----
+
+    def init(self, operation_id: int) -> None:
+        if self.state is not State.INITIALIZING and not self._accepts(operation_id, Event.INIT):
+            return
+        self._waiting["init"].append(operation_id)
+
+    def begin(self, operation_id: int, generation: int) -> None:
+        if self.state is State.RENEWING:
+            self._waiting["begin"].append(operation_id)
+            self._generation_to_begin = generation
+            return
+        if self.state is State.READY and generation != self.generation:
+            # An id that has written by the rules of one generation starts the other one with an epoch of its own.
+            self._move(Event.RENEW)
+            self.begin(operation_id, generation)
+            return
+        if self._accepts(operation_id, Event.BEGIN):
+            self._finished.append(Finished(operation_id))
+
+    def send_offsets(self, wish: SendOffsets) -> None:
+        if self.state is not State.IN_TRANSACTION or self.offsets is not None:
+            self._refuse(wish.operation_id, self.refusal or LocalProtocolError("offsets are already being sent"))
+            return
+        self.offsets = wish
+
+    def prepare(self, operation_id: int) -> None:
+        if self._accepts(operation_id, Event.PREPARE):
+            self._waiting["prepare"].append(operation_id)
+
+    def resume(self, operation_id: int, receipt: TransactionReceipt) -> None:
+        if receipt.transactional_id != self.transactional_id:
+            text = f"the receipt is of {receipt.transactional_id!r}, this producer is {self.transactional_id!r}"
+            self._refuse(operation_id, LocalProtocolError(text))
+            return
+        if not self._accepts(operation_id, Event.RESUME):
+            return
+        self.identity = Identity(receipt.producer_id, receipt.producer_epoch)
+        self.generation = receipt.generation
+        self.written = dict(receipt.last_offsets)
+        self.is_started = not receipt.is_empty
+        self._finished.append(Finished(operation_id))
+
+    def end(self, operation_id: int, *, commit: bool) -> None:
+        """Ends the transaction. Calling it again the same way (after a time-out) waits for the same end."""
+        running = State.COMMITTING if commit else State.ABORTING
+        if self.state is not running and not self._accepts(operation_id, Event.COMMIT if commit else Event.ABORT):
+            return
+        self._waiting["end"].append(operation_id)
+        if not commit:
+            self.unregistered.clear()
+            self._finish_offsets(TransactionAborted("the transaction was aborted"))
+
+    def abort_before_close(self) -> None:
+        """A graceful close ends what is open; what is prepared belongs to the holder of the receipt."""
+        if self.state in (State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE):
+            self.error = self.error or TransactionAborted("the producer was closed")
+            if self.state is State.PREPARING:
+                self._move(Event.ERROR)
+            self._finish_all(self._current_error())
+            self._move(Event.ABORT)
+            self.unregistered.clear()
+
+    # ---- facts from the produce side ----
+
+    def on_appended(self, topic_partition: TopicPartition) -> None:
+        if self.generation == 1 and topic_partition not in self.registered:
+            self.unregistered[topic_partition] = None
+
+    def on_sent(self) -> None:
+        self.is_started = True
+
+    def on_acked(self, topic_partition: TopicPartition, last_offset: int) -> None:
+        self.written[topic_partition] = max(last_offset, self.written.get(topic_partition, -1))
+
+    def on_error(self, error: KafkaSinkError) -> None:
+        """This transaction cannot be committed any more. The first error is the one that is told."""
+        if self.state not in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING):
+            return
+        self._move(Event.ERROR)
+        self.error = error
+        self._finish_all(self._current_error())
+
+    def on_fatal(self, error: KafkaSinkError) -> None:
+        if self.state is State.FATAL:
+            return
+        self._move(Event.FATAL_ERROR)
+        self.error = error
+        self._finish_all(error)
+
+    # ---- facts from the coordinator, told by TransactionRequests ----
+
+    def on_initialized(self, identity: Identity) -> None:
+        self._move(Event.INITIALIZED)
+        self.identity = identity
+        self.epoch_is_stale = False
+        self._clear_touched()
+        self._finish("init", None)
+        waiting = self._waiting["begin"]
+        if waiting:
+            self.generation = self._generation_to_begin
+            self._move(Event.BEGIN)
+            self._finish("begin", None)
+
+    def on_initial_generation(self, generation: int) -> None:
+        """The first transaction has nothing before it that another generation could have written."""
+        self.generation = generation
+
+    def on_prepared(self) -> None:
+        self._move(Event.PREPARED)
+        self._finish("prepare", None, self.receipt())
+
+    def on_ended(self, next_identity: Identity | None) -> None:
+        """The end is certain. `next_identity` is what generation 2 gives for the next transaction."""
+        aborted = self.state is State.ABORTING
+        if next_identity is not None:
+            self.identity = next_identity
+            self.epoch_is_stale = False
+        elif aborted and self.generation == 1:
+            self.epoch_is_stale = True
+        self._move(Event.ENDED_STALE if self.epoch_is_stale else Event.ENDED)
+        self.error = None
+        self._clear_touched()
+        self._finish("end", None)
+
+    def on_offsets_sent(self) -> None:
+        self._finish_offsets(None)
+
+    # ---- results ----
+
+    def take_finished(self) -> list[Finished]:
+        finished, self._finished = self._finished, []
+        return finished
+
+    # ---- inside ----
+
+    def _move(self, event: Event) -> None:
+        target = TRANSITIONS[self.state].get(event)
+        if target is None:
+            raise LocalProtocolError(f"{event.value} is not possible: {_ADVICE.get(self.state, self.state.value)}")
+        self.state = target
+
+    def _accepts(self, operation_id: int, event: Event) -> bool:
+        """Moves if the table allows it; otherwise the wish is refused and nothing changes."""
+        if event in TRANSITIONS[self.state]:
+            self._move(event)
+            return True
+        if self.state in (State.ABORTABLE, State.FATAL):
+            self._refuse(operation_id, self._current_error())
+        else:
+            self._refuse(operation_id, LocalProtocolError(f"cannot {event.value}: {_ADVICE[self.state]}"))
+        return False
+
+    def _current_error(self) -> KafkaSinkError:
+        if self.state is State.FATAL and self.error is not None:
+            return self.error
+        error = TransactionAborted(f"the transaction must be aborted: {self.error}")
+        error.__cause__ = self.error
+        return error
+
+    def _refuse(self, operation_id: int, error: KafkaSinkError) -> None:
+        self._finished.append(Finished(operation_id, error))
+
+    def _finish(self, kind: str, error: KafkaSinkError | None, result: object = None) -> None:
+        waiting, self._waiting[kind] = self._waiting[kind], []
+        self._finished.extend(Finished(operation_id, error, result) for operation_id in waiting)
+
+    def _finish_all(self, error: KafkaSinkError) -> None:
+        for kind in self._waiting:
+            self._finish(kind, error)
+        self._finish_offsets(error)
+
+    def _finish_offsets(self, error: KafkaSinkError | None) -> None:
+        if self.offsets is not None:
+            self._finished.append(Finished(self.offsets.operation_id, error))
+            self.offsets = None
+
+    def _clear_touched(self) -> None:
+        self.unregistered.clear()
+        self.registered.clear()
+        self.written.clear()
+        self.offsets_group_is_registered = False
+        self.is_started = False
+        self.has_unknown_start = False

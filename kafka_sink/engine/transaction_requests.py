@@ -1,0 +1,355 @@
+"""What a producer asks of coordinators, and what their answers do to the transaction.
+
+One request at a time, derived from the state of the `Transaction` each time something may have changed:
+
+  coordinator unknown          -> FindCoordinator
+  initializing or renewing     -> InitProducerId
+  partitions to register (v1)  -> AddPartitionsToTxn
+  offsets to send              -> AddOffsetsToTxn (v1), FindCoordinator of the group, TxnOffsetCommit
+  ending, nothing on the wire  -> EndTxn
+
+An answer is read in three steps: find its error code, ask `outcome` for the verdict, act on the verdict. Transport
+failures are verdicts too: the coordinator may have moved, and the request may have been carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_sink.engine.backoff import Backoff
+from kafka_sink.engine.outcome import Verdict, coordinated_verdict, describe
+from kafka_sink.engine.producer_batch import Identity, TopicPartition
+from kafka_sink.engine.request import Answer, Request
+from kafka_sink.engine.transaction import State, Transaction
+from kafka_sink.errors import (
+    AuthorizationError,
+    BrokerError,
+    KafkaSinkError,
+    LocalProtocolError,
+    ProducerFenced,
+    RemoteProtocolError,
+    TransportError,
+)
+from kafka_sink.wire.apis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+    Api,
+)
+
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+# While the broker writes the markers of the previous transaction (code 51): that takes milliseconds.
+MARKERS_BACKOFF_MS = 20
+
+# The last version of each request that belongs to generation 1, and the first that belongs to generation 2.
+END_TXN_LAST_V1, TXN_OFFSET_COMMIT_LAST_V1, ADD_PARTITIONS_LAST_CLIENT = 4, 4, 3
+# Up to here a FindCoordinator asks for one key, which is all that a producer needs.
+FIND_COORDINATOR_LAST_SINGLE = 3
+# From here a request can carry the identity it wants renewed, so that a fenced producer cannot fence back (KIP-360).
+INIT_PRODUCER_ID_FIRST_RENEWING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The purpose of a request: what it was and what it was about."""
+
+    api: Api
+    key_type: int = TRANSACTION_KEY
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+class TransactionRequests:
+    def __init__(
+        self, transaction: Transaction, *, transaction_timeout_ms: int, request_timeout_ms: int, backoff: Backoff
+    ) -> None:
+        self._transaction = transaction
+        self._transaction_timeout_ms = transaction_timeout_ms
+        self._request_timeout_ms = request_timeout_ms
+        self._backoff = backoff
+        self._coordinators: dict[int, int] = {}  # key type -> node id
+        self._is_waiting = False
+        self._failures = 0
+        self._retry_at_ms = 0
+
+    @property
+    def retry_at_ms(self) -> int:
+        return self._retry_at_ms
+
+    def next_request(self, now_ms: int, *, is_quiet: bool) -> Request | None:
+        """`is_quiet`: no batch waits for an answer or for another try, so the transaction may be ended."""
+        if self._is_waiting or now_ms < self._retry_at_ms:
+            return None
+        transaction = self._transaction
+        if transaction.state is State.PREPARING and is_quiet and transaction.offsets is None:
+            transaction.on_prepared()
+        asked = self._next_asked(is_quiet)
+        if asked is None:
+            return None
+        if asked.api is not FIND_COORDINATOR and asked.key_type not in self._coordinators:
+            asked = Asked(FIND_COORDINATOR, asked.key_type)
+        return self._request(asked)
+
+    def node_for(self, request: Request) -> int | None:
+        """The coordinator's node, or None: any broker will do."""
+        asked = _asked(request)
+        return None if asked.api is FIND_COORDINATOR else self._coordinators[asked.key_type]
+
+    def on_sent(self, request: Request) -> None:
+        self._is_waiting = True
+        if _asked(request).api in (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN):
+            self._transaction.has_unknown_start = True
+
+    def on_answer(self, now_ms: int, answer: Answer) -> None:
+        self._is_waiting = False
+        asked = _asked(answer.request)
+        if answer.failure is not None:
+            self._on_failure(now_ms, asked, answer)
+            return
+        assert answer.body is not None
+        code = _error_code(asked, answer.body)
+        committing = self._transaction.state is State.COMMITTING
+        self._on_verdict(now_ms, asked, coordinated_verdict(asked.api.key, code, committing=committing), code, answer)
+
+    def on_coordinator_gone(self, node_id: int) -> None:
+        for key_type in [key for key, value in self._coordinators.items() if value == node_id]:
+            del self._coordinators[key_type]
+
+    # ---- what to ask ----
+
+    def _next_asked(self, is_quiet: bool) -> Asked | None:
+        transaction = self._transaction
+        if transaction.state in (State.INITIALIZING, State.RENEWING):
+            return Asked(INIT_PRODUCER_ID)
+        if transaction.state in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING):
+            if transaction.unregistered:
+                return Asked(ADD_PARTITIONS_TO_TXN, partitions=tuple(transaction.unregistered))
+            if transaction.offsets is not None:
+                if transaction.generation == 1 and not transaction.offsets_group_is_registered:
+                    return Asked(ADD_OFFSETS_TO_TXN)
+                return Asked(TXN_OFFSET_COMMIT, GROUP_KEY)
+        if transaction.state in (State.COMMITTING, State.ABORTING) and is_quiet:
+            return self._end_asked()
+        return None
+
+    def _end_asked(self) -> Asked | None:
+        transaction = self._transaction
+        if transaction.is_started:
+            return Asked(END_TXN)
+        if transaction.has_unknown_start:
+            # The registration may have arrived or not. Ending could be refused as "no transaction"; a new epoch ends
+            # whatever there is.
+            transaction.epoch_is_stale = True
+        transaction.on_ended(None)
+        return self._next_asked(is_quiet=True)
+
+    def _request(self, asked: Asked) -> Request:
+        body, version_min, version_max = _BODIES[asked.api.key](self._transaction, asked)
+        if asked.api is INIT_PRODUCER_ID:
+            body["transaction_timeout_ms"] = self._transaction_timeout_ms
+        return Request(
+            api=asked.api,
+            body=body,
+            purpose=asked,
+            timeout_ms=self._request_timeout_ms,
+            version_min=version_min,
+            version_max=version_max,
+        )
+
+    # ---- what the answer does ----
+
+    def _on_failure(self, now_ms: int, asked: Asked, answer: Answer) -> None:
+        """No answer. If bytes left, the request may have been carried out or may still be on its way."""
+        if not isinstance(answer.failure, (TransportError, RemoteProtocolError)):
+            # Not a matter of the network: the broker does not speak the version, or the credentials are refused.
+            assert answer.failure is not None
+            self._transaction.on_fatal(answer.failure)
+            return
+        if answer.was_sent and asked.api is not FIND_COORDINATOR:
+            self._transaction.epoch_is_stale = self._transaction.generation == 1
+        self._coordinators.pop(asked.key_type, None)
+        self._repeat_later(now_ms)
+
+    def _on_verdict(self, now_ms: int, asked: Asked, verdict: Verdict, code: int, answer: Answer) -> None:
+        transaction = self._transaction
+        if verdict is Verdict.DONE:
+            self._failures = 0
+            self._retry_at_ms = 0
+            assert answer.body is not None
+            self._on_done(asked, answer.body)
+        elif verdict is Verdict.REPEAT:
+            self._repeat_later(now_ms)
+        elif verdict is Verdict.REPEAT_SOON:
+            self._retry_at_ms = now_ms + MARKERS_BACKOFF_MS
+        elif verdict is Verdict.FIND_COORDINATOR:
+            self._coordinators.pop(asked.key_type, None)
+            self._repeat_later(now_ms)
+        elif verdict is Verdict.ABORT:
+            transaction.on_error(_error_for(asked, transaction, verdict, code))
+        else:
+            transaction.on_fatal(_error_for(asked, transaction, verdict, code))
+
+    def _on_done(self, asked: Asked, body: Mapping[str, Any]) -> None:
+        transaction = self._transaction
+        if asked.api is FIND_COORDINATOR:
+            self._coordinators[asked.key_type] = body["node_id"]
+        elif asked.api is INIT_PRODUCER_ID:
+            transaction.on_initialized(Identity(body["producer_id"], body["producer_epoch"]))
+        elif asked.api is ADD_PARTITIONS_TO_TXN:
+            transaction.is_started = True
+            transaction.has_unknown_start = False
+            for topic_partition in asked.partitions:
+                transaction.unregistered.pop(topic_partition, None)
+                transaction.registered.add(topic_partition)
+        elif asked.api is ADD_OFFSETS_TO_TXN:
+            transaction.is_started = True
+            transaction.has_unknown_start = False
+            transaction.offsets_group_is_registered = True
+        elif asked.api is TXN_OFFSET_COMMIT:
+            transaction.is_started = True
+            transaction.on_offsets_sent()
+        else:
+            has_next = transaction.generation >= 2 and body.get("producer_id", -1) >= 0
+            transaction.on_ended(Identity(body["producer_id"], body["producer_epoch"]) if has_next else None)
+
+    def _repeat_later(self, now_ms: int) -> None:
+        self._failures += 1
+        self._retry_at_ms = now_ms + self._backoff.delay_ms(self._failures)
+
+
+# ---- bodies: (body, version_min, version_max) ----
+
+
+def _find_coordinator(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
+    key = transaction.transactional_id
+    if asked.key_type == GROUP_KEY:
+        if transaction.offsets is None:
+            raise LocalProtocolError("a group coordinator is looked for without offsets to send")
+        key = transaction.offsets.group_id
+    return {"key": key, "key_type": asked.key_type}, 1, FIND_COORDINATOR_LAST_SINGLE
+
+
+def _init_producer_id(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
+    body: dict[str, Any] = {"transactional_id": transaction.transactional_id}
+    if transaction.state is not State.RENEWING:
+        return body, 0, INIT_PRODUCER_ID.version_max
+    body["producer_id"], body["producer_epoch"] = transaction.identity
+    return body, INIT_PRODUCER_ID_FIRST_RENEWING, INIT_PRODUCER_ID.version_max
+
+
+def _owner(transaction: Transaction) -> dict[str, Any]:
+    return {
+        "transactional_id": transaction.transactional_id,
+        "producer_id": transaction.identity.producer_id,
+        "producer_epoch": transaction.identity.producer_epoch,
+    }
+
+
+def _add_partitions(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
+    owner = {f"v3_and_below_{name}": value for name, value in _owner(transaction).items()}
+    topics = [{"name": name, "partitions": numbers} for name, numbers in _by_topic(asked.partitions).items()]
+    return {**owner, "v3_and_below_topics": topics}, 0, ADD_PARTITIONS_LAST_CLIENT
+
+
+def _add_offsets(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
+    assert transaction.offsets is not None
+    return {**_owner(transaction), "group_id": transaction.offsets.group_id}, 0, ADD_OFFSETS_TO_TXN.version_max
+
+
+def _txn_offset_commit(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
+    wish = transaction.offsets
+    assert wish is not None
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, partition), (offset, leader_epoch, metadata) in wish.offsets.items():
+        topics.setdefault(topic, []).append(
+            {
+                "partition_index": partition,
+                "committed_offset": offset,
+                "committed_leader_epoch": leader_epoch,
+                "committed_metadata": metadata,
+            }
+        )
+    body = {
+        **_owner(transaction),
+        "group_id": wish.group_id,
+        "generation_id": wish.generation_id,
+        "member_id": wish.member_id,
+        "group_instance_id": wish.group_instance_id,
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+    }
+    first_v2 = TXN_OFFSET_COMMIT_LAST_V1 + 1
+    return (body, 0, first_v2 - 1) if transaction.generation == 1 else (body, first_v2, first_v2)
+
+
+def _end_txn(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
+    body = {**_owner(transaction), "committed": transaction.state is State.COMMITTING}
+    if transaction.generation == 1:
+        return body, 0, END_TXN_LAST_V1
+    return body, END_TXN_LAST_V1 + 1, END_TXN.version_max
+
+
+_BODIES: Mapping[int, Callable[[Transaction, Asked], tuple[dict[str, Any], int, int]]] = {
+    FIND_COORDINATOR.key: _find_coordinator,
+    INIT_PRODUCER_ID.key: _init_producer_id,
+    ADD_PARTITIONS_TO_TXN.key: _add_partitions,
+    ADD_OFFSETS_TO_TXN.key: _add_offsets,
+    TXN_OFFSET_COMMIT.key: _txn_offset_commit,
+    END_TXN.key: _end_txn,
+}
+
+
+# ---- reading ----
+
+
+def _asked(request: Request) -> Asked:
+    assert isinstance(request.purpose, Asked)
+    return request.purpose
+
+
+def _error_code(asked: Asked, body: Mapping[str, Any]) -> int:
+    """The code that decides: the only one, or the first bad one of several partitions.
+
+    A code that means "this partition was not tried because of another one" must not hide that other one.
+    """
+    if asked.api is ADD_PARTITIONS_TO_TXN:
+        codes = [
+            partition["partition_error_code"]
+            for topic in body["results_by_topic_v3_and_below"]
+            for partition in topic["results_by_partition"]
+        ]
+    elif asked.api is TXN_OFFSET_COMMIT:
+        codes = [partition["error_code"] for topic in body["topics"] for partition in topic["partitions"]]
+    else:
+        return int(body["error_code"])
+    bad = sorted((code for code in codes if code != 0), key=lambda code: code == OPERATION_NOT_ATTEMPTED)
+    return bad[0] if bad else 0
+
+
+OPERATION_NOT_ATTEMPTED = 55
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+def _error_for(asked: Asked, transaction: Transaction, verdict: Verdict, code: int) -> KafkaSinkError:
+    name = transaction.transactional_id
+    answer = f"{asked.api.name} was answered with {describe(code)}"
+    if verdict is Verdict.FENCED:
+        return ProducerFenced(
+            f"transactional id {name!r}: another producer took it over, or the transaction was open for longer than "
+            f"transaction.timeout.ms and was aborted by the broker ({answer}). Nothing more can be sent; make a new "
+            "producer if no other one is running"
+        )
+    if verdict is Verdict.UNAUTHORIZED:
+        return AuthorizationError(
+            f"transactional id {name!r}: {answer}. The principal needs Write and Describe on this TransactionalId"
+        )
+    return BrokerError(f"transactional id {name!r}: {answer}", code=code, api=asked.api.name)
