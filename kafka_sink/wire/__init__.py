@@ -1,0 +1,1 @@
+"""Values to protocol bytes and back. Knows layouts; knows no state, no socket and no producer."""

@@ -1,0 +1,156 @@
+"""Frames: the length prefix, the request and answer headers, and the buffer that cuts a byte stream into frames.
+
+A frame is four bytes of length, then a header, then a body. `FrameBuffer` never allocates for an announced length: it
+grows by what was received, and refuses a length above its limit as soon as the four bytes are there. The limit is the
+caller's and may be changed while it runs (small before authentication).
+
+An ApiVersions answer with code 35 is always in version 0, whatever was asked for (KIP-511): a broker that does not know
+the asked version cannot speak it. `decode_response` reads it so; its `api_keys` name the versions to ask with instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct, error
+from typing import Any
+
+from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
+from kafka_sink.wire.api import API_VERSIONS_KEY, Api
+from kafka_sink.wire.apis import APIS
+from kafka_sink.wire.primitives import string_codec
+from kafka_sink.wire.schema import compile_fields
+
+_LENGTH = Struct(">i")
+_CORRELATION = Struct(">i")
+_REQUEST_HEAD = Struct(">hhi")
+_UNSUPPORTED_VERSION = b"\x00\x23"
+
+# Both header versions write the client id as a two-byte string; version 2 adds tagged fields, of which Kafka has none.
+_read_client_id, _write_client_id = string_codec(False, True)
+_read_header_tags = compile_fields((), 0, True).read
+
+# First bytes of peers that are no Kafka broker, read as a length. All are far above any sensible limit.
+_FOREIGN = (
+    (b"HTTP", "an HTTP server"),
+    (b"<htm", "an HTTP server"),
+    (b"<!DO", "an HTTP server"),
+    (b"GET ", "an HTTP client"),
+    (b"POST", "an HTTP client"),
+    (b"HEAD", "an HTTP client"),
+    (b"PUT ", "an HTTP client"),
+    (b"SSH-", "an SSH server"),
+    (b"\x15\x03", "TLS (an alert record): the listener expects TLS, or refused it"),
+    (b"\x16\x03", "TLS (a handshake record): one side speaks TLS, the other does not"),
+)
+
+
+def encode_request_header(api: Api, version: int, *, correlation_id: int, client_id: str | None) -> bytearray:
+    out = bytearray()
+    try:
+        out += _REQUEST_HEAD.pack(api.key, version, correlation_id)
+    except error as cause:
+        raise LocalProtocolError(f"{api.name} request v{version}, correlation id {correlation_id}: {cause}") from None
+    _write_client_id(out, client_id)
+    if api.request_header_version(version) == 2:
+        out.append(0)
+    return out
+
+
+def encode_request(
+    api: Api, version: int, *, correlation_id: int, client_id: str | None, body: Mapping[str, Any]
+) -> bytes:
+    header = encode_request_header(api, version, correlation_id=correlation_id, client_id=client_id)
+    encoded = api.encode_request(version, body)
+    return b"".join((_LENGTH.pack(len(header) + len(encoded)), header, encoded))
+
+
+def encode_response(api: Api, version: int, correlation_id: int, body: Mapping[str, Any]) -> bytes:
+    """For ApiVersions with code 35 the caller passes version 0."""
+    tags = b"\0" if api.response_header_version(version) == 1 else b""
+    encoded = api.encode_response(version, body)
+    return b"".join((_LENGTH.pack(4 + len(tags) + len(encoded)), _CORRELATION.pack(correlation_id), tags, encoded))
+
+
+def peek_correlation_id(frame: bytes) -> int:
+    try:
+        correlation_id: int = _CORRELATION.unpack_from(frame)[0]
+    except error:
+        raise RemoteProtocolError(f"a frame of {len(frame)} bytes has no room for a correlation id") from None
+    return correlation_id
+
+
+def decode_response(api: Api, version: int, frame: bytes, expected_correlation_id: int) -> dict[str, Any]:
+    correlation_id = peek_correlation_id(frame)
+    if correlation_id != expected_correlation_id:
+        raise RemoteProtocolError(
+            f"{api.name} answer v{version} has correlation id {correlation_id}, expected {expected_correlation_id}"
+        )
+    offset = _CORRELATION.size
+    if api.response_header_version(version) == 1:
+        offset = _read_header_tags(frame, offset)[1]
+    if api.key == API_VERSIONS_KEY and frame[offset : offset + 2] == _UNSUPPORTED_VERSION:
+        version = 0
+    return api.decode_response(version, frame, offset)
+
+
+def decode_request_header(frame: bytes) -> tuple[int, int, int, str | None, int]:
+    """Returns api key, version, correlation id, client id and where the body starts.
+
+    Neither the key nor the version need be known: an unknown API is read as if its header had no tagged fields, and
+    ApiVersions of a version from the future as flexible, so that it can be answered with code 35.
+    """
+    try:
+        api_key, version, correlation_id = _REQUEST_HEAD.unpack_from(frame)
+    except error:
+        raise RemoteProtocolError(f"a frame of {len(frame)} bytes has no room for a request header") from None
+    try:
+        client_id, offset = _read_client_id(frame, _REQUEST_HEAD.size)
+        api = APIS.get(api_key)
+        if api is not None and api.request_header_version(version) == 2:
+            offset = _read_header_tags(frame, offset)[1]
+    except RemoteProtocolError as cause:
+        raise RemoteProtocolError(f"request header of API {api_key} v{version}: {cause}") from None
+    return api_key, version, correlation_id, client_id, offset
+
+
+class FrameBuffer:
+    """Feed it what was received, in any portions; ask for whole frames until there is none."""
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self.frame_bytes_max = frame_bytes_max
+        self._data = bytearray()
+        self._failure: str | None = None
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        self._data += data
+
+    def next_frame(self) -> bytes | None:
+        """The next frame without its length, or None. After an error the stream has no frames any more."""
+        if self._failure is not None:
+            raise RemoteProtocolError(self._failure)
+        if len(self._data) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._data)
+        if not 0 <= length <= self.frame_bytes_max:
+            self._failure = self._refusal(length)
+            self._data.clear()
+            raise RemoteProtocolError(self._failure)
+        end = _LENGTH.size + length
+        if len(self._data) < end:
+            return None
+        with memoryview(self._data) as view:
+            frame = bytes(view[_LENGTH.size : end])
+        # Deleting at the front of a bytearray moves its start, not its content.
+        del self._data[:end]
+        return frame
+
+    def _refusal(self, length: int) -> str:
+        for beginning, peer in _FOREIGN:
+            if self._data.startswith(beginning):
+                return f"the peer is no Kafka broker but {peer}"
+        if length < 0:
+            return f"the peer announced a frame of {length} bytes: it does not speak Kafka's protocol"
+        return f"the peer announced a frame of {length} bytes, at most {self.frame_bytes_max} are accepted"

@@ -1,0 +1,329 @@
+"""Rows that describe messages, and their compilation into one decoder and one encoder per version.
+
+A message is a dict with Kafka's field names in snake case; arrays are lists, null is None, uuids are 16 bytes.
+`compile_fields(rows, version, flexible)` picks the rows which that version has and returns closures over them: all
+branching by version happens once. Neighbouring fields of fixed width share one `struct` call.
+
+Encoding takes a superset of the version: a missing key means the default; a key that the version lacks is dropped if
+its row is ignorable or the value is the default, otherwise it is a LocalProtocolError, like a key that no version has.
+Decoding fills in the default for every field that the version lacks, so a reader need not know the version. Tagged
+fields (KIP-482) that have a row are decoded by name; others are skipped.
+
+Nothing recurses into data: the depth is that of the rows. An array's count is checked against the bytes that are left
+divided by the least size of an element, which keeps memory proportional to the frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from struct import Struct, error, unpack_from
+from typing import Any
+
+from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
+from kafka_sink.wire.primitives import (
+    DEFAULTS,
+    FIXED_FORMATS,
+    Reader,
+    Writer,
+    array_length,
+    primitive_codec,
+    primitive_size_min,
+    read_uvarint,
+    refuse_length,
+    write_uvarint,
+)
+
+VERSION_LAST = 32767
+_TYPE_DEFAULT: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a message. `type` is a primitive, "struct", or either with "[]" before it.
+
+    `nullable` is the version since which null is allowed; a field with a `tag` is a tagged field in all its versions.
+    """
+
+    name: str
+    type: str
+    fields: tuple[Field, ...] = ()
+    since: int = 0
+    until: int = VERSION_LAST
+    nullable: int | None = None
+    tag: int | None = None
+    default: Any = _TYPE_DEFAULT
+    ignorable: bool = False
+
+    @property
+    def is_array(self) -> bool:
+        return self.type.startswith("[]")
+
+    def is_in(self, version: int) -> bool:
+        return self.since <= version <= self.until
+
+    def new_default(self) -> Any:
+        if self.default is not _TYPE_DEFAULT:
+            return self.default
+        if self.is_array:
+            return []
+        if self.type == "struct":
+            return {field.name: field.new_default() for field in self.fields}
+        return DEFAULTS[self.type]
+
+    def is_default(self, value: Any) -> bool:
+        if self.type == "struct" and isinstance(value, Mapping):
+            return all(field.is_default(value.get(field.name, field.new_default())) for field in self.fields)
+        if self.is_array and self.default is _TYPE_DEFAULT:
+            return value is not None and len(value) == 0
+        return bool(value == self.new_default())
+
+
+def array(
+    name: str,
+    *fields: Field,
+    since: int = 0,
+    until: int = VERSION_LAST,
+    nullable: int | None = None,
+    tag: int | None = None,
+    ignorable: bool = False,
+) -> Field:
+    """A field that is an array of structs."""
+    return Field(name, "[]struct", fields, since, until, nullable, tag, ignorable=ignorable)
+
+
+def struct(name: str, *fields: Field, since: int = 0, until: int = VERSION_LAST, tag: int | None = None) -> Field:
+    """A field that is one struct; Kafka's own are never null in the messages spoken here."""
+    return Field(name, "struct", fields, since, until, None, tag)
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """`size_min` is the fewest bytes that the value can take on the wire."""
+
+    read: Reader
+    write: Writer
+    size_min: int
+
+
+# One step of a struct: either a run of fixed-width fields (names, defaults, packer) or one field (name, default,
+# codec). A run has no codec, a single field has no packer.
+@dataclass(frozen=True, slots=True)
+class _Run:
+    names: tuple[str, ...]
+    defaults: tuple[Any, ...]
+    packer: Struct
+
+
+@dataclass(frozen=True, slots=True)
+class _Single:
+    name: str
+    default: Any
+    codec: Codec
+
+
+def compile_fields(fields: Sequence[Field], version: int, flexible: bool) -> Codec:
+    present = [field for field in fields if field.is_in(version)]
+    steps = _steps([field for field in present if field.tag is None], version, flexible)
+    tagged = {field.tag: field for field in present if field.tag is not None}
+    read_tags, write_tags = _tag_section(tagged, version) if flexible else (None, None)
+    size_min = sum(step.packer.size if isinstance(step, _Run) else step.codec.size_min for step in steps)
+    return Codec(
+        _struct_reader(fields, steps, read_tags, version),
+        _struct_writer(fields, steps, write_tags, version),
+        size_min + (1 if flexible else 0),
+    )
+
+
+def _steps(fields: list[Field], version: int, flexible: bool) -> list[_Run | _Single]:
+    steps: list[_Run | _Single] = []
+    run: list[Field] = []
+    for field in [*fields, None]:
+        if field is not None and field.type in FIXED_FORMATS:
+            run.append(field)
+            continue
+        if run:
+            names = tuple(f.name for f in run)
+            packer = Struct(">" + "".join(FIXED_FORMATS[f.type] for f in run))
+            steps.append(_Run(names, tuple(f.new_default() for f in run), packer))
+            run = []
+        if field is not None:
+            steps.append(_Single(field.name, field.new_default(), _field_codec(field, version, flexible)))
+    return steps
+
+
+def _field_codec(field: Field, version: int, flexible: bool) -> Codec:
+    nullable = field.nullable is not None and version >= field.nullable
+    if field.is_array:
+        element = field.type[2:]
+        if element == "struct":
+            codec = compile_fields(field.fields, version, flexible)
+        else:
+            codec = Codec(*primitive_codec(element, flexible, False), primitive_size_min(element, flexible))
+        if codec.size_min == 0:
+            raise LocalProtocolError(f"elements of {field.name} may be empty: a count of them would not be bounded")
+        return _array_codec(element, codec, flexible, nullable)
+    if field.type == "struct":
+        return compile_fields(field.fields, version, flexible)
+    read, write = primitive_codec(field.type, flexible, nullable)
+    return Codec(read, write, primitive_size_min(field.type, flexible))
+
+
+def _array_codec(element: str, codec: Codec, flexible: bool, nullable: bool) -> Codec:
+    read_length, write_length = array_length(flexible)
+    read_element, write_element, size_min = codec.read, codec.write, codec.size_min
+    # bool is left out: its list is rare, and integers are what metadata is full of.
+    letter = FIXED_FORMATS.get(element)
+
+    def read(data: bytes, position: int) -> tuple[list[Any] | None, int]:
+        count, position = read_length(data, position)
+        if count < 0 or count * size_min > len(data) - position:
+            if count == -1 and nullable:
+                return None, position
+            raise refuse_length(count, data, position)
+        if letter is not None:
+            return list(unpack_from(f">{count}{letter}", data, position)), position + count * size_min
+        values = []
+        for _ in range(count):
+            value, position = read_element(data, position)
+            values.append(value)
+        return values, position
+
+    def write(out: bytearray, values: Sequence[Any] | None) -> None:
+        if values is None and nullable:
+            write_length(out, -1)
+            return
+        if not isinstance(values, (list, tuple)):
+            raise LocalProtocolError(f"a list is needed, not {type(values).__name__}")
+        write_length(out, len(values))
+        for value in values:
+            write_element(out, value)
+
+    return Codec(read, write, 1 if flexible else 4)
+
+
+TagReader = Callable[[bytes, int, dict[str, Any]], int]
+TagWriter = Callable[[bytearray, Mapping[str, Any]], None]
+
+
+def _tag_section(tagged: Mapping[int, Field], version: int) -> tuple[TagReader, TagWriter]:
+    codecs = {tag: (field, _field_codec(field, version, True)) for tag, field in tagged.items()}
+    absent: list[tuple[int, Field, Codec, bytes]] = []
+    for tag, (field, codec) in sorted(codecs.items()):
+        default = bytearray()
+        codec.write(default, field.new_default())
+        absent.append((tag, field, codec, bytes(default)))
+
+    def read(data: bytes, position: int, values: dict[str, Any]) -> int:
+        count, position = read_uvarint(data, position)
+        if count * 2 > len(data) - position:
+            raise RemoteProtocolError(f"{count} tagged fields at byte {position} in {len(data) - position} bytes")
+        last = -1
+        for _ in range(count):
+            tag, position = read_uvarint(data, position)
+            if tag <= last:
+                raise RemoteProtocolError(f"tag {tag} after tag {last} at byte {position}: order must be ascending")
+            last = tag
+            size, position = read_uvarint(data, position)
+            end = position + size
+            if end > len(data):
+                raise refuse_length(size, data, position)
+            if tag in codecs:
+                field, codec = codecs[tag]
+                # A slice of its own, so that a lying field cannot read past its announced size.
+                values[field.name], used = codec.read(data[position:end], 0)
+                if used != size:
+                    raise RemoteProtocolError(f"tagged field {field.name} takes {used} of its {size} bytes")
+            position = end
+        return position
+
+    def write(out: bytearray, values: Mapping[str, Any]) -> None:
+        section: list[tuple[int, bytearray]] = []
+        for tag, field, codec, default in absent:
+            if field.name in values:
+                encoded = bytearray()
+                codec.write(encoded, values[field.name])
+                if encoded != default:
+                    section.append((tag, encoded))
+        write_uvarint(out, len(section))
+        for tag, encoded in section:
+            write_uvarint(out, tag)
+            write_uvarint(out, len(encoded))
+            out += encoded
+
+    return read, write
+
+
+def _struct_reader(
+    fields: Sequence[Field], steps: list[_Run | _Single], read_tags: TagReader | None, version: int
+) -> Reader:
+    unread = [field for field in fields if field.tag is not None or not field.is_in(version)]
+    constants = {f.name: f.new_default() for f in unread if not f.is_array and f.type != "struct"}
+    containers = [f for f in unread if f.name not in constants]
+    # Flat tuples, because this loop is where decoding spends its time.
+    plan = [
+        (step.names, step.packer.size, step.packer.unpack_from, None)
+        if isinstance(step, _Run)
+        else (step.name, 0, None, step.codec.read)
+        for step in steps
+    ]
+
+    def read(data: bytes, position: int) -> tuple[dict[str, Any], int]:
+        values = constants.copy()
+        for field in containers:
+            values[field.name] = field.new_default()
+        try:
+            for names, size, unpack, read_value in plan:
+                if unpack is not None:
+                    values.update(zip(names, unpack(data, position)))
+                    position += size
+                elif read_value is not None:
+                    values[names], position = read_value(data, position)  # type: ignore[index]
+        except error:
+            raise RemoteProtocolError(f"ends inside a number after byte {position}") from None
+        if read_tags is not None:
+            if data[position : position + 1] == b"\0":
+                position += 1
+            else:
+                position = read_tags(data, position, values)
+        return values, position
+
+    return read
+
+
+def _struct_writer(
+    fields: Sequence[Field], steps: list[_Run | _Single], write_tags: TagWriter | None, version: int
+) -> Writer:
+    by_name = {field.name: field for field in fields}
+    welcome = frozenset(field.name for field in fields if field.is_in(version) or field.ignorable)
+
+    def write(out: bytearray, values: Mapping[str, Any]) -> None:
+        if not isinstance(values, (dict, Mapping)):
+            raise LocalProtocolError(f"a mapping is needed, not {type(values).__name__}")
+        if not welcome.issuperset(values):
+            _refuse_unwelcome(values, by_name, welcome)
+        get = values.get
+        for step in steps:
+            if isinstance(step, _Run):
+                try:
+                    out += step.packer.pack(*map(get, step.names, step.defaults))
+                except error as cause:
+                    given = {name: get(name, default) for name, default in zip(step.names, step.defaults)}
+                    raise LocalProtocolError(f"{cause} in {given}") from None
+            else:
+                try:
+                    step.codec.write(out, get(step.name, step.default))
+                except LocalProtocolError as cause:
+                    raise LocalProtocolError(f"{step.name}: {cause}") from None
+        if write_tags is not None:
+            write_tags(out, values)
+
+    return write
+
+
+def _refuse_unwelcome(values: Mapping[str, Any], by_name: Mapping[str, Field], welcome: frozenset[str]) -> None:
+    for name in values:
+        if name not in by_name:
+            raise LocalProtocolError(f"no field {name!r} in any version; fields: {', '.join(by_name)}")
+        if name not in welcome and not by_name[name].is_default(values[name]):
+            raise LocalProtocolError(f"field {name!r} is not in this version and would be lost")
