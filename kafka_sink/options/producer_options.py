@@ -21,7 +21,7 @@ Partitioner = Callable[..., int]
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
-_SECRET_NAME = re.compile(r"password|passphrase|secret|token|jaas|credential|private", re.IGNORECASE)
+SECRET_NAME = re.compile(r"password|passphrase|secret|token|jaas|credential|private", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -116,7 +116,7 @@ class ProducerOptions:
 
 
 def _shown(name: str, value: object) -> str:
-    if _SECRET_NAME.search(name):
+    if SECRET_NAME.search(name):
         return "[hidden]"
     if name == "interceptors" and isinstance(value, tuple):
         return "(" + ", ".join(type(item).__name__ for item in value) + ")"

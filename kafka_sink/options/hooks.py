@@ -1,0 +1,174 @@
+"""Option values that are code: partitioners, serializers, interceptors.
+
+Java names a class that the JVM loads; here the user passes the Python object itself. The names of the classes that
+ship with Kafka are understood where a Python equivalent exists, so that an existing configuration keeps its meaning:
+the bytes are those that the Java class would write. Every other class name is refused, because nothing could load it.
+
+The serializers are module-level functions so that options pickle. They raise TypeError, ValueError or struct.error;
+the producer says which topic and field that was.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.options.producer_options import Partitioner, Serializer
+from kafka_sink.options.values import shown
+
+_PARTITIONERS: dict[str, str] = {
+    "": "default",
+    "default": "default",
+    "DefaultPartitioner": "default",
+    "org.apache.kafka.clients.producer.internals.DefaultPartitioner": "default",
+    "murmur2_random": "default",
+    "round_robin": "round_robin",
+    "RoundRobinPartitioner": "round_robin",
+    "org.apache.kafka.clients.producer.RoundRobinPartitioner": "round_robin",
+    "random": "random",
+    "consistent_random": "consistent_random",
+}
+
+_PARTITIONERS_REFUSED: dict[str, str] = {
+    "UniformStickyPartitioner": "use partitioner.ignore.keys=true",
+    "org.apache.kafka.clients.producer.UniformStickyPartitioner": "use partitioner.ignore.keys=true",
+    "kafka.producer.DefaultPartitioner": "it hashes Java objects; pass a Python callable as `partitioner`",
+    "murmur2": "it puts all records without a key on one partition; use murmur2_random",
+    "consistent": "it puts all records without a key on one partition; use consistent_random",
+    "fnv1a": "pass a Python callable as `partitioner`",
+    "fnv1a_random": "pass a Python callable as `partitioner`",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionerRule:
+    valid: str = (
+        "default (or murmur2_random), round_robin (or RoundRobinPartitioner), random, consistent_random, "
+        "or a Python callable"
+    )
+
+    def parse(self, name: str, value: object) -> str | Partitioner:
+        if callable(value) and not isinstance(value, type):
+            return value
+        if isinstance(value, str) and value.strip() in _PARTITIONERS:
+            return _PARTITIONERS[value.strip()]
+        hint = "pass a Python callable as `partitioner`"
+        if isinstance(value, str):
+            hint = _PARTITIONERS_REFUSED.get(value.strip(), hint)
+        raise ConfigError(f"{name}={shown(name, value)} is not supported: {hint} (known are {self.valid})")
+
+
+def serialize_bytes(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, (bytearray, memoryview)):
+        return bytes(value)
+    raise TypeError(f"expected bytes, not {type(value).__name__}")
+
+
+def serialize_text(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise TypeError(f"expected str, not {type(value).__name__}")
+    return value.encode()
+
+
+def serialize_short(value: Any) -> bytes | None:
+    return None if value is None else struct.pack(">h", value)
+
+
+def serialize_integer(value: Any) -> bytes | None:
+    return None if value is None else struct.pack(">i", value)
+
+
+def serialize_long(value: Any) -> bytes | None:
+    return None if value is None else struct.pack(">q", value)
+
+
+def serialize_float(value: Any) -> bytes | None:
+    return None if value is None else struct.pack(">f", value)
+
+
+def serialize_double(value: Any) -> bytes | None:
+    return None if value is None else struct.pack(">d", value)
+
+
+def serialize_boolean(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, bool):
+        raise TypeError(f"expected bool, not {type(value).__name__}")
+    return b"\x01" if value else b"\x00"
+
+
+def serialize_uuid(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, UUID):
+        raise TypeError(f"expected uuid.UUID, not {type(value).__name__}")
+    return str(value).encode()
+
+
+def serialize_void(value: Any) -> bytes | None:
+    if value is not None:
+        raise ValueError("only None can be sent with VoidSerializer")
+    return None
+
+
+_JAVA_PACKAGE = "org.apache.kafka.common.serialization."
+_SERIALIZERS: dict[str, Callable[[Any], bytes | None]] = {
+    "StringSerializer": serialize_text,
+    "ByteArraySerializer": serialize_bytes,
+    "BytesSerializer": serialize_bytes,
+    "ByteBufferSerializer": serialize_bytes,
+    "ShortSerializer": serialize_short,
+    "IntegerSerializer": serialize_integer,
+    "LongSerializer": serialize_long,
+    "FloatSerializer": serialize_float,
+    "DoubleSerializer": serialize_double,
+    "BooleanSerializer": serialize_boolean,
+    "UUIDSerializer": serialize_uuid,
+    "VoidSerializer": serialize_void,
+    # Kafka 0.8's encoders. Its LongEncoder and IntegerEncoder came later and are big-endian too.
+    "kafka.serializer.DefaultEncoder": serialize_bytes,
+    "kafka.serializer.StringEncoder": serialize_text,
+    "kafka.serializer.LongEncoder": serialize_long,
+    "kafka.serializer.IntegerEncoder": serialize_integer,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SerializerRule:
+    valid: str = "a Python callable, or the name of one of Kafka's own serializers (StringSerializer, ...)"
+
+    def parse(self, name: str, value: object) -> Serializer:
+        if callable(value):
+            return value
+        known = _SERIALIZERS.get(value.strip().removeprefix(_JAVA_PACKAGE)) if isinstance(value, str) else None
+        if known is None:
+            hint = "pass a Python callable that takes the object and returns bytes or None"
+            raise ConfigError(f"{name}={shown(name, value)} is not supported: {hint}")
+        return known
+
+
+@dataclass(frozen=True, slots=True)
+class InterceptorsRule:
+    valid: str = "Python objects with on_send(record) or on_acknowledgement(metadata, error), or both"
+
+    def parse(self, name: str, value: object) -> tuple[object, ...]:
+        if isinstance(value, str):
+            if not value.strip():
+                return ()
+            raise ConfigError(f"{name} names a class of the JVM: pass Python objects as `interceptors`")
+        items = tuple(value) if isinstance(value, Iterable) else (value,)
+        for item in items:
+            hooks = [getattr(item, method, None) for method in ("on_send", "on_acknowledgement")]
+            if isinstance(item, type) or not any(callable(hook) for hook in hooks):
+                said = item.__qualname__ if isinstance(item, type) else type(item).__name__
+                raise ConfigError(f"{name}: {said} is not an interceptor: expected {self.valid}")
+        return items

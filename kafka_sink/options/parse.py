@@ -1,0 +1,123 @@
+"""`parse_producer_options`: a mapping as users write it -> `ProducerOptions`, or one `ConfigError` with all problems.
+
+Steps: names (aliases resolved, unknown ones refused with the nearest known name), values one by one, then the rules
+over several values. Later steps run only when the earlier ones found nothing, since their texts would mislead.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.options.foreign_table import ALIASES, CONSUMER_OPTIONS, FOREIGN_OPTIONS
+from kafka_sink.options.option import Option, Treatment
+from kafka_sink.options.producer_options import ProducerOptions
+from kafka_sink.options.rules import RULES, Draft
+from kafka_sink.options.security_table import PLAINTEXT_ONLY, SECURITY_PREFIXES
+from kafka_sink.options.table import OPTIONS
+from kafka_sink.options.values import written
+
+_KNOWN_NAMES = (*OPTIONS, *FOREIGN_OPTIONS, *ALIASES)
+
+
+def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
+    draft = Draft(values={}, named={})
+    problems: list[ConfigError] = []
+    for name, value in settings.items():
+        try:
+            _take(draft, name, value)
+        except ConfigError as problem:
+            problems.append(problem)
+    _take_fallbacks(draft, settings)
+    if "bootstrap.servers" not in draft.named and not any("bootstrap.servers" in str(each) for each in problems):
+        problems.append(ConfigError("bootstrap.servers is missing: name at least one broker as host:port"))
+    _raise_all(problems)
+    for name, option in OPTIONS.items():
+        if name not in draft.values and option.field:
+            draft.values[name] = option.default if option.default is None else option.rule.parse(name, option.default)
+    for rule in RULES:
+        try:
+            rule(draft)
+        except ConfigError as problem:
+            problems.append(problem)
+    _raise_all(problems)
+    return _finished(draft)
+
+
+def _take(draft: Draft, name: str, value: object) -> None:
+    """Read one entry of the user's mapping into the draft."""
+    if not isinstance(name, str):
+        raise ConfigError(f"an option name must be text, not {type(name).__name__}")
+    alias = ALIASES.get(name)
+    canonical = alias.target if alias else name
+    option = OPTIONS.get(canonical) or FOREIGN_OPTIONS.get(canonical)
+    if option is None:
+        raise _unknown(name)
+    if value is None:
+        # None stands for "not set" where that is the default; elsewhere it is somebody's unfilled variable.
+        if option.default is None and not option.is_required:
+            return
+        raise ConfigError(f"{name} is None: expected {option.rule.valid}, or leave it out")
+    if option.treatment is not Treatment.HONOURED:
+        _answer_without_effect(draft, option, value)
+        return
+    parsed = option.rule.parse(name, alias.convert(name, value) if alias and alias.convert else value)
+    if canonical in draft.named and draft.values[canonical] != parsed:
+        raise ConfigError(f"{name} and {draft.named[canonical]} mean the same and have different values: keep one")
+    if canonical not in draft.named or canonical == name:
+        draft.named[canonical] = name
+    draft.values[canonical] = parsed
+    if alias and "this producer" not in alias.origin:
+        draft.notices.append(f"{name} is a name of {alias.origin}: use {canonical}")
+    if option.deprecation:
+        draft.notices.append(f"{name} is a habit of {option.origin}: {option.deprecation}")
+
+
+def _answer_without_effect(draft: Draft, option: Option, value: object) -> None:
+    if not option.same:
+        # The value stays out of the text: most of these options hold secrets or callables.
+        raise ConfigError(f"{option.name} is not supported: {option.instead}")
+    parsed = option.rule.parse(option.name, value)
+    if parsed in option.same:
+        return
+    if option.treatment is Treatment.REFUSED:
+        raise ConfigError(f"{option.name}={written(parsed)} is not supported: {option.instead}")
+    draft.notices.append(f"{option.name}={written(parsed)} has no effect: {option.instead}")
+
+
+def _take_fallbacks(draft: Draft, settings: Mapping[str, object]) -> None:
+    for alias in ALIASES.values():
+        is_wanted = alias.fallback_for and alias.name in settings and alias.fallback_for not in draft.named
+        if is_wanted and alias.target in draft.values:
+            draft.values[alias.fallback_for] = draft.values[alias.target]
+
+
+def _unknown(name: str) -> ConfigError:
+    if name.startswith(SECURITY_PREFIXES):
+        return ConfigError(f"{name} is not supported: {PLAINTEXT_ONLY}")
+    if name in CONSUMER_OPTIONS:
+        return ConfigError(f"{name} is an option of consumers: leave it out")
+    # Underscores are Python's spelling, hyphens the command line's.
+    dotted = name.strip().lower().replace("_", ".").replace("-", ".")
+    nearest = [dotted] if dotted in _KNOWN_NAMES else difflib.get_close_matches(dotted, _KNOWN_NAMES, 1)
+    if dotted in CONSUMER_OPTIONS or not nearest:
+        return ConfigError(f"{name!r} is not a producer option")
+    return ConfigError(f"{name!r} is not a producer option: did you mean {nearest[0]}?")
+
+
+def _raise_all(problems: list[ConfigError]) -> None:
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise ConfigError(f"{len(problems)} problems:\n- " + "\n- ".join(str(problem) for problem in problems))
+
+
+def _finished(draft: Draft) -> ProducerOptions:
+    fields: dict[str, Any] = {
+        option.field: draft.values[name] for name, option in OPTIONS.items() if option.field not in ("", "-")
+    }
+    fields["send_is_synchronous"] = draft.values["producer.type"] == "sync"
+    fields["partitioner"] = draft.values["partitioner.class"] or "default"
+    return ProducerOptions(**fields, notices=tuple(draft.notices))
