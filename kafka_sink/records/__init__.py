@@ -1,0 +1,1 @@
+"""Arrow columns or Python rows -> record batch bytes. Knows no broker, no connection, no clock."""

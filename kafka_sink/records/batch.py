@@ -1,0 +1,76 @@
+"""The record batch (magic 2) as a whole: its 61-byte header, and the encoded records that wait for one.
+
+The records section is encoded, compressed and from then on never touched. Producer id, epoch and sequence are known
+only when the batch leaves, and change when it has to leave again under a new epoch; they stand in the header, so
+`seal` makes a new header and nothing else.
+
+The checksum covers part of the header and then the payload. Combining a stored payload checksum with the header's
+was measured against reading the payload again: crc32c reads 16 KiB in 1 us, 128 KiB in 6 us and 1 MiB in 44 us,
+while a combination costs about 3 us with tables of half a megabyte and 50 us without. So the payload is read again.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+HEADER_BYTES = 61
+MAGIC = 2
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
+
+# Bits of the attributes field.
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+# base offset, batch length, partition leader epoch, magic, checksum; the length counts from the leader epoch on.
+PREFIX = struct.Struct(">qiibI")
+LENGTH_STARTS_AT = 12
+# attributes, last offset delta, base timestamp, max timestamp, producer id, epoch, base sequence, record count.
+CHECKED = struct.Struct(">hiqqqhii")
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBatch:
+    """One record batch without its header. `records_bytes` is the size of the records before compression."""
+
+    codec: int
+    payload: bytes
+    record_count: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    records_bytes: int
+
+    @property
+    def size(self) -> int:
+        return HEADER_BYTES + len(self.payload)
+
+
+def seal(
+    batch: EncodedBatch,
+    *,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    is_transactional: bool = False,
+) -> bytes:
+    """The 61 bytes that go in front of the payload. Timestamps are CreateTime; the base offset is the broker's to set."""
+    checked = CHECKED.pack(
+        batch.codec | (TRANSACTIONAL_BIT if is_transactional else 0),
+        batch.record_count - 1,
+        batch.base_timestamp_ms,
+        batch.max_timestamp_ms,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        batch.record_count,
+    )
+    checksum = crc32c(batch.payload, crc32c(checked))
+    return PREFIX.pack(0, batch.size - LENGTH_STARTS_AT, NO_LEADER_EPOCH, MAGIC, checksum) + checked

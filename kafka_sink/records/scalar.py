@@ -1,0 +1,295 @@
+"""The slow, obvious encoder and decoder of record batches, one record at a time.
+
+It is the twin against which the column encoder is proven, the reader of small topics (ledgers, tests, the embedded
+broker), and the splitter of batches that a broker refused as too large. It is never on the path of an ordinary row.
+
+What it decodes comes from the other side: every function that takes bytes raises `RemoteProtocolError` and nothing
+else, and makes no more than its input (or the stated limit after decompression) allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from crc32c import crc32c
+
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.records import batch as layout
+from kafka_sink.records.batch import EncodedBatch
+from kafka_sink.records.compression import CODEC_NAMES, Compressor, compressor, decompress
+
+Headers = tuple[tuple[str, bytes | None], ...]
+# A fetched batch is at most what a broker lets into its log, a few megabytes; compressed it may hold far more.
+RECORDS_BYTES_MAX = 128 * 1024 * 1024
+# The smallest record: length, attributes, two deltas, two lengths and a header count of one byte each.
+RECORD_BYTES_MIN = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBatch:
+    """A batch with its header. `records[i]` has the offset `offsets[i]`; compaction leaves gaps between them."""
+
+    base_offset: int
+    partition_leader_epoch: int
+    codec: int
+    is_log_append_time: bool
+    is_transactional: bool
+    is_control: bool
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    offsets: tuple[int, ...]
+    records: tuple[Record, ...]
+
+    @property
+    def is_commit_marker(self) -> bool:
+        """Of a control batch: whether it ends a transaction by commit (else by abort, or it is no such marker)."""
+        return self._control_type() == 1
+
+    @property
+    def is_abort_marker(self) -> bool:
+        return self._control_type() == 0
+
+    def _control_type(self) -> int | None:
+        key = self.records[0].key if self.is_control and self.records else None
+        # version int16, type int16
+        return int.from_bytes(key[2:4], "big", signed=True) if key is not None and len(key) >= 4 else None
+
+
+# ---- encoding --------------------------------------------------------------------------------------------------
+
+
+def encode_varint(value: int) -> bytes:
+    """Zigzag, 7 bits per byte, lowest first; for 32 and 64 bit values alike."""
+    unsigned = (value << 1) ^ (value >> 63)
+    encoded = bytearray()
+    while unsigned > 0x7F:
+        encoded.append(unsigned & 0x7F | 0x80)
+        unsigned >>= 7
+    encoded.append(unsigned)
+    return bytes(encoded)
+
+
+def encode_nullable(content: bytes | None) -> bytes:
+    return encode_varint(-1) if content is None else encode_varint(len(content)) + content
+
+
+def encode_headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    parts = [encode_varint(len(headers))]
+    for key, value in headers:
+        parts.append(encode_nullable(key.encode()))
+        parts.append(encode_nullable(value))
+    return b"".join(parts)
+
+
+def encode_record(record: Record, *, base_timestamp_ms: int, offset_delta: int) -> bytes:
+    body = b"".join(
+        (
+            b"\x00",
+            encode_varint(record.timestamp_ms - base_timestamp_ms),
+            encode_varint(offset_delta),
+            encode_nullable(record.key),
+            encode_nullable(record.value),
+            encode_headers(record.headers),
+        )
+    )
+    return encode_varint(len(body)) + body
+
+
+def encode_records(records: Sequence[Record], base_timestamp_ms: int) -> bytes:
+    return b"".join(
+        encode_record(record, base_timestamp_ms=base_timestamp_ms, offset_delta=index)
+        for index, record in enumerate(records)
+    )
+
+
+def encode_batch(records: Sequence[Record], codec: Compressor) -> EncodedBatch:
+    """All `records`, at least one, as one batch."""
+    base_timestamp_ms = records[0].timestamp_ms
+    content = encode_records(records, base_timestamp_ms)
+    return EncodedBatch(
+        codec=codec.codec_id,
+        payload=codec.compress(content),
+        record_count=len(records),
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max(record.timestamp_ms for record in records),
+        records_bytes=len(content),
+    )
+
+
+# ---- decoding --------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+
+    @property
+    def remaining(self) -> int:
+        return len(self.data) - self.position
+
+    def varint(self, bits: int) -> int:
+        unsigned = shift = 0
+        while True:
+            if self.position >= len(self.data):
+                raise RemoteProtocolError("record ends within a varint")
+            byte = self.data[self.position]
+            self.position += 1
+            unsigned |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > bits:
+                raise RemoteProtocolError(f"varint is longer than {bits} bits allow")
+        if unsigned >> bits:
+            raise RemoteProtocolError(f"varint is larger than {bits} bits")
+        return (unsigned >> 1) ^ -(unsigned & 1)
+
+    def take(self, size: int) -> bytes:
+        if not 0 <= size <= self.remaining:
+            raise RemoteProtocolError(f"record names {size} bytes where {self.remaining} are left")
+        start = self.position
+        self.position += size
+        return self.data[start : self.position]
+
+    def nullable(self) -> bytes | None:
+        size = self.varint(32)
+        return None if size == -1 else self.take(size)
+
+    def headers(self) -> Headers:
+        count = self.varint(32)
+        # Each header takes two bytes at least.
+        if not 0 <= count <= self.remaining // 2:
+            raise RemoteProtocolError(f"record names {count} headers in {self.remaining} bytes")
+        headers = []
+        for _ in range(count):
+            key = self.take(self.varint(32))
+            try:
+                text = key.decode()
+            except UnicodeDecodeError:
+                raise RemoteProtocolError("header key is not UTF-8") from None
+            headers.append((text, self.nullable()))
+        return tuple(headers)
+
+
+def decode_records(content: bytes, count: int, base_timestamp_ms: int) -> list[tuple[int, Record]]:
+    """The uncompressed records section as (offset delta, record)."""
+    if not 0 <= count <= len(content) // RECORD_BYTES_MIN:
+        raise RemoteProtocolError(f"batch names {count} records in {len(content)} bytes")
+    section = _Reader(content)
+    decoded = []
+    for _ in range(count):
+        reader = _Reader(section.take(section.varint(32)))
+        reader.take(1)  # attributes: no bit of them is in use
+        timestamp_ms = base_timestamp_ms + reader.varint(64)
+        offset_delta = reader.varint(32)
+        record = Record(timestamp_ms, reader.nullable(), reader.nullable(), reader.headers())
+        if reader.remaining:
+            raise RemoteProtocolError(f"record is followed by {reader.remaining} bytes that belong to nothing")
+        decoded.append((offset_delta, record))
+    if section.remaining:
+        raise RemoteProtocolError(f"batch is followed by {section.remaining} bytes that belong to nothing")
+    return decoded
+
+
+def decode_batch(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> DecodedBatch:
+    """Exactly one whole batch with its header."""
+    if len(data) < layout.HEADER_BYTES:
+        raise RemoteProtocolError(f"batch of {len(data)} bytes is shorter than its header")
+    base_offset, length, leader_epoch, magic, checksum = layout.PREFIX.unpack_from(data)
+    if magic != layout.MAGIC:
+        raise RemoteProtocolError(f"batch has magic {magic}; only {layout.MAGIC} is read")
+    if length != len(data) - layout.LENGTH_STARTS_AT:
+        raise RemoteProtocolError(f"batch names a length of {length} in {len(data)} bytes")
+    if crc32c(memoryview(data)[layout.PREFIX.size :]) != checksum:
+        raise RemoteProtocolError("batch has a wrong checksum")
+    checked = layout.CHECKED.unpack_from(data, layout.PREFIX.size)
+    attributes, last_offset_delta, base_timestamp_ms, max_timestamp_ms = checked[:4]
+    producer_id, producer_epoch, base_sequence, count = checked[4:]
+    codec = attributes & layout.CODEC_MASK
+    content = decompress(codec, memoryview(data)[layout.HEADER_BYTES :], bytes_max=records_bytes_max)
+    decoded = decode_records(content, count, base_timestamp_ms)
+    return DecodedBatch(
+        base_offset=base_offset,
+        partition_leader_epoch=leader_epoch,
+        codec=codec,
+        is_log_append_time=bool(attributes & layout.LOG_APPEND_TIME_BIT),
+        is_transactional=bool(attributes & layout.TRANSACTIONAL_BIT),
+        is_control=bool(attributes & layout.CONTROL_BIT),
+        last_offset_delta=last_offset_delta,
+        base_timestamp_ms=base_timestamp_ms,
+        max_timestamp_ms=max_timestamp_ms,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        offsets=tuple(base_offset + offset_delta for offset_delta, _ in decoded),
+        records=tuple(record for _, record in decoded),
+    )
+
+
+def decode_batches(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> list[DecodedBatch]:
+    """The record set of a fetch answer: batches one after the other. A broker may cut the last one off; it is left out."""
+    batches = []
+    position = 0
+    while len(data) - position >= layout.LENGTH_STARTS_AT:
+        length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+        if length < layout.HEADER_BYTES - layout.LENGTH_STARTS_AT:
+            raise RemoteProtocolError(f"batch names a length of {length}")
+        stop = position + layout.LENGTH_STARTS_AT + length
+        if stop > len(data):
+            break
+        batches.append(decode_batch(data[position:stop], records_bytes_max=records_bytes_max))
+        position = stop
+    return batches
+
+
+# ---- splitting -------------------------------------------------------------------------------------------------
+
+
+def split(encoded: EncodedBatch, *, batch_bytes_max: int, codec: Compressor | None = None) -> list[EncodedBatch]:
+    """The same records in smaller batches, at most `batch_bytes_max` before compression, one record at least.
+
+    A batch that already fits was refused for another limit than ours, so it is halved: the result has more than one
+    part unless there is a single record, and repeated splitting ends. `codec` keeps the compression level; without it
+    the level is the default of the batch's own codec.
+    """
+    if encoded.record_count == 1:
+        return [encoded]
+    content = decompress(encoded.codec, encoded.payload, bytes_max=encoded.records_bytes)
+    records = [record for _, record in decode_records(content, encoded.record_count, encoded.base_timestamp_ms)]
+    if codec is None:
+        codec = compressor(CODEC_NAMES[encoded.codec])
+    part_bytes_max = batch_bytes_max - layout.HEADER_BYTES
+    if encoded.records_bytes <= part_bytes_max:
+        part_bytes_max = encoded.records_bytes // 2
+    return [encode_batch(part, codec) for part in _parts(records, part_bytes_max)]
+
+
+def _parts(records: list[Record], part_bytes_max: int) -> list[list[Record]]:
+    parts: list[list[Record]] = []
+    part: list[Record] = []
+    part_bytes = 0
+    for record in records:
+        base_timestamp_ms = part[0].timestamp_ms if part else record.timestamp_ms
+        size = len(encode_record(record, base_timestamp_ms=base_timestamp_ms, offset_delta=len(part)))
+        if part and part_bytes + size > part_bytes_max:
+            parts.append(part)
+            part, part_bytes = [], 0
+            size = len(encode_record(record, base_timestamp_ms=record.timestamp_ms, offset_delta=0))
+        part.append(record)
+        part_bytes += size
+    parts.append(part)
+    return parts
