@@ -1,0 +1,110 @@
+"""Message bodies made from the rows of the wire table, for property tests and for the fuzzer.
+
+One generator, two sources of choices: hypothesis (shrinks) and a seeded `random.Random` (fast).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from hypothesis import strategies as st
+
+from kafka_sink.wire.apis import APIS, Api
+from kafka_sink.wire.schema import Field
+
+_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_TEXTS = ("", "a", "topic-1", "ü", "日本語", "\x00", "𝄞 clef", "x" * 200)
+
+
+class Choices(Protocol):
+    def integer(self, low: int, high: int) -> int: ...
+
+
+class RandomChoices:
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+
+    def integer(self, low: int, high: int) -> int:
+        return self.random.randint(low, high)
+
+
+class DrawnChoices:
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+
+    def integer(self, low: int, high: int) -> int:
+        return self._draw(st.integers(low, high))
+
+
+def body(choices: Choices, fields: Sequence[Field], version: int, *, tame: bool = False) -> dict[str, Any]:
+    """A complete body: every field of the version is there. `tame` keeps to values that mean something: known error
+    codes, times that fit in a datetime, names that are not null where a struct needs one."""
+    return {
+        field.name: _value(choices, field, version, tame)
+        for field in fields
+        if field.is_in(version) and (field.tag is None or choices.integer(0, 2) > 0)
+    }
+
+
+def _value(choices: Choices, field: Field, version: int, tame: bool) -> Any:
+    if field.nullable is not None and version >= field.nullable and choices.integer(0, 3) == 0:
+        return None
+    if not field.is_array:
+        return _element(choices, field, field.type, version, tame)
+    element = field.type[2:]
+    return [_element(choices, field, element, version, tame) for _ in range(choices.integer(0, 3))]
+
+
+def _element(choices: Choices, field: Field, kind: str, version: int, tame: bool) -> Any:
+    if kind == "struct":
+        return body(choices, field.fields, version, tame=tame)
+    if kind == "bool":
+        return choices.integer(0, 1) == 1
+    if kind == "string":
+        return _TEXTS[choices.integer(0, len(_TEXTS) - 1)]
+    if kind == "uuid":
+        return choices.integer(0, 2**128 - 1).to_bytes(16, "big")
+    if kind in ("bytes", "records"):
+        size = (0, 1, 61, 127, 128, 300)[choices.integer(0, 5)]
+        return bytes([choices.integer(0, 255)]) * size
+    if tame and field.name.endswith("error_code"):
+        return choices.integer(-1, 100)
+    if tame and ("time" in field.name or field.name.endswith("_ms")):
+        return choices.integer(0, 2**31 - 1)
+    half = 1 << (_BITS[kind] - 1)
+    return (0, 1, -1, half - 1, -half, choices.integer(-half, half - 1))[choices.integer(0, 5)]
+
+
+@st.composite
+def bodies(draw: st.DrawFn, fields: Sequence[Field], version: int, *, tame: bool = False) -> dict[str, Any]:
+    return body(DrawnChoices(draw), fields, version, tame=tame)
+
+
+def messages() -> Iterator[tuple[Api, bool, int]]:
+    """Every (api, is_request, version) of the table."""
+    for api in APIS.values():
+        for version in range(api.version_min, api.version_max + 1):
+            yield api, True, version
+            yield api, False, version
+
+
+def message_id(message: tuple[Api, bool, int]) -> str:
+    api, is_request, version = message
+    return f"{api.name}-{'request' if is_request else 'answer'}-v{version}"
+
+
+def encode(message: tuple[Api, bool, int], value: dict[str, Any]) -> bytes:
+    api, is_request, version = message
+    return api.encode_request(version, value) if is_request else api.encode_response(version, value)
+
+
+def decode(message: tuple[Api, bool, int], data: bytes) -> dict[str, Any]:
+    api, is_request, version = message
+    return api.decode_request(version, data) if is_request else api.decode_response(version, data)
+
+
+def rows(message: tuple[Api, bool, int]) -> tuple[Field, ...]:
+    api, is_request, _ = message
+    return api.request if is_request else api.response
