@@ -1,24 +1,27 @@
-"""How long to wait before the next try: exponential with jitter (KIP-580). Pure: the randomness comes in."""
+"""Exponential back-off with jitter: how long to wait before the next try, given how many failed in a row.
+
+Knows neither clock nor randomness: both come in as arguments. Jitter of 20 % both ways is Kafka's own figure (KIP-144,
+KIP-580); it keeps a thousand producers from returning to a restarted broker in the same millisecond.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# Java's spread: a cluster that comes back must not be hit by all its clients at the same moment.
 JITTER = 0.2
+# 2**31 ms are 24 days: no option can ask for more, and the power stays a small integer.
+DOUBLINGS_MAX = 31
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    initial_ms: int
-    max_ms: int
+    first_ms: int
+    longest_ms: int
     jitter: Callable[[], float]
 
-    def delay_ms(self, failures: int) -> int:
-        """The wait after so many failures in a row; 0 failures: none."""
-        if failures <= 0:
-            return 0
-        # The exponent is capped before the power is taken: failures may count into the millions.
-        delay = min(self.initial_ms * 2 ** min(failures - 1, 30), max(self.max_ms, self.initial_ms))
-        return max(0, round(delay * (1 - JITTER + 2 * JITTER * self.jitter())))
+    def wait_ms(self, failures: int) -> int:
+        """`failures` 0 is the first wait. The longest wait holds with the jitter included."""
+        grown_ms = min(self.first_ms << min(failures, DOUBLINGS_MAX), max(self.first_ms, self.longest_ms))
+        factor = 1 - JITTER + 2 * JITTER * self.jitter()
+        return min(round(grown_ms * factor), max(self.first_ms, self.longest_ms))

@@ -145,10 +145,22 @@ class Abandon:
 
 
 Input = (
-    Resolved | Connected | Received | Written | Disconnected
-    | Append | WantTopic | Flush
-    | InitTransactions | BeginTransaction | SendOffsets | EndTransaction | PrepareTransaction | ResumeTransaction
-    | Close | Abandon
+    Resolved
+    | Connected
+    | Received
+    | Written
+    | Disconnected
+    | Append
+    | WantTopic
+    | Flush
+    | InitTransactions
+    | BeginTransaction
+    | SendOffsets
+    | EndTransaction
+    | PrepareTransaction
+    | ResumeTransaction
+    | Close
+    | Abandon
 )
 
 

@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from kafka_sink.wire.apis import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, TXN_OFFSET_COMMIT
+from kafka_sink.wire.apis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    TXN_OFFSET_COMMIT,
+)
 from kafka_sink.wire.codes import Code, code
 
 
@@ -101,6 +108,7 @@ _COORDINATED = {
 
 # Rows where one request differs from the rest.
 _PER_API = {
+    (FIND_COORDINATOR.key, 30): Verdict.ABORT,  # GROUP_AUTHORIZATION_FAILED
     (ADD_PARTITIONS_TO_TXN.key, 29): Verdict.ABORT,  # TOPIC_AUTHORIZATION_FAILED
     (ADD_PARTITIONS_TO_TXN.key, 55): Verdict.ABORT,  # OPERATION_NOT_ATTEMPTED: another partition was refused
     (ADD_PARTITIONS_TO_TXN.key, 31): Verdict.ABORT,

@@ -43,7 +43,7 @@ class ProducerBatch:
 
     identity: Identity = NO_IDENTITY
     base_sequence: int = NO_SEQUENCE
-    # The identity was replaced while the batch was under way (an epoch bump); answers to the old sends mean less.
+    # The sequence was replaced since the last send: an answer to that send says nothing about the new number.
     sequence_was_reset: bool = False
 
     attempts: int = 0
@@ -76,6 +76,7 @@ class ProducerBatch:
     def on_sent(self, now_ms: int, leader: tuple[int, int]) -> None:
         self.attempts += 1
         self.sent_to = leader
+        self.sequence_was_reset = False
         self.is_on_wire = True
         self.unknown_sends += 1
         self.drained_ms = now_ms
@@ -97,9 +98,7 @@ class ProducerBatch:
         first_record = 0
         for part in parts:
             shares = _shares_between(self.shares, first_record, first_record + part.record_count)
-            children.append(
-                ProducerBatch(self.topic, self.partition, part, self.opened_ms, shares, split_from=self)
-            )
+            children.append(ProducerBatch(self.topic, self.partition, part, self.opened_ms, shares, split_from=self))
             first_record += part.record_count
         return children
 

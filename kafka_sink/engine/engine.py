@@ -1,0 +1,341 @@
+"""The producer as one pure function: `step(now_ms, inputs) -> commands`. No I/O, no clock, no thread.
+
+A step has a fixed order, so that each decision sees the consequences of those before it:
+
+ 1  inputs            wishes of the user, events of connections
+ 2  time-outs         of connections and requests; they end as answers too
+ 3  answers           to Produce, Metadata and coordinator requests
+ 4  expiry            batches older than delivery.timeout.ms
+ 5  settling          unknown sequences, epoch bumps, doomed transactions
+ 6  transaction       the next request to a coordinator
+ 7  batches           drained for every leader that can take them
+ 8  metadata          if something above found it stale
+ 9  results           flushes and closes that ended; completions go out last
+
+Only the sender thread calls it. What other threads may read (`cluster`, `refusal`, `queue_loads`) is published by the
+runtime after each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kafka_sink.engine import commands as c
+from kafka_sink.engine.backoff import Backoff
+from kafka_sink.engine.cluster import ClusterView
+from kafka_sink.engine.metadata import Metadata
+from kafka_sink.engine.nodes import NodeSet
+from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerBatch
+from kafka_sink.engine.producer_id import ProducerIdSource
+from kafka_sink.engine.production import Flight, Production
+from kafka_sink.engine.request import Answer, Request
+from kafka_sink.engine.sequences import Sequences
+from kafka_sink.engine.transaction import State, Transaction
+from kafka_sink.engine.transaction_requests import Asked, TransactionRequests
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError
+from kafka_sink.options import ProducerOptions
+
+TRANSACTION_FEATURE = "transaction.version"
+
+
+class Engine:
+    def __init__(self, options: ProducerOptions, *, jitter: Callable[[], float]) -> None:
+        backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
+        self._nodes = NodeSet(options, jitter=jitter)
+        self._metadata = Metadata(options, self._nodes, jitter=jitter)
+        self._sequences = Sequences() if options.enable_idempotence else None
+        self._transaction: Transaction | None = None
+        self._transaction_requests: TransactionRequests | None = None
+        self._producer_ids: ProducerIdSource | None = None
+        if options.transactional_id is not None:
+            self._transaction = Transaction(options.transactional_id)
+            self._transaction_requests = TransactionRequests(
+                self._transaction,
+                transaction_timeout_ms=options.transaction_timeout_ms,
+                request_timeout_ms=options.request_timeout_ms,
+                backoff=backoff,
+            )
+        elif self._sequences is not None:
+            self._producer_ids = ProducerIdSource(request_timeout_ms=options.request_timeout_ms, backoff=backoff)
+        self._production = Production(options, backoff, self._sequences, self._transaction)
+        self._flushes: list[tuple[int, set[ProducerBatch]]] = []
+        self._closes: list[int] = []
+        self._commands: list[c.Command] = []
+        # Why nothing is accepted or sent any more.
+        self._end: KafkaSinkError | None = None
+        # Moments at which something that could not go now may go, collected anew in each step.
+        self._moments: list[int] = []
+
+    # ---- what the runtime publishes ----
+
+    @property
+    def cluster(self) -> ClusterView:
+        return self._metadata.view
+
+    @property
+    def nodes(self) -> NodeSet:
+        return self._nodes
+
+    @property
+    def refusal(self) -> KafkaSinkError | None:
+        """Why a record would not be accepted now; None: it would."""
+        if self._end is not None:
+            return self._end
+        if self._closes:
+            return LocalProtocolError("the producer is closed")
+        return None if self._transaction is None else self._transaction.refusal
+
+    def queue_loads(self) -> Mapping[str, Mapping[int, int]]:
+        return self._production.accumulator.queue_loads()
+
+    # ---- the step ----
+
+    def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
+        self._moments.clear()
+        for event in inputs:
+            self._on_input(now_ms, event)
+        self._nodes.on_time(now_ms)
+        for answer in self._nodes.take_answers():
+            self._on_answer(now_ms, answer)
+        self._production.expire(now_ms)
+        self._production.settle()
+        self._adopt_identity()
+        if self._end is None:
+            self._ask_coordinator(now_ms)
+            self._ask_producer_id(now_ms)
+            self._send_batches(now_ms)
+            self._ask_metadata(now_ms)
+        self._end_what_is_over()
+        return c.Step(self._take_commands(), self._wake_at_ms(now_ms))
+
+    # ---- inputs ----
+
+    def _on_input(self, now_ms: int, event: c.Input) -> None:
+        if isinstance(event, (c.Resolved, c.Connected, c.Received, c.Written, c.Disconnected)):
+            self._nodes.on_input(now_ms, event)
+        elif isinstance(event, c.Append):
+            self._on_append(now_ms, event)
+        elif isinstance(event, c.WantTopic):
+            self._metadata.want_topic(event.topic, now_ms)
+        elif isinstance(event, c.Flush):
+            self._flushes.append((event.operation_id, set(self._production.incomplete)))
+        elif isinstance(event, c.Close):
+            self._closes.append(event.operation_id)
+            if self._transaction is not None:
+                self._transaction.abort_before_close()
+        elif isinstance(event, c.Abandon):
+            self._finish_with(event.reason)
+        else:
+            self._on_transaction_wish(event)
+
+    def _on_append(self, now_ms: int, event: c.Append) -> None:
+        for batch in event.batches:
+            self._metadata.want_topic(batch.topic, now_ms)
+        self._production.append(event.batches)
+        if self._end is not None:
+            self._production.fail_all(self._end)
+
+    def _on_transaction_wish(
+        self,
+        wish: c.InitTransactions
+        | c.BeginTransaction
+        | c.SendOffsets
+        | c.EndTransaction
+        | c.PrepareTransaction
+        | c.ResumeTransaction,
+    ) -> None:
+        transaction = self._transaction
+        if self._end is not None or self._closes or transaction is None:
+            error = self._end or LocalProtocolError(
+                "the producer is closed" if self._closes else "this producer has no transactional.id"
+            )
+            self._commands.append(c.Finished(wish.operation_id, error))
+        elif isinstance(wish, c.InitTransactions):
+            transaction.init(wish.operation_id)
+        elif isinstance(wish, c.BeginTransaction):
+            transaction.begin(wish.operation_id, self._generation())
+        elif isinstance(wish, c.SendOffsets):
+            transaction.send_offsets(wish)
+        elif isinstance(wish, c.EndTransaction):
+            transaction.end(wish.operation_id, commit=wish.commit)
+        elif isinstance(wish, c.PrepareTransaction):
+            transaction.prepare(wish.operation_id)
+        else:
+            transaction.resume(wish.operation_id, wish.receipt)
+
+    def _generation(self) -> int:
+        return 2 if self._nodes.finalized_features.get(TRANSACTION_FEATURE, 0) >= 2 else 1
+
+    # ---- answers ----
+
+    def _on_answer(self, now_ms: int, answer: Answer) -> None:
+        purpose = answer.request.purpose
+        if isinstance(purpose, Flight):
+            self._production.on_answer(now_ms, answer)
+        elif isinstance(purpose, Asked):
+            assert self._transaction_requests is not None
+            self._transaction_requests.on_answer(now_ms, answer)
+        elif purpose is self._producer_ids and self._producer_ids is not None:
+            identity = self._producer_ids.on_answer(now_ms, answer)
+            if identity is not None and self._sequences is not None:
+                self._sequences.adopt(identity)
+        else:
+            self._metadata.on_answer(now_ms, answer)
+
+    def _adopt_identity(self) -> None:
+        """Takes over what the transaction was given, and what ends the producer for good."""
+        transaction = self._transaction
+        if transaction is not None and self._sequences is not None:
+            if transaction.state is State.FATAL and self._end is None:
+                assert transaction.error is not None
+                self._finish_with(transaction.error)
+            elif transaction.identity not in (self._sequences.identity, NO_IDENTITY):
+                self._sequences.restart_all(transaction.identity)
+        if self._producer_ids is not None and self._producer_ids.error is not None and self._end is None:
+            self._finish_with(self._producer_ids.error)
+
+    def _finish_with(self, error: KafkaSinkError) -> None:
+        """Nothing more will be sent: everything that waits gets this error."""
+        self._end = error
+        if self._transaction is not None:
+            self._transaction.on_fatal(error)
+        self._production.fail_all(error)
+        self._flushes = [(operation_id, set()) for operation_id, _ in self._flushes]
+
+    # ---- requests ----
+
+    def _ask_coordinator(self, now_ms: int) -> None:
+        requests = self._transaction_requests
+        if requests is None or self._transaction is None:
+            return
+        request = requests.next_request(now_ms, is_quiet=self._production.is_quiet)
+        if self._transaction.state is State.INITIALIZING:
+            self._transaction.on_initial_generation(self._generation())
+        self._adopt_identity()
+        if request is None or self._end is not None:
+            return
+        node_id = requests.node_for(request)
+        if node_id is None:
+            node_id = self._nodes.least_loaded(now_ms)
+        elif node_id not in self.cluster.brokers:
+            # A coordinator that metadata does not know yet: it joined a moment ago.
+            self._metadata.request_update()
+            return
+        if node_id is None:
+            return
+        if self._can_use(node_id, now_ms):
+            self._nodes.send(node_id, request, now_ms)
+            requests.on_sent(request)
+        elif self._nodes.blocked_until_ms(node_id, now_ms) is not None:
+            # Its host is down, or it asked for a pause: perhaps another broker took over.
+            requests.on_coordinator_gone(node_id)
+
+    def _ask_producer_id(self, now_ms: int) -> None:
+        source = self._producer_ids
+        if source is None or self._sequences is None or self._sequences.identity.is_valid:
+            return
+        node_id = self._nodes.least_loaded(now_ms)
+        if node_id is None or not self._can_use(node_id, now_ms):
+            return
+        request = source.next_request(now_ms)
+        if request is not None:
+            self._nodes.send(node_id, request, now_ms)
+            source.on_sent()
+
+    def _send_batches(self, now_ms: int) -> None:
+        readiness = self._production.accumulator.readiness(now_ms, self.cluster)
+        if readiness.leaderless_topics:
+            self._metadata.request_update()
+        if readiness.next_ready_ms is not None:
+            self._moments.append(readiness.next_ready_ms)
+        for node_id in readiness.node_ids:
+            while self._can_use(node_id, now_ms):
+                request = self._production.next_request(now_ms, self.cluster, node_id)
+                if request is None:
+                    break
+                self._nodes.send(node_id, request, now_ms)
+
+    def _ask_metadata(self, now_ms: int) -> None:
+        for body in self._production.answers_with_hints:
+            self._metadata.on_leader_hints(body, now_ms)
+        self._production.answers_with_hints.clear()
+        if self._production.metadata_is_stale:
+            self._production.metadata_is_stale = False
+            self._metadata.request_update()
+        if not self._metadata.wants_request(now_ms):
+            return
+        node_id = self._nodes.least_loaded(now_ms)
+        if node_id is None or not self._can_use(node_id, now_ms):
+            return
+        request: Request | None = self._metadata.next_request(now_ms)
+        if request is not None:
+            self._nodes.send(node_id, request, now_ms)
+
+    def _can_use(self, node_id: int, now_ms: int) -> bool:
+        """Is the node ready for a request? If not, the connection is begun, or the end of its back-off noted."""
+        if self._nodes.is_ready(node_id, now_ms):
+            return True
+        self._nodes.connect(node_id, now_ms)
+        blocked_until_ms = self._nodes.blocked_until_ms(node_id, now_ms)
+        if blocked_until_ms is not None:
+            self._moments.append(blocked_until_ms)
+        return False
+
+    # ---- results ----
+
+    def _end_what_is_over(self) -> None:
+        self._follow_splits()
+        incomplete = self._production.incomplete
+        pending = []
+        for operation_id, batches in self._flushes:
+            remaining = {batch for batch in batches if batch in incomplete}
+            if remaining:
+                pending.append((operation_id, remaining))
+            else:
+                self._commands.append(c.Finished(operation_id))
+        self._flushes = pending
+        if self._closes and self._is_over():
+            self._commands.extend(c.Finished(operation_id) for operation_id in self._closes)
+            self._end = self._end or LocalProtocolError("the producer is closed")
+            self._closes = []
+        if self._end is not None:
+            self._nodes.close_all()
+
+    def _follow_splits(self) -> None:
+        for whole, parts in self._production.splits:
+            for _, batches in self._flushes:
+                if whole in batches:
+                    batches.discard(whole)
+                    batches.update(parts)
+        self._production.splits.clear()
+
+    def _is_over(self) -> bool:
+        if not self._production.is_quiet:
+            return False
+        return self._end is not None or self._transaction is None or self._transaction.is_settled
+
+    def _take_commands(self) -> list[c.Command]:
+        """What the network must do first, then what the user is told."""
+        taken = self._nodes.take_commands()
+        taken.extend(self._production.commands)
+        self._production.commands = []
+        if self._transaction is not None:
+            taken.extend(self._transaction.take_finished())
+        taken.extend(self._commands)
+        self._commands = []
+        return taken
+
+    def _wake_at_ms(self, now_ms: int) -> int | None:
+        if self._end is not None:
+            return None
+        moments: list[int | None] = [
+            self._nodes.next_deadline_ms(now_ms),
+            self._metadata.next_deadline_ms(now_ms),
+            self._production.next_expiry_ms(),
+            *self._moments,
+        ]
+        if self._transaction_requests is not None and self._transaction_requests.retry_at_ms > now_ms:
+            moments.append(self._transaction_requests.retry_at_ms)
+        if self._producer_ids is not None and self._producer_ids.retry_at_ms > now_ms:
+            moments.append(self._producer_ids.retry_at_ms)
+        return min((moment for moment in moments if moment is not None), default=None)

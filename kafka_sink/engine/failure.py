@@ -1,0 +1,72 @@
+"""Error values for batches that were given up: what happened, to which records, whether they are safe, what to do."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from kafka_sink.engine.outcome import describe
+from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.errors import AuthorizationError, DeliveryError, DeliveryTimeout, KafkaSinkError
+from kafka_sink.wire.codes import code
+
+E = TypeVar("E", bound=DeliveryError)
+
+_ADVICE = {
+    10: "raise max.message.bytes of the topic (and message.max.bytes of the brokers) or send smaller records",
+    87: "the broker checks record contents on this topic (for example keys are required on a compacted one)",
+    32: "the record's timestamp is outside of what the topic accepts (message.timestamp.*.max.ms)",
+}
+
+
+def refused(batch: ProducerBatch, error_code: int, broker_text: str | None) -> KafkaSinkError:
+    """The broker's answer was final."""
+    text = f"{_records(batch)} refused: {describe(error_code)}"
+    if broker_text:
+        text += f"; the broker says: {broker_text}"
+    if error_code in _ADVICE:
+        text += f". {_ADVICE[error_code]}"
+    text += f". {_safety(batch)}"
+    if code(error_code).name.endswith("AUTHORIZATION_FAILED"):
+        return AuthorizationError(f"{text}. The principal needs Write on topic {batch.topic!r}")
+    return _delivery_error(DeliveryError, batch, text, error_code)
+
+
+def retries_used_up(batch: ProducerBatch, reason: str, error_code: int | None) -> DeliveryError:
+    text = f"{_records(batch)} given up after {batch.attempts} attempts (retries used up), last: {reason}"
+    return _delivery_error(DeliveryError, batch, f"{text}. {_safety(batch)}", error_code)
+
+
+def timed_out(batch: ProducerBatch, delivery_timeout_ms: int, reason: str) -> DeliveryTimeout:
+    text = (
+        f"{_records(batch)} not delivered within delivery.timeout.ms={delivery_timeout_ms} "
+        f"({batch.attempts} attempts; {reason})"
+    )
+    return _delivery_error(DeliveryTimeout, batch, f"{text}. {_safety(batch)}", None)
+
+
+def dropped(batch: ProducerBatch, cause: KafkaSinkError) -> DeliveryError:
+    """Nothing is wrong with the batch; the producer or its transaction ended before it could be delivered."""
+    error = _delivery_error(DeliveryError, batch, f"{_records(batch)} dropped: {cause}. {_safety(batch)}", None)
+    error.__cause__ = cause
+    return error
+
+
+def _records(batch: ProducerBatch) -> str:
+    return f"{batch.record_count} records for {batch.topic}-{batch.partition}"
+
+
+def _safety(batch: ProducerBatch) -> str:
+    if batch.may_be_in_log:
+        return "They may be in the log all the same: a send stayed without a definite answer"
+    return "They are not in the log"
+
+
+def _delivery_error(kind: type[E], batch: ProducerBatch, text: str, error_code: int | None) -> E:
+    return kind(
+        text,
+        topic=batch.topic,
+        partition=batch.partition,
+        attempts=batch.attempts,
+        ambiguous=batch.may_be_in_log,
+        code=error_code,
+    )

@@ -1,0 +1,360 @@
+"""Batches from their arrival to their end: queue, number, send, read the answer, try again, split, give up.
+
+It decides about batches only. Connections, metadata and transactions are asked or told through the engine. A batch is
+in exactly one place: queued in the accumulator, on the wire in a `Flight`, or done. `incomplete` holds all that are
+not done, in order of arrival; whoever is not in it has had its one `Delivered` or `Failed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_sink.engine import failure
+from kafka_sink.engine.accumulator import Accumulator
+from kafka_sink.engine.backoff import Backoff
+from kafka_sink.engine.cluster import ClusterView
+from kafka_sink.engine.commands import BatchObserved, Buffer, Command, Delivered, Failed
+from kafka_sink.engine.outcome import ProduceOutcome, describe, is_definite, produce_outcome
+from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
+from kafka_sink.engine.request import Answer, Request
+from kafka_sink.engine.sequences import Sequences
+from kafka_sink.engine.transaction import Transaction
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
+from kafka_sink.options import ProducerOptions
+from kafka_sink.records.batch import seal
+from kafka_sink.records.scalar import split
+from kafka_sink.wire.apis import PRODUCE
+from kafka_sink.wire.produce import encode_produce
+
+# The last Produce of generation 1 (the client registers partitions); from the next one on the leader does it.
+PRODUCE_LAST_V1 = 11
+# From here topics go by id.
+PRODUCE_FIRST_TOPIC_ID = 13
+REQUEST_OVERHEAD_BYTES = 512
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Flight:
+    """The batches of one Produce request."""
+
+    batches: Mapping[TopicPartition, ProducerBatch]
+    names: Mapping[bytes, str]  # topic id -> name, to read answers by id
+
+
+class Production:
+    def __init__(
+        self,
+        options: ProducerOptions,
+        backoff: Backoff,
+        sequences: Sequences | None,
+        transaction: Transaction | None,
+    ) -> None:
+        self._options = options
+        self._backoff = backoff
+        self._sequences = sequences
+        self._transaction = transaction
+        self._keeps_order_by_muting = options.max_in_flight_requests_per_connection == 1
+        self._next_expiry_ms: int | None = None
+        self.accumulator = Accumulator()
+        self.incomplete: dict[ProducerBatch, None] = {}
+        self.flights_count = 0
+        # What the engine collects after each step.
+        self.commands: list[Command] = []
+        self.metadata_is_stale = False
+        # Answers that may name new leaders themselves (KIP-951).
+        self.answers_with_hints: list[Mapping[str, Any]] = []
+        # Which batch was replaced by which, for those who wait for certain batches.
+        self.splits: list[tuple[ProducerBatch, list[ProducerBatch]]] = []
+
+    # ---- questions ----
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self.incomplete and self.flights_count == 0
+
+    def next_expiry_ms(self) -> int | None:
+        return self._next_expiry_ms if self.incomplete else None
+
+    # ---- events ----
+
+    def append(self, batches: Iterable[ProducerBatch]) -> None:
+        for batch in batches:
+            self.incomplete[batch] = None
+            refusal = self._transaction.refusal if self._transaction is not None else None
+            if refusal is not None:
+                self._give_up(batch, failure.dropped(batch, refusal))
+                continue
+            self.accumulator.append(batch)
+            expiry_ms = batch.opened_ms + self._options.delivery_timeout_ms
+            if self._next_expiry_ms is None or expiry_ms < self._next_expiry_ms:
+                self._next_expiry_ms = expiry_ms
+            if self._transaction is not None:
+                self._transaction.on_appended(batch.topic_partition)
+
+    def on_answer(self, now_ms: int, answer: Answer) -> None:
+        flight = answer.request.purpose
+        assert isinstance(flight, Flight)
+        self.flights_count -= 1
+        if answer.failure is not None:
+            self._on_no_answer(now_ms, flight, answer.failure, was_sent=answer.was_sent)
+        elif answer.body is None:
+            for batch in flight.batches.values():  # acks=0: that it left is all there is to know
+                batch.on_answered(is_definite=True)
+                if not batch.is_done:
+                    self._deliver(batch, -1, -1)
+        else:
+            self._on_body(now_ms, flight, answer.body)
+        if self._keeps_order_by_muting:
+            for topic_partition in flight.batches:
+                self.accumulator.unmute(topic_partition)
+
+    def expire(self, now_ms: int) -> None:
+        """Gives up what is older than delivery.timeout.ms, counted from the first record, on the wire or not."""
+        if self._next_expiry_ms is None or now_ms < self._next_expiry_ms:
+            return
+        limit_ms = self._options.delivery_timeout_ms
+        queued = self.accumulator.expired(now_ms - limit_ms)
+        on_wire = [batch for batch in self.incomplete if batch.is_on_wire and batch.opened_ms + limit_ms <= now_ms]
+        for batch in [*on_wire, *queued]:
+            reason = "waiting for an answer" if batch.is_on_wire else "waiting to be sent"
+            self._give_up(batch, failure.timed_out(batch, limit_ms, reason))
+        oldest = min((batch.opened_ms for batch in self.incomplete), default=None)
+        self._next_expiry_ms = None if oldest is None else oldest + limit_ms
+
+    def settle(self) -> None:
+        """Gets over partitions with unknown sequences; drops what a doomed transaction still has queued."""
+        if self._sequences is None:
+            return
+        for topic, partition in self._sequences.settle_unresolved():
+            if self._transaction is None:
+                self._sequences.want_renumbering((topic, partition))
+            else:
+                text = f"records of {topic}-{partition} may or may not be in the log"
+                self._transaction.on_error(TransactionAborted(text))
+        if self._transaction is None:
+            self._sequences.renumber_when_quiet()
+        elif self._transaction.drops_unsent:
+            cause = self._transaction.error or TransactionAborted("the transaction was aborted")
+            for batch in self.accumulator.take_all():
+                self._give_up(batch, failure.dropped(batch, cause))
+
+    def fail_all(self, error: KafkaSinkError) -> None:
+        """The producer is finished: nothing will be sent or answered any more."""
+        self.accumulator.take_all()
+        for batch in list(self.incomplete):
+            self._give_up(batch, failure.dropped(batch, error))
+
+    # ---- sending ----
+
+    def next_request(self, now_ms: int, cluster: ClusterView, node_id: int) -> Request | None:
+        batches = self.accumulator.drain(
+            now_ms, cluster, node_id, self._options.max_request_size - REQUEST_OVERHEAD_BYTES, self._may_send
+        )
+        if not batches:
+            return None
+        for batch in batches:
+            if self._sequences is not None:
+                self._sequences.on_drained(batch)
+            leader = cluster.leader_with_epoch(*batch.topic_partition)
+            assert leader is not None
+            if batch.attempts == 0:
+                queue_ms = now_ms - batch.opened_ms
+                self.commands.append(BatchObserved("drained", batch, queue_ms))
+            batch.on_sent(now_ms, leader)
+            if self._keeps_order_by_muting:
+                self.accumulator.mute(batch.topic_partition)
+        if self._transaction is not None and self._transaction.generation >= 2:
+            self._transaction.on_sent()
+        self.flights_count += 1
+        return self._request(batches, cluster)
+
+    def _may_send(self, batch: ProducerBatch) -> bool:
+        if self._transaction is not None and not self._transaction.may_send(batch.topic_partition):
+            return False
+        return self._sequences is None or self._sequences.may_send(batch)
+
+    def _request(self, batches: list[ProducerBatch], cluster: ClusterView) -> Request:
+        options = self._options
+        ids = {batch.topic: cluster.topic_id(batch.topic) for batch in batches}
+        version_min, version_max = 0, PRODUCE.version_max
+        if None in ids.values():
+            version_max = PRODUCE_FIRST_TOPIC_ID - 1
+        if self._transaction is not None:
+            if self._transaction.generation == 1:
+                version_max = PRODUCE_LAST_V1
+            else:
+                version_min = PRODUCE_LAST_V1 + 1
+        transactional_id = options.transactional_id
+
+        def encode(version: int, correlation_id: int, client_id: str) -> list[Buffer]:
+            topics: dict[str, list[tuple[int, bytes, bytes]]] = {}
+            for batch in batches:
+                header = seal(
+                    batch.encoded,
+                    producer_id=batch.identity.producer_id,
+                    producer_epoch=batch.identity.producer_epoch,
+                    base_sequence=batch.base_sequence,
+                    is_transactional=transactional_id is not None,
+                )
+                topics.setdefault(batch.topic, []).append((batch.partition, header, batch.encoded.payload))
+            return encode_produce(
+                version,
+                correlation_id=correlation_id,
+                client_id=client_id,
+                transactional_id=transactional_id,
+                acks=options.acks,
+                timeout_ms=options.request_timeout_ms,
+                topics=[(name, ids[name], partitions) for name, partitions in topics.items()],
+            )
+
+        return Request(
+            api=PRODUCE,
+            body=encode,
+            purpose=Flight(
+                {batch.topic_partition: batch for batch in batches},
+                {topic_id: name for name, topic_id in ids.items() if topic_id is not None},
+            ),
+            timeout_ms=options.request_timeout_ms,
+            version_min=version_min,
+            version_max=version_max,
+            expects_answer=options.acks != 0,
+        )
+
+    # ---- answers ----
+
+    def _on_no_answer(self, now_ms: int, flight: Flight, error: KafkaSinkError, *, was_sent: bool) -> None:
+        self.metadata_is_stale = True
+        for batch in flight.batches.values():
+            batch.on_answered(is_definite=not was_sent)
+            if not batch.is_done:
+                self._try_again(now_ms, batch, str(error), None)
+
+    def _on_body(self, now_ms: int, flight: Flight, body: Mapping[str, Any]) -> None:
+        unanswered = dict(flight.batches)
+        for topic in body["responses"]:
+            name = topic.get("name") or flight.names.get(topic.get("topic_id", b""), "")
+            for partition in topic["partition_responses"]:
+                batch = unanswered.pop((name, partition["index"]), None)
+                if batch is not None:
+                    self._on_partition(now_ms, batch, partition)
+        if body.get("node_endpoints"):
+            self.answers_with_hints.append(body)
+        for batch in unanswered.values():
+            batch.on_answered(is_definite=False)
+            if not batch.is_done:
+                self._try_again(now_ms, batch, "the broker's answer left this partition out", None)
+
+    def _on_partition(self, now_ms: int, batch: ProducerBatch, answer: Mapping[str, Any]) -> None:
+        error_code: int = answer["error_code"]
+        outcome = produce_outcome(error_code)
+        batch.on_answered(is_definite=is_definite(error_code))
+        if batch.is_done:
+            # Given up meanwhile. That it is in the log after all closes the question about its sequences.
+            if outcome is ProduceOutcome.ACKED and self._sequences is not None and batch.has_sequence:
+                self._sequences.on_acked(batch, answer["base_offset"])
+            return
+        if outcome is ProduceOutcome.ACKED:
+            self._deliver(batch, answer["base_offset"], answer.get("log_append_time_ms", -1))
+        elif outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
+            self._split(batch)
+        elif outcome in (ProduceOutcome.RETRY, ProduceOutcome.RETRY_ELSEWHERE):
+            if outcome is ProduceOutcome.RETRY_ELSEWHERE:
+                self.metadata_is_stale = True
+            self._try_again(now_ms, batch, describe(error_code), error_code)
+        elif outcome is ProduceOutcome.OUT_OF_ORDER and self._survives_gap(batch):
+            self._try_again(now_ms, batch, describe(error_code), error_code)
+        elif outcome is ProduceOutcome.STATE_LOST and self._survives_lost_state(batch, answer["log_start_offset"]):
+            self._try_again(now_ms, batch, describe(error_code), error_code)
+        else:
+            self._on_refused(batch, outcome, answer)
+
+    def _survives_gap(self, batch: ProducerBatch) -> bool:
+        """OUT_OF_ORDER_SEQUENCE_NUMBER. Usually an earlier batch failed first: then the resend heals it."""
+        if self._sequences is None or not batch.has_sequence:
+            return False
+        gap_is_real = self._sequences.is_unresolved(batch.topic_partition) or (
+            self._sequences.is_next_expected(batch) and not batch.sequence_was_reset
+        )
+        if not gap_is_real:
+            return True
+        if self._transaction is not None:
+            return False
+        self._sequences.want_renumbering(batch.topic_partition)
+        return True
+
+    def _survives_lost_state(self, batch: ProducerBatch, log_start_offset: int) -> bool:
+        """UNKNOWN_PRODUCER_ID of old brokers: retention removed all that this producer wrote, or data was lost."""
+        if self._sequences is None or not batch.has_sequence:
+            return False
+        if log_start_offset < 0 or batch.sequence_was_reset:
+            return True
+        last_acked_offset = self._sequences.last_acked_offset(batch.topic_partition)
+        if self._transaction is None:
+            self._sequences.want_renumbering(batch.topic_partition)
+            return True
+        if last_acked_offset < log_start_offset:
+            self._sequences.restart_after_retention(batch.topic_partition)
+            return True
+        return False
+
+    def _on_refused(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> None:
+        error = failure.refused(batch, answer["error_code"], answer.get("error_message"))
+        record_errors = {
+            item["batch_index"]: item["batch_index_error_message"] or "" for item in answer.get("record_errors") or ()
+        }
+        if outcome is ProduceOutcome.FATAL and self._transaction is not None:
+            self._transaction.on_fatal(error)
+        self._give_up(batch, error, record_errors)
+
+    def _try_again(self, now_ms: int, batch: ProducerBatch, reason: str, error_code: int | None) -> None:
+        if batch.opened_ms + self._options.delivery_timeout_ms <= now_ms:
+            self._give_up(batch, failure.timed_out(batch, self._options.delivery_timeout_ms, f"last: {reason}"))
+        elif batch.attempts > self._options.retries:
+            self._give_up(batch, failure.retries_used_up(batch, reason, error_code))
+        else:
+            batch.retry_at_ms = now_ms + self._backoff.delay_ms(batch.attempts)
+            self.accumulator.requeue(batch)
+            self.commands.append(BatchObserved("retried", batch))
+
+    def _split(self, batch: ProducerBatch) -> None:
+        """Too large for the broker after all: in two halves by size, in order, under the same sequences."""
+        parts = batch.split(split(batch.encoded, batch.encoded.records_bytes // 2))
+        if len(parts) < 2:
+            raise LocalProtocolError(f"a batch of {batch.record_count} records did not split")
+        if self._sequences is not None and batch.has_sequence:
+            self._sequences.on_split(batch, parts)
+        batch.finish()
+        del self.incomplete[batch]
+        for part in parts:
+            self.incomplete[part] = None
+        self.accumulator.requeue_parts(parts)
+        self.splits.append((batch, parts))
+        self.commands.append(BatchObserved("split", batch))
+
+    def _deliver(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
+        self._finish(batch)
+        if self._sequences is not None and batch.has_sequence:
+            self._sequences.on_acked(batch, base_offset)
+        if self._transaction is not None:
+            last_offset = base_offset + batch.record_count - 1 if base_offset >= 0 else -1
+            self._transaction.on_acked(batch.topic_partition, last_offset)
+        self.commands.append(Delivered(batch, base_offset, log_append_time_ms))
+
+    def _give_up(
+        self, batch: ProducerBatch, error: KafkaSinkError, record_errors: Mapping[int, str] | None = None
+    ) -> None:
+        self._finish(batch)
+        if self._sequences is not None and batch.has_sequence:
+            self._sequences.on_given_up(batch)
+            # Its sequences will never be used: whatever comes behind it would be out of order.
+            if self._transaction is None and not batch.may_be_in_log:
+                self._sequences.want_renumbering(batch.topic_partition)
+        if self._transaction is not None:
+            self._transaction.on_error(error)
+        self.commands.append(Failed(batch, error, record_errors or {}))
+
+    def _finish(self, batch: ProducerBatch) -> None:
+        batch.finish()
+        del self.incomplete[batch]
