@@ -81,10 +81,12 @@ def check_timeouts(draft: Draft) -> None:
 
 def check_bootstrap(draft: Draft) -> None:
     servers = draft.values["bootstrap.servers"]
-    distinct = tuple({(host.lower(), port): (host, port) for host, port in reversed(servers)}.values())[::-1]
+    distinct: dict[tuple[str, int], tuple[str, int]] = {}
+    for host, port in servers:
+        distinct.setdefault((host.lower(), port), (host, port))
     if len(distinct) < len(servers):
         draft.notices.append(f"{draft.spelling('bootstrap.servers')} names some servers more than once")
-        draft.values["bootstrap.servers"] = distinct
+        draft.values["bootstrap.servers"] = tuple(distinct.values())
 
 
 def check_record_limits(draft: Draft) -> None:
