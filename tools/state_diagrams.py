@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from kafka_sink.engine import transaction
+from kafka_sink.engine import connection, transaction
 
 PAGE = pathlib.Path(__file__).resolve().parent.parent / "DESIGN.md"
 # An event that leads to the same state from more states than this is a sentence, not a set of arrows.
@@ -42,6 +42,7 @@ def diagram(transitions: Mapping[Any, Mapping[Any, Any]], initial: Enum) -> str:
 
 
 MACHINES: Mapping[str, Callable[[], str]] = {
+    "connection": lambda: diagram(connection.TRANSITIONS, connection.State.CONNECTING),
     "transaction": lambda: diagram(transaction.TRANSITIONS, transaction.State.UNINITIALIZED),
 }
 

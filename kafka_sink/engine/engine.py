@@ -228,7 +228,7 @@ class Engine:
             requests.on_sent(request)
         elif self._nodes.blocked_until_ms(node_id, now_ms) is not None:
             # Its host is down, or it asked for a pause: perhaps another broker took over.
-            requests.on_coordinator_gone(node_id)
+            requests.on_coordinator_gone(now_ms, node_id)
 
     def _ask_producer_id(self, now_ms: int) -> None:
         source = self._producer_ids

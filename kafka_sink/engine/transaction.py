@@ -130,12 +130,9 @@ class TransactionReceipt:
     producer_id: int
     producer_epoch: int
     generation: int
+    # False: nothing was written. Kafka cannot end such a transaction, and there is nothing to end.
+    is_started: bool
     last_offsets: Mapping[TopicPartition, int]
-
-    @property
-    def is_empty(self) -> bool:
-        """Nothing was written. Kafka cannot end such a transaction, and there is nothing to end."""
-        return not self.last_offsets
 
 
 class Transaction:
@@ -193,7 +190,12 @@ class Transaction:
 
     def receipt(self) -> TransactionReceipt:
         return TransactionReceipt(
-            self.transactional_id, *self.identity, generation=self.generation, last_offsets=dict(self.written)
+            transactional_id=self.transactional_id,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.producer_epoch,
+            generation=self.generation,
+            is_started=self.is_started,
+            last_offsets=dict(self.written),
         )
 
     # ---- wishes ----
@@ -236,7 +238,9 @@ class Transaction:
         self.identity = Identity(receipt.producer_id, receipt.producer_epoch)
         self.generation = receipt.generation
         self.written = dict(receipt.last_offsets)
-        self.is_started = not receipt.is_empty
+        self.is_started = receipt.is_started
+        # The epoch was somebody else's; it may end this transaction but not begin another one.
+        self.epoch_is_stale = receipt.generation == 1
         self._finished.append(Finished(operation_id))
 
     def end(self, operation_id: int, *, commit: bool) -> None:
@@ -314,7 +318,7 @@ class Transaction:
         if next_identity is not None:
             self.identity = next_identity
             self.epoch_is_stale = False
-        elif aborted and self.generation == 1:
+        elif aborted and self.generation == 1 and self.is_started:
             self.epoch_is_stale = True
         self._move(Event.ENDED_STALE if self.epoch_is_stale else Event.ENDED)
         self.error = None

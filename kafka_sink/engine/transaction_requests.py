@@ -43,7 +43,8 @@ from kafka_sink.wire.apis import (
 )
 
 GROUP_KEY, TRANSACTION_KEY = 0, 1
-# While the broker writes the markers of the previous transaction (code 51): that takes milliseconds.
+# While the broker writes the markers of the previous transaction (code 51): that takes milliseconds as a rule, and
+# each further wait is longer by as much, for the cluster in which it takes minutes.
 MARKERS_BACKOFF_MS = 20
 
 # The last version of each request that belongs to generation 1, and the first that belongs to generation 2.
@@ -115,7 +116,9 @@ class TransactionRequests:
         committing = self._transaction.state is State.COMMITTING
         self._on_verdict(now_ms, asked, coordinated_verdict(asked.api.key, code, committing=committing), code, answer)
 
-    def on_coordinator_gone(self, node_id: int) -> None:
+    def on_coordinator_gone(self, now_ms: int, node_id: int) -> None:
+        """The node cannot be reached. Whom to ask instead is known only after the cluster noticed it too."""
+        self._repeat_later(now_ms)
         for key_type in [key for key, value in self._coordinators.items() if value == node_id]:
             del self._coordinators[key_type]
 
@@ -184,7 +187,8 @@ class TransactionRequests:
         elif verdict is Verdict.REPEAT:
             self._repeat_later(now_ms)
         elif verdict is Verdict.REPEAT_SOON:
-            self._retry_at_ms = now_ms + MARKERS_BACKOFF_MS
+            self._failures += 1
+            self._retry_at_ms = now_ms + min(MARKERS_BACKOFF_MS * self._failures, self._backoff.max_ms)
         elif verdict is Verdict.FIND_COORDINATOR:
             self._coordinators.pop(asked.key_type, None)
             self._repeat_later(now_ms)
