@@ -97,6 +97,7 @@ class Engine:
         self._nodes.on_time(now_ms)
         for answer in self._nodes.take_answers():
             self._on_answer(now_ms, answer)
+        self._take_leader_hints(now_ms)
         self._production.expire(now_ms)
         self._production.settle()
         self._adopt_identity()
@@ -182,6 +183,11 @@ class Engine:
         else:
             self._metadata.on_answer(now_ms, answer)
 
+    def _take_leader_hints(self, now_ms: int) -> None:
+        for body in self._production.answers_with_hints:
+            self._metadata.on_leader_hints(body, now_ms)
+        self._production.answers_with_hints.clear()
+
     def _adopt_identity(self) -> None:
         """Takes over what the transaction was given, and what ends the producer for good."""
         transaction = self._transaction
@@ -256,9 +262,6 @@ class Engine:
                 self._nodes.send(node_id, request, now_ms)
 
     def _ask_metadata(self, now_ms: int) -> None:
-        for body in self._production.answers_with_hints:
-            self._metadata.on_leader_hints(body, now_ms)
-        self._production.answers_with_hints.clear()
         if self._production.metadata_is_stale:
             self._production.metadata_is_stale = False
             self._metadata.request_update()
