@@ -11,7 +11,7 @@ from kafka_sink.wire.schema import Field, array, struct
 FETCH = Api(
     1,
     "Fetch",
-    versions=(4, 17),
+    versions=(4, 18),
     flexible=12,
     request=(
         Field("cluster_id", "string", since=12, nullable=12, tag=0, default=None, ignorable=True),
@@ -42,6 +42,7 @@ FETCH = Api(
                 Field("log_start_offset", "int64", since=5, default=-1, ignorable=True),
                 Field("partition_max_bytes", "int32"),
                 Field("replica_directory_id", "uuid", since=17, tag=0, ignorable=True),
+                Field("high_watermark", "int64", since=18, tag=1, default=9223372036854775807, ignorable=True),
             ),
         ),
         array(
@@ -115,7 +116,7 @@ FETCH = Api(
 LIST_OFFSETS = Api(
     2,
     "ListOffsets",
-    versions=(1, 9),
+    versions=(1, 11),
     flexible=6,
     request=(
         Field("replica_id", "int32"),
@@ -130,6 +131,7 @@ LIST_OFFSETS = Api(
                 Field("timestamp", "int64"),
             ),
         ),
+        Field("timeout_ms", "int32", since=10, ignorable=True),
     ),
     response=(
         Field("throttle_time_ms", "int32", since=2, ignorable=True),

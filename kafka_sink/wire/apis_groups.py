@@ -246,7 +246,7 @@ LIST_GROUPS = Api(
 DESCRIBE_GROUPS = Api(
     15,
     "DescribeGroups",
-    versions=(0, 5),
+    versions=(0, 6),
     flexible=5,
     request=(
         Field("groups", "[]string"),
@@ -257,6 +257,7 @@ DESCRIBE_GROUPS = Api(
         array(
             "groups",
             Field("error_code", "int16"),
+            Field("error_message", "string", since=6, nullable=6, default=None),
             Field("group_id", "string"),
             Field("group_state", "string"),
             Field("protocol_type", "string"),
