@@ -20,8 +20,9 @@ class Backoff:
     longest_ms: int
     jitter: Callable[[], float]
 
-    def wait_ms(self, failures: int) -> int:
-        """`failures` 0 is the first wait. The longest wait holds with the jitter included."""
-        grown_ms = min(self.first_ms << min(failures, DOUBLINGS_MAX), max(self.first_ms, self.longest_ms))
+    def delay_ms(self, failures: int) -> int:
+        """After so many failures in a row, at least one. The longest delay holds with the jitter included."""
+        doublings = min(max(0, failures - 1), DOUBLINGS_MAX)
+        grown_ms = min(self.first_ms << doublings, max(self.first_ms, self.longest_ms))
         factor = 1 - JITTER + 2 * JITTER * self.jitter()
         return min(round(grown_ms * factor), max(self.first_ms, self.longest_ms))

@@ -1,0 +1,281 @@
+"""One TCP connection to a broker: requests in, buffers out; bytes in, answers out, each exactly once and in order.
+
+Theory of operation. A connection is born when the shell is told to connect. Once connected it asks which versions the
+broker speaks (ApiVersions); nothing else may be sent before that is answered. Then requests are pipelined: a broker
+answers in the order of the requests, so the oldest unanswered request owns the next frame, and a different
+correlation id there means that the two sides have lost each other: there is no way back but to close.
+
+It must not know other connections, back-off, or what a request is for. It never raises for what the broker sends:
+`failure` is set, and the owner closes the connection and fails what was in flight.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from kafka_sink.engine.commands import Buffer, Command, RequestObserved, Send
+from kafka_sink.engine.request import Answer, Request
+from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, RemoteProtocolError, TransportError
+from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
+from kafka_sink.wire.apis import API_VERSIONS, Api
+from kafka_sink.wire.frames import FrameBuffer, decode_response, encode_request
+
+# Before the versions are known nothing larger than a list of them can arrive: 512 KiB hold 40,000 rows of it. A TLS
+# alert or an HTTP answer read as a length is far above.
+NEGOTIATION_FRAME_BYTES_MAX = 512 * 1024
+# The Java broker's own limit for a frame (socket.request.max.bytes) is 100 MiB, and librdkafka's for an answer is
+# 100 MB. The largest answer a producer sees is Metadata: 100 MiB hold about two million partitions.
+FRAME_BYTES_MAX = 100 * 1024 * 1024
+
+UNSUPPORTED_VERSION = 35
+CORRELATION_ID_MAX = 2**31 - 1
+
+# First version of each API since which the broker answers before it throttles, so that the client has to keep quiet
+# (KIP-219). Answers of older versions were held back by the broker already. APIs younger than the KIP: all versions.
+THROTTLED_SINCE = {0: 6, 1: 8, 2: 3, 3: 6, 8: 4, 10: 2, 18: 2, 19: 3, 22: 1, 24: 1, 25: 1, 26: 1, 28: 1, 32: 2}
+# A broker computes the time from its quota windows (11 of one second by default). A minute leaves room for longer
+# windows; what lies above is a broken peer that would silence a node for up to 24 days. Obeying only in part does no
+# harm: the broker does not read from a throttled connection anyway.
+THROTTLE_MS_MAX = 60_000
+
+
+class State(Enum):
+    CONNECTING = "connecting"
+    NEGOTIATING = "negotiating"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+class Event(Enum):
+    CONNECTED = "connected"
+    VERSIONS_REFUSED = "versions refused"
+    VERSIONS_AGREED = "versions agreed"
+    LOST = "lost"
+
+
+TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
+    State.CONNECTING: {Event.CONNECTED: State.NEGOTIATING, Event.LOST: State.CLOSED},
+    State.NEGOTIATING: {
+        Event.VERSIONS_REFUSED: State.NEGOTIATING,
+        Event.VERSIONS_AGREED: State.READY,
+        Event.LOST: State.CLOSED,
+    },
+    State.READY: {Event.LOST: State.CLOSED},
+    State.CLOSED: {},
+}
+
+
+@dataclass(slots=True, eq=False)
+class InFlight:
+    request: Request
+    correlation_id: int
+    version: int
+    sent_ms: int
+    deadline_ms: int
+
+
+class Connection:
+    def __init__(
+        self, connection_id: int, node_id: int, title: str, *, client_id: str, negotiation_timeout_ms: int, now_ms: int
+    ) -> None:
+        self.connection_id = connection_id
+        self.node_id = node_id
+        self.title = title
+        self.state = State.CONNECTING
+        self.failure: KafkaSinkError | None = None
+        self.throttled_until_ms = 0
+        self.active_ms = now_ms
+        self.finalized_features: Mapping[str, int] = {}
+        self.finalized_features_epoch = -1
+        self._client_id = client_id
+        self._negotiation_timeout_ms = negotiation_timeout_ms
+        self._frames = FrameBuffer(NEGOTIATION_FRAME_BYTES_MAX)
+        self._in_flight: deque[InFlight] = deque()
+        self._next_correlation_id = 0
+        self._ranges: dict[int, tuple[int, int]] = {}
+        self._commands: list[Command] = []
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.connection_id} to {self.title} {self.state.value} in flight {len(self._in_flight)}>"
+
+    @property
+    def in_flight_count(self) -> int:
+        """The owner's requests; the question for the versions is nobody's."""
+        return len(self._in_flight) if self.state is State.READY else 0
+
+    @property
+    def deadline_ms(self) -> int | None:
+        return min((entry.deadline_ms for entry in self._in_flight), default=None)
+
+    def timeout_text(self, now_ms: int) -> str:
+        entry = min(self._in_flight, key=lambda entry: entry.deadline_ms)
+        asked = f"{entry.request.api.name} v{entry.version}"
+        return f"{self.title} did not answer {asked} within {now_ms - entry.sent_ms} ms; the connection is closed"
+
+    def take_commands(self) -> list[Command]:
+        taken, self._commands = self._commands, []
+        return taken
+
+    # ---- events ----------------------------------------------------------------------------------------------------
+
+    def on_connected(self, now_ms: int) -> None:
+        self._transition(Event.CONNECTED)
+        self._ask_versions(API_VERSIONS.version_max, now_ms)
+
+    def on_received(self, now_ms: int, data: Buffer) -> list[Answer]:
+        """Answers of the frames that are complete. Those before a broken frame count; `failure` tells of the rest."""
+        answers: list[Answer] = []
+        self.active_ms = now_ms
+        try:
+            self._frames.feed(data)
+            while self.failure is None and (frame := self._frames.next_frame()) is not None:
+                answers.extend(self._on_frame(now_ms, frame))
+        except RemoteProtocolError as error:
+            self.failure = RemoteProtocolError(f"{self.title} broke the protocol: {error}")
+        return answers
+
+    def on_written(self, now_ms: int) -> list[Answer]:
+        """Requests without an answer (acks=0) are over when the operating system has taken them."""
+        done = [entry for entry in self._in_flight if not entry.request.expects_answer]
+        self._in_flight = deque(entry for entry in self._in_flight if entry.request.expects_answer)
+        return [self._answer(entry, now_ms) for entry in done]
+
+    def on_lost(self, now_ms: int, failure: KafkaSinkError) -> list[Answer]:
+        """Fails all that is in flight, in order. Every one of them may have reached the broker."""
+        is_negotiating = self.state is State.NEGOTIATING
+        self._transition(Event.LOST)
+        lost, self._in_flight = self._in_flight, deque()
+        return [] if is_negotiating else [self._answer(entry, now_ms, failure=failure) for entry in lost]
+
+    # ---- requests --------------------------------------------------------------------------------------------------
+
+    def version_for(self, api: Api, version_min: int = 0, version_max: int = CORRELATION_ID_MAX) -> int | None:
+        """The highest version that the broker, this package and the request allow."""
+        if api.key not in self._ranges:
+            return None
+        broker_min, broker_max = self._ranges[api.key]
+        version = min(broker_max, api.version_max, version_max)
+        return version if version >= max(broker_min, api.version_min, version_min) else None
+
+    def send(self, request: Request, now_ms: int) -> Answer | None:
+        """None when it is on its way; an answer at once when this broker can never take it."""
+        if self.state is not State.READY:
+            raise LocalProtocolError(f"{request.api.name} sent to {self.title}, which is {self.state.value}")
+        version = self.version_for(request.api, request.version_min, request.version_max)
+        if version is None:
+            return self._refused(request, self._unsupported(request))
+        try:
+            self._send(request, version, now_ms)
+        except LocalProtocolError as error:
+            # A field that matters has no place in the version that this broker speaks.
+            return self._refused(request, error)
+        return None
+
+    def _send(self, request: Request, version: int, now_ms: int) -> None:
+        correlation_id = self._next_correlation_id
+        body = request.body
+        buffers: list[Buffer]
+        if callable(body):
+            buffers = list(body(version, correlation_id, self._client_id))
+        else:
+            frame = encode_request(
+                request.api, version, correlation_id=correlation_id, client_id=self._client_id, body=body
+            )
+            buffers = [frame]
+        self._next_correlation_id = 0 if correlation_id == CORRELATION_ID_MAX else correlation_id + 1
+        self._in_flight.append(InFlight(request, correlation_id, version, now_ms, now_ms + request.timeout_ms))
+        self._commands.append(Send(self.connection_id, buffers))
+        self.active_ms = now_ms
+
+    def _refused(self, request: Request, failure: KafkaSinkError) -> Answer:
+        return Answer(request, self.node_id, -1, None, failure, was_sent=False, latency_ms=0)
+
+    def _unsupported(self, request: Request) -> BrokerError:
+        api = request.api
+        wanted = f"{max(api.version_min, request.version_min)} to {min(api.version_max, request.version_max)}"
+        offered = self._ranges.get(api.key)
+        offer = f"offers versions {offered[0]} to {offered[1]} of it" if offered else "does not offer it"
+        text = f"{api.name} needs one of the versions {wanted}, but {self.title} {offer}"
+        return BrokerError(text, code=UNSUPPORTED_VERSION, api=api.name)
+
+    # ---- frames ----------------------------------------------------------------------------------------------------
+
+    def _on_frame(self, now_ms: int, frame: bytes) -> list[Answer]:
+        # Requests without an answer leave no trace in the stream: the frame belongs to the oldest that expects one.
+        entry = next((entry for entry in self._in_flight if entry.request.expects_answer), None)
+        if entry is None:
+            raise RemoteProtocolError(f"an answer of {len(frame)} bytes to no request")
+        if self.state is State.NEGOTIATING:
+            self._on_versions(now_ms, frame, entry)
+            return []
+        body = decode_response(entry.request.api, entry.version, frame, entry.correlation_id)
+        self._in_flight.remove(entry)
+        self._observe(entry, body, now_ms)
+        return [self._answer(entry, now_ms, body=body)]
+
+    def _observe(self, entry: InFlight, body: Mapping[str, Any], now_ms: int) -> None:
+        throttle_ms = max(0, body.get("throttle_time_ms") or 0)
+        api_key = entry.request.api.key
+        if throttle_ms and entry.version >= THROTTLED_SINCE.get(api_key, 0):
+            mute_ms = min(throttle_ms, THROTTLE_MS_MAX)
+            self.throttled_until_ms = max(self.throttled_until_ms, now_ms + mute_ms)
+            # The broker reads nothing meanwhile: waiting for it is no sign of trouble.
+            for waiting in self._in_flight:
+                waiting.deadline_ms += mute_ms
+        self._commands.append(RequestObserved(self.node_id, api_key, now_ms - entry.sent_ms, throttle_ms))
+
+    def _answer(
+        self,
+        entry: InFlight,
+        now_ms: int,
+        *,
+        body: dict[str, Any] | None = None,
+        failure: KafkaSinkError | None = None,
+    ) -> Answer:
+        latency_ms = now_ms - entry.sent_ms
+        return Answer(entry.request, self.node_id, entry.version, body, failure, was_sent=True, latency_ms=latency_ms)
+
+    # ---- negotiation -----------------------------------------------------------------------------------------------
+
+    def _ask_versions(self, version: int, now_ms: int) -> None:
+        body = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
+        self._send(Request(API_VERSIONS, body, None, self._negotiation_timeout_ms), version, now_ms)
+
+    def _on_versions(self, now_ms: int, frame: bytes, entry: InFlight) -> None:
+        body = decode_response(API_VERSIONS, entry.version, frame, entry.correlation_id)
+        self._in_flight.clear()
+        self._observe(entry, body, now_ms)
+        ranges = {row["api_key"]: (row["min_version"], row["max_version"]) for row in body["api_keys"]}
+        if body["error_code"] == UNSUPPORTED_VERSION and entry.version > 0:
+            self._transition(Event.VERSIONS_REFUSED)
+            # Brokers since 2.4 say which version they speak. Always lower than the last one: this ends.
+            offered = ranges.get(API_VERSIONS.key, (0, 0))[1]
+            self._ask_versions(max(0, min(offered, entry.version - 1)), now_ms)
+        elif body["error_code"]:
+            text = (
+                f"{self.title} refused ApiVersions with error code {body['error_code']}: no Kafka broker, or too old?"
+            )
+            self.failure = TransportError(text)
+        else:
+            self._on_versions_agreed(ranges, body)
+
+    def _on_versions_agreed(self, ranges: dict[int, tuple[int, int]], body: Mapping[str, Any]) -> None:
+        self._transition(Event.VERSIONS_AGREED)
+        self._ranges = ranges
+        self.finalized_features_epoch = body.get("finalized_features_epoch", -1)
+        features = body.get("finalized_features") or ()
+        self.finalized_features = {feature["name"]: feature["max_version_level"] for feature in features}
+        # Nothing was asked since: bytes that came along already belong to no request.
+        if len(self._frames):
+            raise RemoteProtocolError(f"{len(self._frames)} bytes after the answer to ApiVersions")
+        self._frames.frame_bytes_max = FRAME_BYTES_MAX
+
+    def _transition(self, event: Event) -> None:
+        following = TRANSITIONS[self.state].get(event)
+        if following is None:
+            raise LocalProtocolError(f"{event.value!r} while {self.state.value} on the connection to {self.title}")
+        self.state = following

@@ -1,0 +1,118 @@
+"""What is known of one broker's reachability: its addresses, and when which attempt to connect may be made.
+
+Addresses are tried in turn, each with its own wait before the next; when all have failed the name is resolved again
+(KIP-302). After a connection that had worked the name is resolved again too, because the broker may have moved, and
+the address just lost is not the first to be tried (it may be a dead load balancer).
+
+It must not know the protocol, nor decide that a connection is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka_sink.engine.backoff import Backoff
+from kafka_sink.engine.cluster import Endpoint
+from kafka_sink.engine.commands import Address
+from kafka_sink.engine.connection import Connection, State
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    node_id: int
+    endpoint: Endpoint
+    is_bootstrap: bool = False
+    connection: Connection | None = None
+    # The endpoint that `connection` was made for: metadata may have moved the node since.
+    connected_endpoint: Endpoint | None = None
+    # Vanished from the metadata: no new requests, closed as soon as all answers are there.
+    is_leaving: bool = False
+    # A connection is wanted as soon as the name is resolved.
+    is_resolving: bool = False
+    # Host and port that the shell resolves right now; never two at once, and a late answer may be for an old name.
+    asked_endpoint: Endpoint | None = None
+    addresses: Sequence[Address] = ()
+    last_address: Address | None = None
+    attempt_ms: int = -1
+    setup_deadline_ms: int = 0
+    setup_failures: int = 0
+    failures: int = 0
+    retry_at_ms: int = 0
+    throttled_until_ms: int = 0
+    unavailable_since_ms: int | None = None
+
+    @property
+    def title(self) -> str:
+        name = "bootstrap server" if self.is_bootstrap else f"node {self.node_id}"
+        return f"{self.endpoint.host}:{self.endpoint.port} ({name})"
+
+    @property
+    def attempt_title(self) -> str:
+        """Names the address too, where it is not the host itself: of several only one may be broken."""
+        address = "" if self.last_address is None else str(self.last_address[1][0])
+        return self.title if address in ("", self.endpoint.host) else f"{self.title[:-1]}, address {address})"
+
+    @property
+    def is_ready(self) -> bool:
+        return self.connection is not None and self.connection.state is State.READY and not self.is_outdated
+
+    @property
+    def is_preparing(self) -> bool:
+        return self.is_resolving or (
+            self.connection is not None and self.connection.state in (State.CONNECTING, State.NEGOTIATING)
+        )
+
+    @property
+    def is_outdated(self) -> bool:
+        return self.is_leaving or (self.connection is not None and self.connected_endpoint != self.endpoint)
+
+    def is_connectable(self, now_ms: int) -> bool:
+        return self.connection is None and not self.is_resolving and now_ms >= self.retry_at_ms
+
+    def is_setup_overdue(self, now_ms: int) -> bool:
+        return self.is_setting_up and now_ms >= self.setup_deadline_ms
+
+    @property
+    def is_setting_up(self) -> bool:
+        """Until TCP is established; the question for the versions has the time limit of a request instead."""
+        return self.is_resolving or (self.connection is not None and self.connection.state is State.CONNECTING)
+
+    def on_attempt(self, now_ms: int, setup_timeout: Backoff) -> None:
+        self.attempt_ms = now_ms
+        self.setup_deadline_ms = now_ms + setup_timeout.delay_ms(self.setup_failures + 1)
+        if self.unavailable_since_ms is None:
+            self.unavailable_since_ms = now_ms
+
+    def on_resolved(self, addresses: Sequence[Address]) -> None:
+        skip_first = len(addresses) > 1 and addresses[0] == self.last_address
+        self.addresses = tuple(addresses[1:] if skip_first else addresses)
+
+    def take_address(self) -> Address:
+        self.last_address, self.addresses = self.addresses[0], self.addresses[1:]
+        return self.last_address
+
+    def on_negotiated(self) -> None:
+        self.failures = self.setup_failures = 0
+
+    def on_failed(self, now_ms: int, reconnect: Backoff) -> None:
+        if self.is_setting_up:
+            self.setup_failures += 1
+        else:
+            self.setup_failures = 0
+            self.addresses = ()
+        self.failures += 1
+        self.retry_at_ms = now_ms + reconnect.delay_ms(self.failures)
+        if self.unavailable_since_ms is None:
+            self.unavailable_since_ms = now_ms
+        self.forget_connection()
+
+    def on_closed(self) -> None:
+        """Closed by choice: no failure, so nothing to wait for."""
+        self.addresses = ()
+        self.unavailable_since_ms = None
+        self.forget_connection()
+
+    def forget_connection(self) -> None:
+        self.connection = self.connected_endpoint = None
+        self.is_resolving = False

@@ -1,0 +1,7 @@
+"""The one place where this package's version and its name towards brokers stand.
+
+Brokers show both in their metrics and request logs (KIP-511); they accept letters, digits, dots and hyphens only.
+"""
+
+VERSION = "0.1.0"
+CLIENT_SOFTWARE_NAME = "pykafka-sink"
