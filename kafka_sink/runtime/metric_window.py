@@ -1,0 +1,102 @@
+"""A value observed over a sliding window of time, measured as the Java client's metrics do.
+
+The window consists of samples of `window_ms` each. A new value goes into the current sample, or starts the next one
+when the current is full; samples whose last value is older than the whole window count no more. One extra sample is
+kept for the part of an old sample that still overlaps the window. From the same samples come average, maximum and
+rates, so that one call per event feeds all of them.
+
+No clock and no lock: the caller brings the time and serialises the calls.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _Sample:
+    started_ms: int
+    last_event_ms: int
+    count: int = 0
+    sum: float = 0.0
+    max: float = -math.inf
+
+    def reset(self, now_ms: int) -> None:
+        self.started_ms = self.last_event_ms = now_ms
+        self.count, self.sum, self.max = 0, 0.0, -math.inf
+
+
+class MetricWindow:
+    """`total` and `total_count` go on for ever; everything else concerns the window."""
+
+    __slots__ = ("_current", "_sample_count", "_samples", "_window_ms", "total", "total_count")
+
+    def __init__(self, sample_count: int, window_ms: int) -> None:
+        self._sample_count = sample_count
+        self._window_ms = window_ms
+        self._samples: list[_Sample] = []
+        self._current = 0
+        self.total = 0.0
+        self.total_count = 0
+
+    def record(self, value: float, now_ms: int) -> None:
+        self.total += value
+        self.total_count += 1
+        sample = self._sample_for(now_ms)
+        sample.count += 1
+        sample.sum += value
+        sample.max = max(sample.max, value)
+        sample.last_event_ms = now_ms
+
+    def average(self, now_ms: int) -> float:
+        count = self.window_count(now_ms)
+        return self.window_sum(now_ms) / count if count else math.nan
+
+    def maximum(self, now_ms: int) -> float:
+        self._purge(now_ms)
+        found = [sample.max for sample in self._samples if sample.count]
+        return max(found) if found else math.nan
+
+    def rate(self, now_ms: int) -> float:
+        """Sum of the values per second."""
+        return self.window_sum(now_ms) * 1000 / self._elapsed_ms(now_ms)
+
+    def count_rate(self, now_ms: int) -> float:
+        """Number of values per second."""
+        return self.window_count(now_ms) * 1000 / self._elapsed_ms(now_ms)
+
+    def window_sum(self, now_ms: int) -> float:
+        self._purge(now_ms)
+        return sum(sample.sum for sample in self._samples)
+
+    def window_count(self, now_ms: int) -> int:
+        self._purge(now_ms)
+        return sum(sample.count for sample in self._samples)
+
+    def _sample_for(self, now_ms: int) -> _Sample:
+        if not self._samples:
+            self._samples.append(_Sample(now_ms, now_ms))
+        sample = self._samples[self._current]
+        if now_ms - sample.started_ms < self._window_ms:
+            return sample
+        self._current = (self._current + 1) % (self._sample_count + 1)
+        if self._current == len(self._samples):
+            self._samples.append(_Sample(now_ms, now_ms))
+        else:
+            self._samples[self._current].reset(now_ms)
+        return self._samples[self._current]
+
+    def _purge(self, now_ms: int) -> None:
+        for sample in self._samples:
+            if now_ms - sample.last_event_ms >= self._sample_count * self._window_ms:
+                sample.reset(now_ms)
+
+    def _elapsed_ms(self, now_ms: int) -> int:
+        # All but the last sample are taken as complete: right after the start the rate would else be huge.
+        if not self._samples:
+            # The first question starts the first sample, as the first value would.
+            self._samples.append(_Sample(now_ms, now_ms))
+        elapsed_ms = now_ms - min(sample.started_ms for sample in self._samples)
+        missing = self._sample_count - 1 - elapsed_ms // self._window_ms
+        return max(elapsed_ms + max(missing, 0) * self._window_ms, 1)
