@@ -123,8 +123,9 @@ class _Totals:
         yield "compression-rate-avg", self.compression.average(now_ms)
         yield from _spread("record-queue-time", self.queue_ms, now_ms)
         yield from _meter("record-send", self.records, now_ms)
-        yield "records-per-request-avg", _quotient(
-            self.records.window_sum(now_ms), self.produce_latency.window_count(now_ms)
+        yield (
+            "records-per-request-avg",
+            _quotient(self.records.window_sum(now_ms), self.produce_latency.window_count(now_ms)),
         )
         yield "record-size-avg", _quotient(self.record_bytes.window_sum(now_ms), self.records.window_sum(now_ms))
         yield from _meter("record-retry", self.retries, now_ms)
