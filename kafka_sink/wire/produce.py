@@ -26,6 +26,7 @@ TopicBatches = tuple[str, "bytes | None", Sequence[PartitionBatch]]
 _INT32 = Struct(">i")
 _ACKS_AND_TIMEOUT = Struct(">hi")
 _TOPIC_ID_SINCE = 13
+_write_string = {flexible: string_codec(flexible, False)[1] for flexible in (False, True)}
 
 
 def encode_produce(
@@ -76,7 +77,7 @@ def encode_produce(
 
 def _write_topic(small: bytearray, version: int, flexible: bool, name: str, topic_id: bytes | None) -> None:
     if version < _TOPIC_ID_SINCE:
-        string_codec(flexible, False)[1](small, name)
+        _write_string[flexible](small, name)
         return
     if topic_id is None or len(topic_id) != 16:
         raise LocalProtocolError(f"Produce request v{version} names topics by id, and topic {name!r} has none")

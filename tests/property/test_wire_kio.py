@@ -19,7 +19,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kafka_sink.wire.apis import Api
+from kafka_sink.wire.apis import APIS, Api
+from kafka_sink.wire.codes import code
+from kafka_sink.wire.produce import encode_produce
 from tests.property.wire_values import bodies, encode, message_id, messages, rows
 
 pytest.importorskip("kio", reason="kio needs Python 3.11 or later")
@@ -83,3 +85,31 @@ def test_our_bytes_are_those_of_kio(message: tuple[Api, bool, int], data: st.Dat
     ours = encode(message, value)
     assert ours == expected.getvalue()
     assert read_by_kio(message, ours) == entity
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_kio_reads_the_produce_request_that_is_written_by_hand(version: int) -> None:
+    api = APIS[0]
+    topics = [("orders", bytes(range(16)), [(0, b"h" * 61, b"payload"), (1, b"h" * 61, b"")])]
+    ids = {"correlation_id": 5, "client_id": "me"}
+    buffers = encode_produce(version, **ids, transactional_id="tx", acks=-1, timeout_ms=9, topics=topics)
+    frame = b"".join(buffers)[4:]
+    entity_type = kio_class((api, True, version))
+    header, size = entity_reader(entity_type.__header_schema__)(frame, 0)
+    assert (header.request_api_key, header.correlation_id, header.client_id) == (0, 5, "me")
+    entity = read_by_kio((api, True, version), frame[size:])
+    assert entity.transactional_id == "tx"
+    assert [bytes(part.records) for part in entity.topic_data[0].partition_data] == [b"h" * 61 + b"payload", b"h" * 61]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=message_id)
+def test_headers_have_the_version_that_kio_gives_them(message: tuple[Api, bool, int]) -> None:
+    api, is_request, version = message
+    ours = api.request_header_version(version) if is_request else api.response_header_version(version)
+    assert kio_class(message).__header_schema__.__version__ == ours
+
+
+def test_codes_have_the_names_that_kio_gives_them() -> None:
+    # Kafka's enum calls 17 INVALID_TOPIC_EXCEPTION, and so do both tables.
+    names = {entry.value: entry.name.upper() for entry in ErrorCode}
+    assert {number: code(number).name for number in names} == names
