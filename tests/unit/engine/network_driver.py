@@ -1,0 +1,123 @@
+"""Steps a NodeSet (and a Metadata tracker) as the engine does, without the rest of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fake_cluster import FakeCluster
+
+from kafka_sink.engine.cluster import Endpoint
+from kafka_sink.engine.commands import Command, Connect, Input, Notice, Resolve, Step
+from kafka_sink.engine.metadata import Metadata, MetadataQuestion
+from kafka_sink.engine.nodes import NodeSet
+from kafka_sink.engine.request import Answer, Request
+from kafka_sink.options import ProducerOptions
+from kafka_sink.wire.apis import FIND_COORDINATOR, PRODUCE
+
+NO_JITTER = 0.5
+
+
+def request(**changes: Any) -> Request:
+    """Some request that no test cares about."""
+    values = {"api": FIND_COORDINATOR, "body": {"coordinator_keys": ["x"], "key_type": 1, "key": "x"}}
+    return Request(**{**values, "purpose": "test", "timeout_ms": 30_000, **changes})
+
+
+def produce_body(request: object, throttle_time_ms: int = 0) -> dict[str, Any]:
+    return {"responses": [], "throttle_time_ms": throttle_time_ms}
+
+
+def produce(**changes: Any) -> Request:
+    body = {"acks": 1, "timeout_ms": 1000, "topic_data": []}
+    return request(**{"api": PRODUCE, "body": body, **changes})
+
+
+class Driver:
+    """One broker "a" with id 0 known from metadata, unless told otherwise; jitter in the middle."""
+
+    def __init__(
+        self,
+        cluster: FakeCluster | None = None,
+        *,
+        has_metadata: bool = False,
+        jitter: float = NO_JITTER,
+        knows_brokers: bool = True,
+        **options: Any,
+    ) -> None:
+        self.cluster = cluster or FakeCluster({0: ("a", 9092)}, {"t": {0: 0}})
+        options.setdefault("bootstrap_servers", (next(iter(self.cluster.brokers.values())),))
+        self.options = ProducerOptions(**options)
+        self.jitter = jitter
+        self.nodes = NodeSet(self.options, jitter=lambda: self.jitter)
+        self.metadata = Metadata(self.options, self.nodes, jitter=lambda: self.jitter) if has_metadata else None
+        self.answers: list[Answer] = []
+        self.now_ms = 1_000_000
+        if knows_brokers and not has_metadata:
+            self.nodes.set_brokers(
+                self.now_ms, {node_id: Endpoint(*place) for node_id, place in self.cluster.brokers.items()}
+            )
+
+    def step(self, now_ms: int, inputs: Sequence[Input]) -> Step:
+        self.now_ms = now_ms
+        for event in inputs:
+            self.nodes.on_input(now_ms, event)  # type: ignore[arg-type]
+        self.nodes.on_time(now_ms)
+        for answer in self.nodes.take_answers():
+            if isinstance(answer.request.purpose, MetadataQuestion) and self.metadata is not None:
+                self.metadata.on_answer(now_ms, answer)
+            else:
+                self.answers.append(answer)
+        if self.metadata is not None:
+            self._ask_metadata(self.metadata, now_ms)
+        return Step(self.nodes.take_commands(), None)
+
+    def _ask_metadata(self, metadata: Metadata, now_ms: int) -> None:
+        if not metadata.wants_request(now_ms):
+            return
+        node_id = self.nodes.least_loaded(now_ms)
+        if node_id is None:
+            return
+        if self.nodes.is_ready(node_id, now_ms):
+            asked = metadata.next_request(now_ms)
+            assert asked is not None
+            self.nodes.send(node_id, asked, now_ms)
+        else:
+            self.nodes.connect(node_id, now_ms)
+
+    # ---- shorthands ----
+
+    def run(self, now_ms: int | None = None) -> list[Command]:
+        return self.cluster.run(self, self.now_ms if now_ms is None else now_ms)
+
+    def sleep(self, time_ms: int) -> list[Command]:
+        return self.run(self.now_ms + time_ms)
+
+    def await_ready(self, node_id: int = 0) -> None:
+        self.nodes.connect(node_id, self.now_ms)
+        self.run()
+        assert self.nodes.is_ready(node_id, self.now_ms)
+
+    def send(self, asked: Request | None = None, node_id: int = 0) -> Request:
+        asked = asked or request()
+        self.nodes.send(node_id, asked, self.now_ms)
+        self.run()
+        return asked
+
+    def take_answers(self) -> list[Answer]:
+        taken, self.answers = self.answers, []
+        return taken
+
+    def connects(self) -> list[Connect]:
+        return [command for command in self.cluster.commands if isinstance(command, Connect)]
+
+    def resolves(self) -> list[Resolve]:
+        return [command for command in self.cluster.commands if isinstance(command, Resolve)]
+
+    def delay_ms(self, node_id: int = 0) -> int:
+        until_ms = self.nodes.blocked_until_ms(node_id, self.now_ms)
+        return 0 if until_ms is None else until_ms - self.now_ms
+
+
+def notices(commands: Sequence[Command]) -> list[str]:
+    return [command.text for command in commands if isinstance(command, Notice)]

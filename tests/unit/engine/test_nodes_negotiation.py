@@ -1,0 +1,281 @@
+"""From nothing to a connection that may be used: resolving, connecting, agreeing on versions."""
+
+from __future__ import annotations
+
+import pytest
+from fake_cluster import FakeCluster
+from network_driver import Driver, notices, produce, request
+
+from kafka_sink.engine.commands import Connected, Disconnect, Received, Resolved, Send
+from kafka_sink.errors import BrokerError, LocalProtocolError, TransportError
+from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
+from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, PRODUCE
+
+
+def versions_body(**changes: object) -> dict[str, object]:
+    rows = [{"api_key": PRODUCE.key, "min_version": 3, "max_version": 9}]
+    return {"error_code": 0, "api_keys": rows, **changes}
+
+
+def asked_versions(driver: Driver) -> list[int]:
+    return [asked.version for asked in driver.cluster.requests_of(API_VERSIONS)]
+
+
+def test_sending_to_a_node_that_is_not_connected_is_refused() -> None:
+    driver = Driver()
+    with pytest.raises(LocalProtocolError, match="FindCoordinator sent to node 0, which is not ready"):
+        driver.nodes.send(0, request(), driver.now_ms)
+
+
+def test_sending_to_an_unknown_node_is_refused() -> None:
+    driver = Driver()
+    with pytest.raises(LocalProtocolError, match="node 5"):
+        driver.nodes.send(5, request(), driver.now_ms)
+    assert not driver.nodes.is_ready(5, driver.now_ms)
+    assert driver.nodes.blocked_until_ms(5, driver.now_ms) is None
+    driver.nodes.connect(5, driver.now_ms)
+    assert driver.nodes.take_commands() == []
+
+
+def test_a_node_is_ready_after_its_versions_are_known_and_not_before() -> None:
+    driver = Driver()
+    driver.cluster.scripts[API_VERSIONS.key] = lambda asked: None
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    (asked,) = driver.cluster.pending
+    assert (asked.api, asked.version) == (API_VERSIONS, API_VERSIONS.version_max)
+    assert asked.body == {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
+    assert not driver.nodes.is_ready(0, driver.now_ms)
+    assert driver.nodes.in_flight_count(0) == 0
+    assert driver.nodes.version_of(0, PRODUCE) is None
+    driver.cluster.answer(asked, versions_body())
+    driver.run()
+    assert driver.nodes.is_ready(0, driver.now_ms)
+    assert driver.nodes.version_of(0, PRODUCE) == 9
+    assert driver.take_answers() == []
+
+
+def test_connecting_twice_opens_one_connection() -> None:
+    driver = Driver()
+    for _ in range(3):
+        driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    assert len(driver.connects()) == 1
+
+
+def test_a_broker_that_refuses_the_version_of_api_versions_is_asked_again_with_the_version_it_names() -> None:
+    driver = Driver(FakeCluster({0: ("a", 9092)}, api_versions={API_VERSIONS.key: (0, 2)}))
+    driver.await_ready()
+    assert asked_versions(driver) == [API_VERSIONS.version_max, 2]
+
+
+def test_a_broker_that_refuses_without_naming_a_version_is_asked_again_with_version_0() -> None:
+    driver = Driver()
+    driver.cluster.scripts[API_VERSIONS.key] = lambda asked: (
+        versions_body() if asked.version == 0 else {"error_code": 35, "api_keys": []}
+    )
+    driver.await_ready()
+    assert asked_versions(driver) == [API_VERSIONS.version_max, 0]
+
+
+def test_a_broker_that_refuses_every_version_is_given_up_after_finitely_many_questions() -> None:
+    driver = Driver()
+    rows = [{"api_key": API_VERSIONS.key, "min_version": 0, "max_version": 30_000}]
+    driver.cluster.scripts[API_VERSIONS.key] = lambda asked: {"error_code": 35, "api_keys": rows}
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    assert asked_versions(driver) == list(range(API_VERSIONS.version_max, -1, -1))
+    assert driver.delay_ms() == 50
+
+
+def test_any_other_error_in_the_answer_to_api_versions_closes_the_connection() -> None:
+    driver = Driver()
+    driver.cluster.scripts[API_VERSIONS.key] = lambda asked: {"error_code": 42, "api_keys": []}
+    driver.nodes.connect(0, driver.now_ms)
+    (notice,) = notices(driver.run())
+    assert "a:9092 (node 0) refused ApiVersions with error code 42" in notice
+    assert not driver.nodes.is_ready(0, driver.now_ms)
+    assert isinstance(driver.cluster.commands[-1], Disconnect)
+    assert driver.take_answers() == []
+
+
+def test_a_disconnect_during_api_versions_backs_off_exponentially_and_reaches_no_caller() -> None:
+    driver = Driver()
+    driver.cluster.scripts[API_VERSIONS.key] = lambda asked: None
+    delays = []
+    for _ in range(6):
+        driver.nodes.connect(0, driver.now_ms)
+        driver.run()
+        driver.cluster.disconnect(0)
+        driver.run()
+        assert driver.take_answers() == []
+        delays.append(driver.delay_ms())
+        driver.sleep(driver.delay_ms())
+    assert delays == [50, 100, 200, 400, 800, 1000]
+
+
+def test_a_disconnect_during_api_versions_tells_the_operator_what_to_look_at() -> None:
+    driver = Driver()
+    driver.cluster.scripts[API_VERSIONS.key] = lambda asked: None
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    driver.cluster.disconnect(0)
+    (notice,) = notices(driver.run())
+    assert "a:9092 (node 0) was closed by the peer during ApiVersions" in notice
+    assert "is a TLS listener behind this port?" in notice
+    assert "next attempt in 50 ms" in notice
+
+
+def test_a_broker_that_accepts_but_never_answers_api_versions_is_left_after_the_request_time_out() -> None:
+    driver = Driver(request_timeout_ms=5_000)
+    driver.cluster.silent.add(0)
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    start_ms = driver.now_ms
+    assert driver.nodes.next_deadline_ms(start_ms) == start_ms + 5_000
+    driver.sleep(4_999)
+    assert driver.cluster.connections
+    driver.sleep(1)
+    assert not driver.cluster.connections
+    assert driver.delay_ms() == 50
+    assert "did not answer ApiVersions" in str(driver.nodes.last_failure)
+
+
+def test_closing_all_during_api_versions_reports_nothing_to_callers() -> None:
+    driver = Driver()
+    driver.cluster.silent.add(0)
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    driver.nodes.close_all()
+    driver.run()
+    assert driver.take_answers() == []
+    assert not driver.cluster.connections
+
+
+def test_a_name_that_does_not_resolve_backs_off_and_names_the_host() -> None:
+    driver = Driver(FakeCluster({0: ("badhost", 1234)}))
+    driver.nodes.connect(0, driver.now_ms)
+    driver.nodes.take_commands()
+    driver.nodes.on_input(driver.now_ms, Resolved(0, (), TransportError("no such name")))
+    (notice,) = notices(driver.nodes.take_commands())
+    assert "badhost:1234 (node 0) was not resolved: no such name" in notice
+    assert driver.delay_ms() == 50
+    assert not driver.nodes.is_ready(0, driver.now_ms)
+
+
+def test_a_name_without_an_address_is_a_failure_too() -> None:
+    driver = Driver()
+    driver.cluster.addresses["a"] = ()
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    assert driver.delay_ms() == 50
+    assert "the name has no address" in str(driver.nodes.last_failure)
+
+
+def test_an_event_of_a_closed_connection_is_ignored() -> None:
+    driver = Driver()
+    driver.await_ready()
+    stale_id = driver.connects()[0].connection_id
+    driver.cluster.disconnect(0)
+    driver.run()
+    for event in (Connected(stale_id), Received(stale_id, b"\x00" * 40)):
+        driver.nodes.on_input(driver.now_ms, event)
+    assert driver.nodes.take_commands() == []
+    assert driver.nodes.take_answers() == []
+
+
+def test_an_answer_of_the_resolver_that_nobody_waits_for_is_ignored() -> None:
+    driver = Driver()
+    driver.nodes.on_input(driver.now_ms, Resolved(0, ((2, ("10.0.0.1", 9092)),)))
+    driver.nodes.on_input(driver.now_ms, Resolved(77, ((2, ("10.0.0.1", 9092)),)))
+    assert driver.nodes.take_commands() == []
+
+
+def test_a_broker_without_the_needed_version_answers_at_once_with_a_text_that_names_both() -> None:
+    driver = Driver(FakeCluster({0: ("a", 9092)}, api_versions={INIT_PRODUCER_ID.key: (0, 1)}))
+    driver.await_ready()
+    asked = driver.send(request(api=INIT_PRODUCER_ID, body={}, version_min=3))
+    (answer,) = driver.take_answers()
+    assert answer.request is asked
+    assert isinstance(answer.failure, BrokerError)
+    assert (answer.failure.code, answer.failure.api, answer.was_sent) == (35, "InitProducerId", False)
+    assert "a:9092 (node 0) offers versions 0 to 1" in str(answer.failure)
+    assert f"3 to {INIT_PRODUCER_ID.version_max}" in str(answer.failure)
+    assert driver.nodes.in_flight_count(0) == 0
+
+
+def test_a_broker_without_the_api_answers_at_once() -> None:
+    driver = Driver(FakeCluster({0: ("a", 9092)}, api_versions={INIT_PRODUCER_ID.key: None}))
+    driver.await_ready()
+    driver.send(request(api=INIT_PRODUCER_ID, body={}))
+    (answer,) = driver.take_answers()
+    assert "does not offer it" in str(answer.failure)
+    assert driver.nodes.version_of(0, INIT_PRODUCER_ID) is None
+
+
+def test_a_field_that_the_negotiated_version_cannot_carry_is_answered_and_not_sent() -> None:
+    driver = Driver(FakeCluster({0: ("a", 9092)}, api_versions={INIT_PRODUCER_ID.key: (0, 2)}))
+    driver.await_ready()
+    driver.send(request(api=INIT_PRODUCER_ID, body={"producer_id": 7, "producer_epoch": 1}))
+    (answer,) = driver.take_answers()
+    assert isinstance(answer.failure, LocalProtocolError)
+    assert not answer.was_sent
+    assert driver.cluster.requests_of(INIT_PRODUCER_ID) == []
+    assert driver.nodes.is_ready(0, driver.now_ms)
+
+
+def test_a_request_travels_in_the_highest_version_that_all_three_allow() -> None:
+    driver = Driver(FakeCluster({0: ("a", 9092)}, api_versions={PRODUCE.key: (3, 8)}))
+    driver.await_ready()
+    driver.send(produce())
+    driver.send(produce(version_max=6))
+    assert [asked.version for asked in driver.cluster.requests_of(PRODUCE)] == [8, 6]
+
+
+def test_a_body_made_for_the_version_travels_by_reference() -> None:
+    driver = Driver()
+    driver.await_ready()
+    payload = memoryview(b"payload")
+    calls = []
+
+    def body(version: int, correlation_id: int, client_id: str) -> list[object]:
+        calls.append((version, correlation_id, client_id))
+        return [b"head", payload]
+
+    driver.nodes.send(0, produce(body=body), driver.now_ms)
+    (command,) = driver.nodes.take_commands()
+    assert isinstance(command, Send)
+    assert command.buffers[1] is payload
+    assert calls == [(PRODUCE.version_max, 1, driver.options.client_id)]
+
+
+def test_the_finalized_features_with_the_highest_epoch_win() -> None:
+    cluster = FakeCluster({0: ("a", 9092), 1: ("b", 9092), 2: ("c", 9092)})
+    levels = {0: (5, 2), 1: (4, 1), 2: (-1, 0)}
+
+    def body(asked: object) -> dict[str, object]:
+        epoch, level = levels[asked.node_id]  # type: ignore[attr-defined]
+        feature = {"name": "transaction.version", "max_version_level": level, "min_version_level": 1}
+        return versions_body(finalized_features_epoch=epoch, finalized_features=[feature])
+
+    cluster.scripts[API_VERSIONS.key] = body
+    driver = Driver(cluster)
+    for node_id in (1, 0, 2, 1):
+        driver.await_ready(node_id)
+    assert driver.nodes.finalized_features == {"transaction.version": 2}
+    assert driver.nodes.finalized_features_epoch == 5
+
+
+def test_bytes_after_the_answer_to_api_versions_belong_to_no_request() -> None:
+    driver = Driver()
+    driver.cluster.scripts[API_VERSIONS.key] = lambda asked: None
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    driver.cluster.answer(driver.cluster.pending[0], versions_body())
+    (event,) = driver.cluster.deliver((), driver.now_ms)
+    assert isinstance(event, Received)
+    driver.nodes.on_input(driver.now_ms, Received(event.connection_id, bytes(event.data) + b"\x00"))
+    assert not driver.nodes.is_ready(0, driver.now_ms)
+    assert "1 bytes after the answer to ApiVersions" in str(driver.nodes.last_failure)
