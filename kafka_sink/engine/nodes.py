@@ -312,10 +312,11 @@ class NodeSet:
         return TransportError(f"{text} was lost with {connection.in_flight_count} requests in flight: {reason}")
 
     def _fail(self, node: Node, now_ms: int, failure: KafkaSinkError) -> None:
-        was_ready = node.connection is not None and node.connection.state is State.READY
-        if node.connection is not None:
-            self._answers += node.connection.on_lost(now_ms, failure)
+        connection = node.connection
+        was_ready = connection is not None and connection.state is State.READY
         node.on_failed(now_ms, self._reconnect)
+        if connection is not None:
+            self._answers += connection.on_lost(now_ms, failure)
         self.losses += 1
         self.last_failure = failure
         # A lost connection that had worked is daily life (a broker restarts); one that never worked needs a look.

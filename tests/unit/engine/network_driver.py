@@ -20,7 +20,7 @@ NO_JITTER = 0.5
 
 def request(**changes: Any) -> Request:
     """Some request that no test cares about."""
-    values = {"api": FIND_COORDINATOR, "body": {"coordinator_keys": ["x"], "key_type": 1, "key": "x"}}
+    values = {"api": FIND_COORDINATOR, "body": {"coordinator_keys": ["x"], "key_type": 1}, "version_min": 4}
     return Request(**{**values, "purpose": "test", "timeout_ms": 30_000, **changes})
 
 

@@ -1,0 +1,108 @@
+"""The connection's state table, every pair of state and event, and the rules that need no network around it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from network_driver import produce
+
+from kafka_sink.engine.commands import Send
+from kafka_sink.engine.connection import CORRELATION_ID_MAX, TRANSITIONS, Connection, Event, State
+from kafka_sink.errors import LocalProtocolError, TransportError
+from kafka_sink.wire.apis import API_VERSIONS, APIS, PRODUCE
+from kafka_sink.wire.frames import decode_request_header, encode_response
+
+LEGAL = {
+    (State.CONNECTING, Event.CONNECTED): State.NEGOTIATING,
+    (State.CONNECTING, Event.LOST): State.CLOSED,
+    (State.NEGOTIATING, Event.VERSIONS_REFUSED): State.NEGOTIATING,
+    (State.NEGOTIATING, Event.VERSIONS_AGREED): State.READY,
+    (State.NEGOTIATING, Event.LOST): State.CLOSED,
+    (State.READY, Event.LOST): State.CLOSED,
+}
+
+
+def new_connection() -> Connection:
+    return Connection(7, 0, "a:9092 (node 0)", client_id="me", negotiation_timeout_ms=30_000, now_ms=0)
+
+
+def ready_connection() -> Connection:
+    connection = new_connection()
+    connection.on_connected(0)
+    rows = [
+        {"api_key": key, "min_version": api.version_min, "max_version": api.version_max} for key, api in APIS.items()
+    ]
+    body = {"error_code": 0, "api_keys": rows}
+    assert connection.on_received(0, encode_response(API_VERSIONS, API_VERSIONS.version_max, 0, body)) == []
+    connection.take_commands()
+    return connection
+
+
+def correlation_ids(connection: Connection) -> list[int]:
+    commands = [command for command in connection.take_commands() if isinstance(command, Send)]
+    return [decode_request_header(bytes(command.buffers[0])[4:])[2] for command in commands]
+
+
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))
+def test_every_transition_is_the_one_of_the_table_or_raises(state: State, event: Event) -> None:
+    connection = new_connection()
+    connection.state = state
+    if (state, event) in LEGAL:
+        connection._transition(event)
+        assert connection.state is LEGAL[state, event] is TRANSITIONS[state][event]
+    else:
+        with pytest.raises(LocalProtocolError, match=f"while {state.value}"):
+            connection._transition(event)
+        assert connection.state is state
+
+
+@pytest.mark.parametrize("state", [State.CONNECTING, State.NEGOTIATING, State.CLOSED])
+def test_sending_on_a_connection_that_is_not_ready_raises(state: State) -> None:
+    connection = new_connection()
+    connection.state = state
+    with pytest.raises(LocalProtocolError, match="which is"):
+        connection.send(produce(), 0)
+
+
+def test_a_lost_connection_returns_what_was_in_flight_in_order_and_keeps_nothing() -> None:
+    connection = ready_connection()
+    asked = [produce(purpose=index) for index in range(3)]
+    for one in asked:
+        assert connection.send(one, 5) is None
+    answers = connection.on_lost(9, TransportError("gone"))
+    assert [answer.request for answer in answers] == asked
+    assert [answer.latency_ms for answer in answers] == [4, 4, 4]
+    assert (connection.in_flight_count, connection.deadline_ms) == (0, None)
+
+
+def test_the_earliest_deadline_of_all_requests_counts() -> None:
+    connection = ready_connection()
+    connection.send(produce(timeout_ms=200), 10)
+    connection.send(produce(timeout_ms=100), 10)
+    assert connection.deadline_ms == 110
+
+
+def test_correlation_ids_start_over_after_the_largest() -> None:
+    connection = ready_connection()
+    connection._next_correlation_id = CORRELATION_ID_MAX
+    connection.send(produce(), 0)
+    connection.send(produce(), 0)
+    assert correlation_ids(connection) == [CORRELATION_ID_MAX, 0]
+    for correlation_id in (CORRELATION_ID_MAX, 0):
+        body = {"responses": []}
+        (answer,) = connection.on_received(1, encode_response(PRODUCE, PRODUCE.version_max, correlation_id, body))
+        assert answer.body is not None
+    assert connection.failure is None
+
+
+def test_nothing_is_read_after_a_failure() -> None:
+    connection = ready_connection()
+    connection.send(produce(), 0)
+    connection.on_received(1, b"\xff\xff\xff\xff")
+    assert connection.failure is not None
+    assert connection.on_received(2, encode_response(PRODUCE, PRODUCE.version_max, 1, {"responses": []})) == []
+
+
+def test_the_repr_shows_the_state_for_debugging() -> None:
+    assert repr(ready_connection()) == "<Connection 7 to a:9092 (node 0) ready in flight 0>"
