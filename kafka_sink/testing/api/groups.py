@@ -1,0 +1,230 @@
+"""JoinGroup (11) 0-9, SyncGroup (14) 0-5, Heartbeat (12) 0-4, LeaveGroup (13) 0-5, OffsetCommit (8) 2-9, OffsetFetch (9)
+1-9, ListGroups (16) 0-5, DescribeGroups (15) 0-5: the classic protocol, as much of it as ordinary consumers use.
+
+From JoinGroup v4 on a newcomer gets its id with MEMBER_ID_REQUIRED and joins again. Not modelled: the protocol of
+KIP-848 (clients then fall back or must ask for group.protocol=classic), expiry of committed offsets, static members
+that skip a rebalance (they cause one).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_sink.testing.call import Call
+from kafka_sink.testing.errors import Code, Refused
+from kafka_sink.testing.groups import EMPTY, CommittedOffset, Group, Joined, Member
+from kafka_sink.testing.topics import OFFSETS_TOPIC
+
+VERSION_REQUIRES_ID = 4
+VERSION_MANY_GROUPS = 8
+NO_AUTHORIZED_OPERATIONS = -2147483648
+
+
+def _check_coordinator(call: Call, group_id: str) -> None:
+    call.check_fault()
+    call.core.cluster.check_coordinator(OFFSETS_TOPIC, group_id, call.broker_id)
+
+
+def on_join_group(call: Call) -> None:
+    body = call.body
+    rebalance_timeout_ms = body["rebalance_timeout_ms"]
+    member = Member(
+        body["member_id"], body["group_instance_id"], call.client_id, body["session_timeout_ms"],
+        rebalance_timeout_ms if rebalance_timeout_ms >= 0 else body["session_timeout_ms"],
+        {protocol["name"]: protocol["metadata"] for protocol in body["protocols"]},
+    )
+
+    def done(joined: Joined) -> None:
+        members = [
+            {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
+            for member_id, instance_id, metadata in joined.members
+        ]
+        no_name = None if call.version >= 7 else ""
+        call.answer(
+            {
+                "error_code": int(joined.code), "generation_id": joined.generation_id,
+                "protocol_type": joined.protocol_type, "protocol_name": joined.protocol_name or no_name,
+                "leader": joined.leader_id, "member_id": joined.member_id, "members": members,
+            }
+        )
+
+    try:
+        _check_coordinator(call, body["group_id"])
+    except Refused as refusal:
+        done(Joined(refusal.code, body["member_id"]))
+        return
+    call.core.groups.join(
+        body["group_id"], body["member_id"], member, body["protocol_type"], done,
+        needs_known_id=call.version >= VERSION_REQUIRES_ID,
+    )
+
+
+def on_sync_group(call: Call) -> None:
+    body = call.body
+
+    def done(code: Code, assignment: bytes) -> None:
+        group = call.core.groups.groups.get(body["group_id"])
+        answer: dict[str, Any] = {"error_code": int(code), "assignment": assignment}
+        if group is not None and code is Code.NONE:
+            answer.update(protocol_type=group.protocol_type, protocol_name=group.protocol_name)
+        call.answer(answer)
+
+    try:
+        _check_coordinator(call, body["group_id"])
+        assignments = {one["member_id"]: one["assignment"] for one in body["assignments"]}
+        call.core.groups.sync(body["group_id"], body["member_id"], body["generation_id"], assignments, done)
+    except Refused as refusal:
+        done(refusal.code, b"")
+
+
+def on_heartbeat(call: Call) -> None:
+    body = call.body
+    _check_coordinator(call, body["group_id"])
+    code = call.core.groups.heartbeat(body["group_id"], body["member_id"], body["generation_id"])
+    call.answer({"error_code": int(code)})
+
+
+def on_leave_group(call: Call) -> None:
+    body = call.body
+    _check_coordinator(call, body["group_id"])
+    if call.version < 3:
+        code = call.core.groups.leave(body["group_id"], body["member_id"], None)
+        call.answer({"error_code": int(code)})
+        return
+    members = [
+        {
+            "member_id": one["member_id"], "group_instance_id": one["group_instance_id"],
+            "error_code": int(call.core.groups.leave(body["group_id"], one["member_id"], one["group_instance_id"])),
+        }
+        for one in body["members"]
+    ]
+    call.answer({"error_code": 0, "members": members})
+
+
+# ---- offsets ----
+
+
+def on_offset_commit(call: Call) -> None:
+    body = call.body
+    generation_id = body["generation_id_or_member_epoch"]
+    common = Code.NONE
+    try:
+        _check_coordinator(call, body["group_id"])
+        call.core.groups.check_committer(
+            body["group_id"], body["member_id"], generation_id, is_transactional=False
+        )
+    except Refused as refusal:
+        common = refusal.code
+    topics = []
+    for topic in body["topics"]:
+        partitions = []
+        for one in topic["partitions"]:
+            code = common
+            if code is Code.NONE:
+                code = _commit(call, body["group_id"], topic["name"], one)
+            partitions.append({"partition_index": one["partition_index"], "error_code": int(code)})
+        topics.append({"name": topic["name"], "partitions": partitions})
+    call.answer({"topics": topics})
+
+
+def _commit(call: Call, group_id: str, topic: str, asked: dict[str, Any]) -> Code:
+    if call.core.cluster.partition(topic, asked["partition_index"]) is None:
+        return Code.UNKNOWN_TOPIC_OR_PARTITION
+    metadata = asked["committed_metadata"] or ""
+    if len(metadata) > call.core.settings.number("offset.metadata.max.bytes"):
+        return Code.OFFSET_METADATA_TOO_LARGE
+    offset = CommittedOffset(asked["committed_offset"], asked["committed_leader_epoch"], metadata)
+    call.core.groups.commit(group_id, {(topic, asked["partition_index"]): offset})
+    return Code.NONE
+
+
+def on_offset_fetch(call: Call) -> None:
+    body = call.body
+    if call.version >= VERSION_MANY_GROUPS:
+        call.answer({"groups": [_fetch(call, one["group_id"], one["topics"]) for one in body["groups"]]})
+        return
+    answer = _fetch(call, body["group_id"], body["topics"])
+    call.answer({"topics": answer["topics"], "error_code": answer["error_code"]})
+
+
+def _fetch(call: Call, group_id: str, asked: list[dict[str, Any]] | None) -> dict[str, Any]:
+    try:
+        _check_coordinator(call, group_id)
+    except Refused as refusal:
+        return {"group_id": group_id, "topics": [], "error_code": int(refusal.code)}
+    group = call.core.groups.groups.get(group_id, Group(group_id))
+    if asked is None:
+        by_topic: dict[str, list[int]] = {}
+        for topic, index in group.offsets:
+            by_topic.setdefault(topic, []).append(index)
+        asked = [{"name": name, "partition_indexes": indexes} for name, indexes in by_topic.items()]
+    topics = [
+        {
+            "name": topic["name"],
+            "partitions": [_fetched(call, group, topic["name"], index) for index in topic["partition_indexes"]],
+        }
+        for topic in asked
+    ]
+    return {"group_id": group_id, "topics": topics, "error_code": 0}
+
+
+def _fetched(call: Call, group: Group, topic: str, index: int) -> dict[str, Any]:
+    answer = {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": 0}
+    if call.body["require_stable"] and call.core.groups.has_pending_offset(group.group_id, (topic, index)):
+        answer["error_code"] = int(Code.UNSTABLE_OFFSET_COMMIT)
+        return answer
+    committed = group.offsets.get((topic, index))
+    if committed is not None:
+        answer.update(
+            committed_offset=committed.offset, committed_leader_epoch=committed.leader_epoch,
+            metadata=committed.metadata,
+        )
+    return answer
+
+
+# ---- what there is ----
+
+
+def on_list_groups(call: Call) -> None:
+    call.check_fault()
+    wanted = call.body["states_filter"]
+    groups = [
+        {
+            "group_id": group.group_id, "protocol_type": group.protocol_type or "", "group_state": group.state,
+            "group_type": "classic",
+        }
+        for group in call.core.groups.groups.values()
+        if (not wanted or group.state in wanted)
+        and call.core.cluster.coordinator_partition(OFFSETS_TOPIC, group.group_id).leader_id == call.broker_id
+    ]
+    call.answer({"error_code": 0, "groups": groups})
+
+
+def on_describe_groups(call: Call) -> None:
+    groups = []
+    for group_id in call.body["groups"]:
+        answer: dict[str, Any] = {
+            "group_id": group_id, "error_code": 0, "group_state": "Dead", "protocol_type": "", "protocol_data": "",
+            "members": [],
+        }
+        groups.append(answer)
+        try:
+            _check_coordinator(call, group_id)
+        except Refused as refusal:
+            answer["error_code"] = int(refusal.code)
+            continue
+        group = call.core.groups.groups.get(group_id)
+        if group is None:
+            continue
+        name = group.protocol_name or ""
+        answer.update(group_state=group.state, protocol_type=group.protocol_type or "", protocol_data=name)
+        if group.state != EMPTY:
+            answer["members"] = [
+                {
+                    "member_id": one.member_id, "group_instance_id": one.instance_id, "client_id": one.client_id,
+                    "client_host": "/127.0.0.1", "member_metadata": one.protocols.get(name, b""),
+                    "member_assignment": one.assignment,
+                }
+                for one in group.members.values()
+            ]
+    call.answer({"groups": groups})

@@ -1,0 +1,151 @@
+"""Metadata (3) 4-13, DescribeCluster (60) 0-2, FindCoordinator (10) 0-6.
+
+A topic that is asked for by name and unknown is created when both the request and the broker allow it; this answer
+still says UNKNOWN_TOPIC_OR_PARTITION, as Kafka's does, and the next one knows it. Topics can be asked for by id from
+v10 on. Each broker answers with the leaders it has heard of, which may be old ones for a while. The first
+FindCoordinator creates the internal topic and answers COORDINATOR_NOT_AVAILABLE. Not modelled: authorized operations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_sink.testing.call import Call
+from kafka_sink.testing.errors import Code, Refused
+from kafka_sink.testing.topics import (
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    OFFSETS_TOPIC,
+    TRANSACTION_TOPIC,
+    Partition,
+    Topic,
+    check_topic_name,
+)
+
+NO_UUID = bytes(16)
+KEY_TYPES = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
+
+
+def on_metadata(call: Call) -> None:
+    cluster = call.core.cluster
+    asked = call.body["topics"]
+    if asked is None:
+        answers = [_describe(call, topic) for topic in cluster.topics.values()]
+    else:
+        answers = [_answer(call, entry["name"], entry["topic_id"]) for entry in asked]
+    call.answer(
+        {
+            "brokers": call.core.endpoints([broker.node_id for broker in cluster.alive]),
+            "cluster_id": cluster.cluster_id,
+            "controller_id": cluster.controller_id,
+            "topics": answers,
+        }
+    )
+
+
+def _answer(call: Call, name: str | None, topic_id: bytes) -> dict[str, Any]:
+    cluster = call.core.cluster
+    if name is None:
+        topic = cluster.topic_by_id(topic_id)
+        if topic is None:
+            return {"error_code": int(Code.UNKNOWN_TOPIC_ID), "name": None, "topic_id": topic_id, "partitions": []}
+        return _describe(call, topic)
+    try:
+        call.check_fault(name)
+        topic = cluster.topics.get(name)
+        if topic is not None:
+            return _describe(call, topic)
+        check_topic_name(name)
+        if call.body["allow_auto_topic_creation"] and call.core.settings.flag("auto.create.topics.enable"):
+            _create(call, name)
+        code = Code.UNKNOWN_TOPIC_OR_PARTITION
+    except Refused as refusal:
+        code = refusal.code
+    return {"error_code": int(code), "name": name, "topic_id": NO_UUID, "partitions": []}
+
+
+def _create(call: Call, name: str) -> None:
+    if name in INTERNAL_TOPICS:
+        call.core.cluster.coordinator_partition(name, "")
+    else:
+        call.core.cluster.create_topic(name)
+
+
+def _describe(call: Call, topic: Topic) -> dict[str, Any]:
+    code = 0
+    try:
+        call.check_fault(topic.name)
+    except Refused as refusal:
+        code = int(refusal.code)
+    return {
+        "error_code": call.reported(topic.name, -1, code),
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": [] if code else [_describe_partition(call, partition) for partition in topic.partitions],
+    }
+
+
+def _describe_partition(call: Call, partition: Partition) -> dict[str, Any]:
+    cluster = call.core.cluster
+    leader_id, leader_epoch = cluster.leader_as_seen_by(call.broker_id, partition)
+    has_leader = leader_id in cluster.brokers and cluster.brokers[leader_id].is_up
+    return {
+        "error_code": 0 if has_leader else int(Code.LEADER_NOT_AVAILABLE),
+        "partition_index": partition.index,
+        "leader_id": leader_id if has_leader else NO_LEADER,
+        "leader_epoch": leader_epoch,
+        "replica_nodes": list(partition.replicas),
+        "isr_nodes": list(partition.in_sync),
+        "offline_replicas": [one for one in partition.replicas if not cluster.brokers[one].is_up],
+    }
+
+
+def on_describe_cluster(call: Call) -> None:
+    call.check_fault()
+    cluster = call.core.cluster
+    if call.body["endpoint_type"] != 1:
+        raise Refused(Code.INVALID_REQUEST)
+    brokers = [
+        {"broker_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
+        for broker in cluster.alive
+    ]
+    call.answer(
+        {
+            "error_code": 0,
+            "cluster_id": cluster.cluster_id,
+            "controller_id": cluster.controller_id,
+            "brokers": brokers,
+        }
+    )
+
+
+def on_find_coordinator(call: Call) -> None:
+    body = call.body
+    if call.version >= 4:
+        answers = [_find(call, body["key_type"], key) for key in body["coordinator_keys"]]
+        call.answer({"coordinators": answers})
+        return
+    answer = _find(call, body["key_type"], body["key"])
+    del answer["key"]
+    call.answer(answer)
+
+
+def _find(call: Call, key_type: int, key: str) -> dict[str, Any]:
+    cluster = call.core.cluster
+    answer: dict[str, Any] = {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": 0, "error_message": None}
+    try:
+        call.check_fault()
+        topic = KEY_TYPES.get(key_type)
+        if topic is None:
+            raise Refused(Code.INVALID_REQUEST)
+        is_new = topic not in cluster.topics
+        partition = cluster.coordinator_partition(topic, key)
+        if is_new or partition.leader_id == NO_LEADER:
+            raise Refused(Code.COORDINATOR_NOT_AVAILABLE)
+    except Refused as refusal:
+        answer.update(error_code=int(refusal.code), error_message=refusal.code.name)
+        return answer
+    broker = cluster.brokers[cluster.leader_as_seen_by(call.broker_id, partition)[0]]
+    answer.update(node_id=broker.node_id, host=broker.host, port=broker.port)
+    return answer

@@ -1,0 +1,329 @@
+"""Produce (0), versions 3-13: validation, transactions, append, and waiting for the replicas.
+
+Order, per partition: the topic must exist (v13: its id), the records be exactly one batch of format 2; then the
+transaction is verified with its coordinator (up to v11) or the partition is added to it (from v12); then acks, leader,
+in-sync replicas, and the log's own checks. acks=1 answers after the append, acks=all when the high watermark is past
+the batch: too few replicas by then is NOT_ENOUGH_REPLICAS_AFTER_APPEND, too late REQUEST_TIMED_OUT, and in both cases
+the batch is in the log. acks=0 has no answer; an error closes the connection.
+
+Errors of the coordinator reach the client in other words: 13, 14, 15, 16 as NOT_ENOUGH_REPLICAS, as 51 before v12;
+PRODUCER_FENCED as INVALID_PRODUCER_EPOCH; TRANSACTION_ABORTABLE before v11 as INVALID_TXN_STATE. From v12 on 51 is
+tried again here every 20 ms for 100 ms before the client hears of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_sink.testing.batches import (
+    Batch,
+    check_envelope,
+    check_header,
+    has_transactional_batch,
+    parse_batch,
+    sole_batch,
+)
+from kafka_sink.testing.call import Call
+from kafka_sink.testing.errors import Code, Refused
+from kafka_sink.testing.log import Appended
+from kafka_sink.testing.producer_state import Guard
+from kafka_sink.testing.topics import TRANSACTION_TOPIC, Partition
+
+ADMIN_CLIENT_ID = "__admin_client"
+VERSION_ADDS_PARTITIONS = 12
+VERSION_ABORTABLE = 11
+MASKED = (
+    Code.NETWORK_EXCEPTION, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR
+)
+
+
+@dataclass(slots=True)
+class Part:
+    """One partition of the request, from its bytes to its answer."""
+
+    topic: str
+    topic_id: bytes
+    index: int
+    data: bytes = b""
+    guard: Guard | None = None
+    code: Code = Code.NONE
+    text: str = ""
+    record_errors: tuple[tuple[int, str], ...] = ()
+    appended: Appended | None = None
+    log_start_offset: int = -1
+    partition: Partition | None = None
+
+    def fail(self, refusal: Refused) -> None:
+        self.code, self.text, self.record_errors = refusal.code, refusal.text, refusal.record_errors
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.topic, self.index
+
+    @property
+    def is_waiting(self) -> bool:
+        """Appended, and not yet at all replicas."""
+        if self.appended is None or self.partition is None:
+            return False
+        return self.partition.log.high_watermark < self.appended.end_offset
+
+
+def on_produce(call: Call) -> None:
+    parts = [
+        Part(topic["name"], topic["topic_id"], entry["index"], entry["records"] or b"")
+        for topic in call.body["topic_data"]
+        for entry in topic["partition_data"]
+    ]
+    ProduceRound(call, parts).start()
+
+
+@dataclass(slots=True, eq=False)
+class ProduceRound:
+    call: Call
+    parts: list[Part]
+    started_ms: int = 0
+    is_over: bool = False
+    added: list[Part] = field(default_factory=list)
+
+    def start(self) -> None:
+        self.started_ms = self.call.now_ms
+        if self.call.body["transactional_id"] is None and any(has_transactional_batch(one.data) for one in self.parts):
+            self._fail_all(Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            self._answer()
+            return
+        for part in self.parts:
+            try:
+                self._admit(part)
+            except Refused as refusal:
+                part.fail(refusal)
+        self._ask_coordinator()
+
+    def _fail_all(self, code: Code) -> None:
+        for part in self.parts:
+            part.code = code
+
+    def _admit(self, part: Part) -> None:
+        self.call.check_fault(part.topic, part.index)
+        if not part.topic and self.call.version > VERSION_ADDS_PARTITIONS:
+            raise Refused(Code.UNKNOWN_TOPIC_ID)
+        if self.call.core.cluster.partition(part.topic, part.index) is None:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        part.data = sole_batch(part.data, self.call.version)
+
+    # ---- the transaction ----
+
+    def _ask_coordinator(self) -> None:
+        """Only for partitions where the producer's transaction is not open yet."""
+        transactional_id = self.call.body["transactional_id"]
+        batches = {
+            part.key: parse_batch(part.data) for part in self.parts
+            if part.code is Code.NONE and has_transactional_batch(part.data)
+        }
+        producers = {(batch.producer_id, batch.producer_epoch) for batch in batches.values()}
+        if len(producers) > 1:
+            self._fail_all(Code.INVALID_PRODUCER_ID_MAPPING)
+            self._answer()
+            return
+        adds = self.call.version >= VERSION_ADDS_PARTITIONS
+        if not batches or (not adds and not self._verification()):
+            self._append_all()
+            return
+        self.added = []
+        for part in self.parts:
+            if part.key in batches:
+                self._begin_verification(part, batches[part.key], adds)
+        if not self.added:
+            self._append_all()
+            return
+        producer_id, epoch = next(iter(producers))
+        self._begin_asking(transactional_id, producer_id, epoch, adds)
+
+    def _verification(self) -> bool:
+        return self.call.core.settings.flag("transaction.partition.verification.enable")
+
+    def _begin_verification(self, part: Part, batch: Batch, adds: bool) -> None:
+        try:
+            partition = self.call.core.cluster.led_partition(part.topic, part.index, self.call.broker_id)
+        except Refused as refusal:
+            part.fail(refusal)
+            return
+        producers = partition.log.producers
+        if not producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
+            part.guard = producers.new_guard(batch, starts_at_zero=adds)
+            self.added.append(part)
+
+    def _begin_asking(self, transactional_id: str, producer_id: int, epoch: int, adds: bool) -> None:
+        core = self.call.core
+        keys = tuple(part.key for part in self.added)
+        code = self._coordinator_trouble(transactional_id)
+        if code is not Code.NONE:
+            self._on_verified(dict.fromkeys(keys, code))
+        elif adds:
+            core.coordinator.add_partitions(
+                transactional_id, producer_id, epoch, keys, 2,
+                lambda code: self._on_added(dict.fromkeys(keys, code)),
+            )
+        else:
+            self._on_verified(core.coordinator.verify(transactional_id, producer_id, epoch, keys))
+
+    def _coordinator_trouble(self, transactional_id: str) -> Code:
+        cluster = self.call.core.cluster
+        if TRANSACTION_TOPIC not in cluster.topics:
+            return Code.COORDINATOR_NOT_AVAILABLE
+        partition = cluster.coordinator_partition(TRANSACTION_TOPIC, transactional_id)
+        if partition.leader_id not in cluster.brokers or not cluster.brokers[partition.leader_id].is_up:
+            return Code.COORDINATOR_NOT_AVAILABLE
+        return Code.COORDINATOR_LOAD_IN_PROGRESS if cluster.is_loading(partition) else Code.NONE
+
+    def _on_added(self, codes: Mapping[tuple[str, int], Code]) -> None:
+        settings = self.call.core.settings
+        patience_ms = min(
+            settings.number("add.partitions.to.txn.retry.backoff.max.ms"), settings.number("request.timeout.ms")
+        )
+        waited_ms = self.call.now_ms - self.started_ms
+        if waited_ms < patience_ms and Code.CONCURRENT_TRANSACTIONS in codes.values():
+            backoff_ms = max(settings.number("add.partitions.to.txn.retry.backoff.ms"), 1)
+            self.call.core.schedule.after(backoff_ms, self._ask_coordinator)
+            return
+        self._on_verified(codes)
+
+    def _on_verified(self, codes: Mapping[tuple[str, int], Code]) -> None:
+        for part in self.added:
+            part.code = self._in_words_of_produce(codes[part.key])
+        self._append_all()
+
+    def _in_words_of_produce(self, code: Code) -> Code:
+        if code in MASKED:
+            return Code.NOT_ENOUGH_REPLICAS
+        if code is Code.CONCURRENT_TRANSACTIONS and self.call.version < VERSION_ADDS_PARTITIONS:
+            return Code.NOT_ENOUGH_REPLICAS
+        if code is Code.PRODUCER_FENCED:
+            return Code.INVALID_PRODUCER_EPOCH
+        if code is Code.TRANSACTION_ABORTABLE and self.call.version < VERSION_ABORTABLE:
+            return Code.INVALID_TXN_STATE
+        return code
+
+    # ---- the log ----
+
+    def _append_all(self) -> None:
+        for part in self.parts:
+            if part.code is Code.NONE:
+                try:
+                    self._append(part)
+                except Refused as refusal:
+                    part.fail(refusal)
+        if self.call.body["acks"] == -1 and not self._is_replicated():
+            cluster = self.call.core.cluster
+            keys = [part.key for part in self.parts if part.appended is not None]
+            number = cluster.wait(keys, self._is_replicated)
+            delay_ms = max(self.call.body["timeout_ms"], 1)
+            self.call.core.schedule.after(delay_ms, lambda: self._on_timeout(number))
+        elif not self.is_over:
+            self._answer()
+
+    def _append(self, part: Part) -> None:
+        cluster = self.call.core.cluster
+        acks = self.call.body["acks"]
+        if acks not in (-1, 0, 1):
+            raise Refused(Code.INVALID_REQUIRED_ACKS)
+        topic = cluster.topics.get(part.topic)
+        if topic is None:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        if topic.is_internal and self.call.client_id != ADMIN_CLIENT_ID:
+            raise Refused(Code.INVALID_TOPIC_EXCEPTION)
+        part.partition = cluster.led_partition(part.topic, part.index, self.call.broker_id)
+        if acks == -1 and not cluster.has_enough_replicas(part.partition):
+            raise Refused(Code.NOT_ENOUGH_REPLICAS)
+        rules = topic.log_rules(self.call.core.settings)
+        log = part.partition.log
+        part.log_start_offset = log.start_offset
+        batch = check_envelope(part.data, rules.batch_bytes_max)
+        check_header(batch)
+        part.appended = log.append(
+            batch, rules, leader_epoch=part.partition.leader_epoch, now_ms=self.call.now_ms, guard=part.guard
+        )
+        if not part.appended.is_duplicate:
+            cluster.appended(part.partition)
+
+    def _is_replicated(self) -> bool:
+        """Asked after every change; answers the call as soon as nothing is left to wait for."""
+        if self.is_over:
+            return True
+        cluster = self.call.core.cluster
+        for part in self.parts:
+            if part.code is not Code.NONE or part.appended is None or part.partition is None:
+                continue
+            if cluster.partition(part.topic, part.index) is not part.partition:
+                part.code = Code.UNKNOWN_TOPIC_OR_PARTITION
+            elif part.partition.leader_id != self.call.broker_id:
+                part.code = Code.NOT_LEADER_OR_FOLLOWER
+            elif part.is_waiting:
+                return False
+            elif not cluster.has_enough_replicas(part.partition):
+                part.code = Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        self._answer()
+        return True
+
+    def _on_timeout(self, number: int) -> None:
+        self.call.core.cluster.give_up_wait(number)
+        if self.is_over:
+            return
+        for part in self.parts:
+            if part.code is Code.NONE and part.is_waiting:
+                part.code = Code.REQUEST_TIMED_OUT
+        self._answer()
+
+    # ---- the answer ----
+
+    def _answer(self) -> None:
+        self.is_over = True
+        for part in self.parts:
+            code = self.call.reported(part.topic, part.index, part.code)
+            if code != part.code:
+                part.code = Code(code)
+        if self.call.body["acks"] == 0:
+            if any(part.code is not Code.NONE for part in self.parts):
+                self.call.hang_up()
+            else:
+                self.call.finish()
+            return
+        topics: dict[tuple[str, bytes], list[dict[str, Any]]] = {}
+        leaders: dict[int, None] = {}
+        for part in self.parts:
+            entry = self._partition_answer(part)
+            if part.code is Code.NOT_LEADER_OR_FOLLOWER and self.call.version >= 10:
+                entry["current_leader"] = self._current_leader(part, leaders)
+            topics.setdefault((part.topic, part.topic_id), []).append(entry)
+        body: dict[str, Any] = {
+            "responses": [
+                {"name": name, "topic_id": topic_id, "partition_responses": entries}
+                for (name, topic_id), entries in topics.items()
+            ]
+        }
+        if leaders:
+            body["node_endpoints"] = self.call.core.endpoints(leaders)
+        self.call.answer(body)
+
+    def _partition_answer(self, part: Part) -> dict[str, Any]:
+        entry: dict[str, Any] = {"index": part.index, "error_code": int(part.code), "base_offset": -1}
+        if part.code is Code.NONE and part.appended is not None:
+            entry["base_offset"] = part.appended.base_offset
+            entry["log_append_time_ms"] = part.appended.append_time_ms
+            entry["log_start_offset"] = part.log_start_offset
+        if part.code is not Code.NONE and self.call.version >= 8:
+            entry["error_message"] = part.text or part.code.name
+            entry["record_errors"] = [
+                {"batch_index": index, "batch_index_error_message": text} for index, text in part.record_errors
+            ]
+        return entry
+
+    def _current_leader(self, part: Part, leaders: dict[int, None]) -> dict[str, int]:
+        partition = self.call.core.cluster.partition(part.topic, part.index)
+        if partition is None:
+            return {"leader_id": -1, "leader_epoch": -1}
+        leader_id, leader_epoch = self.call.core.cluster.leader_as_seen_by(self.call.broker_id, partition)
+        if leader_id in self.call.core.cluster.brokers:
+            leaders[leader_id] = None
+        return {"leader_id": leader_id, "leader_epoch": leader_epoch}

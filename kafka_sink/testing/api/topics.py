@@ -1,0 +1,137 @@
+"""CreateTopics (19) 2-7, DeleteTopics (20) 1-6, CreatePartitions (37) 0-3, DescribeConfigs (32) 1-4.
+
+Done at once, and by any broker: Kafka's brokers forward to the controller. A topic that is created again under an old
+name has a new id. Replicas can be assigned by hand in CreateTopics only as far as their number goes; which brokers
+hold them the model decides. DescribeConfigs knows topics and brokers, and of them what the model obeys.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_sink.testing.call import Call
+from kafka_sink.testing.errors import Code, Refused
+from kafka_sink.testing.settings import DEFAULTS, TOPIC_DEFAULTS
+from kafka_sink.testing.topics import Topic
+
+RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
+SOURCE_TOPIC, SOURCE_STATIC, SOURCE_DEFAULT = 1, 4, 5
+
+
+def on_create_topics(call: Call) -> None:
+    names = [asked["name"] for asked in call.body["topics"]]
+    call.answer({"topics": [_create(call, asked, names) for asked in call.body["topics"]]})
+
+
+def _create(call: Call, asked: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    answer: dict[str, Any] = {"name": asked["name"], "error_code": 0, "error_message": None}
+    partitions, replication_factor = asked["num_partitions"], asked["replication_factor"]
+    if asked["assignments"]:
+        partitions, replication_factor = len(asked["assignments"]), len(asked["assignments"][0]["broker_ids"])
+    try:
+        call.check_fault(asked["name"])
+        if names.count(asked["name"]) > 1:
+            raise Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
+        topic = call.core.cluster.create_topic(
+            asked["name"], partitions, replication_factor,
+            {config["name"]: config["value"] for config in asked["configs"]},
+            validate_only=call.body["validate_only"],
+        )
+    except Refused as refusal:
+        answer.update(error_code=int(refusal.code), error_message=refusal.text or refusal.code.name)
+        return answer
+    if call.version >= 5:
+        answer.update(
+            topic_id=topic.topic_id, num_partitions=len(topic.partitions),
+            replication_factor=len(topic.partitions[0].replicas),
+        )
+    return answer
+
+
+def on_delete_topics(call: Call) -> None:
+    cluster = call.core.cluster
+    asked = call.body["topics"] if call.version >= 6 else [
+        {"name": name, "topic_id": bytes(16)} for name in call.body["topic_names"]
+    ]
+    responses = []
+    for one in asked:
+        name = one["name"]
+        answer: dict[str, Any] = {"name": name, "topic_id": one["topic_id"], "error_code": 0}
+        responses.append(answer)
+        try:
+            if name is None:
+                topic = cluster.topic_by_id(one["topic_id"])
+                if topic is None:
+                    raise Refused(Code.UNKNOWN_TOPIC_ID)
+                answer["name"] = name = topic.name
+            call.check_fault(name)
+            known = cluster.topics.get(name)
+            cluster.delete_topic(name)
+            assert known is not None
+            answer["topic_id"] = known.topic_id
+        except Refused as refusal:
+            answer["error_code"] = int(refusal.code)
+    call.answer({"responses": responses})
+
+
+def on_create_partitions(call: Call) -> None:
+    results = []
+    for asked in call.body["topics"]:
+        answer = {"name": asked["name"], "error_code": 0, "error_message": None}
+        results.append(answer)
+        try:
+            call.check_fault(asked["name"])
+            call.core.cluster.grow_topic(asked["name"], asked["count"], validate_only=call.body["validate_only"])
+        except Refused as refusal:
+            answer.update(error_code=int(refusal.code), error_message=refusal.text or refusal.code.name)
+    call.answer({"results": results})
+
+
+def on_describe_configs(call: Call) -> None:
+    results = []
+    for resource in call.body["resources"]:
+        kind, name = resource["resource_type"], resource["resource_name"]
+        answer: dict[str, Any] = {
+            "error_code": 0, "error_message": None, "resource_type": kind, "resource_name": name, "configs": [],
+        }
+        results.append(answer)
+        try:
+            call.check_fault(name)
+            configs = _configs(call, kind, name)
+        except Refused as refusal:
+            answer.update(error_code=int(refusal.code), error_message=refusal.text or refusal.code.name)
+            continue
+        wanted = resource["configuration_keys"]
+        answer["configs"] = [one for one in configs if wanted is None or one["name"] in wanted]
+    call.answer({"results": results})
+
+
+def _configs(call: Call, kind: int, name: str) -> list[dict[str, Any]]:
+    settings = call.core.settings
+    if kind == RESOURCE_TOPIC:
+        topic: Topic | None = call.core.cluster.topics.get(name)
+        if topic is None:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        return [
+            _config(
+                one, topic.config(settings, one),
+                SOURCE_TOPIC if one in topic.configs else _source(call, TOPIC_DEFAULTS[one]),
+            )
+            for one in TOPIC_DEFAULTS
+        ]
+    if kind == RESOURCE_BROKER:
+        if name and name != str(call.broker_id):
+            raise Refused(Code.INVALID_REQUEST, f"Unexpected broker id, expected {call.broker_id}")
+        return [_config(one, settings.text(one), _source(call, one)) for one in DEFAULTS]
+    raise Refused(Code.INVALID_REQUEST, f"unsupported resource type {kind}")
+
+
+def _source(call: Call, broker_property: str) -> int:
+    return SOURCE_STATIC if broker_property in call.core.settings.properties else SOURCE_DEFAULT
+
+
+def _config(name: str, value: str, source: int) -> dict[str, Any]:
+    return {
+        "name": name, "value": value, "read_only": False, "config_source": source, "is_sensitive": False,
+        "synonyms": [],
+    }

@@ -1,0 +1,313 @@
+"""Record batches of format 2 as a broker sees them: what is refused before an append, stamping, control batches.
+
+Parsing is written here a second time on purpose: a mistake in `records/` must not be repeated by its judge. Only
+decompression is shared (`records.compression.decompress`, bounded).
+
+The order of the checks decides which error a client sees, so it is Kafka's: the shape of the request's records, base
+offset, size, checksum, counts and flags of the header, then every single record. One deliberate difference: Kafka
+quietly re-writes a compressed batch whose record offsets are not 0, 1, 2, ... and stores an uncompressed one as it
+is; here both are INVALID_RECORD, because only a broken producer sends them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from crc32c import crc32c
+
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.records import compression
+from kafka_sink.testing.errors import Code, Refused
+
+HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_BYTES = HEADER.size
+MAGIC_END = 17  # a log entry is recognised by its first 17 bytes: base offset, length, leader epoch, magic
+LENGTH_END = 12
+CRC_START = 21
+LEGACY_OVERHEAD_BYTES = 14
+
+LZ4, ZSTD = 3, 4
+# Kafka reads lz4 frames by itself, and only those whose blocks stand alone; other lz4 libraries read all of them.
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
+LZ4_DICTIONARY_FLAGS = 0x03
+LZ4_INDEPENDENT_BLOCKS = 0x20
+CODECS = range(5)
+LOG_APPEND_TIME_FLAG = 0x08
+TRANSACTIONAL_FLAG = 0x10
+CONTROL_FLAG = 0x20
+NO_TIMESTAMP = -1
+
+# What a batch of the largest request may unpack to; Kafka has no such limit, a test process needs one.
+UNPACKED_BYTES_MAX = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The header of one batch, and the batch's own bytes."""
+
+    data: bytes
+    base_offset: int
+    leader_epoch: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp_ms: int
+    max_timestamp_ms: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def last_sequence(self) -> int:
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF if self.base_sequence >= 0 else -1
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & 0x07
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_FLAG)
+
+    @property
+    def is_control(self) -> bool:
+        return bool(self.attributes & CONTROL_FLAG)
+
+    @property
+    def has_producer_id(self) -> bool:
+        return self.producer_id >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """`raw` is the record without its length, as it stands in the batch: kept for compaction."""
+
+    offset_delta: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[bytes, bytes | None], ...]
+    raw: bytes
+
+
+def parse_batch(data: bytes) -> Batch:
+    fields = HEADER.unpack_from(data)
+    base_offset, _, leader_epoch, _, _, attributes, last_offset_delta, base_timestamp, max_timestamp = fields[:9]
+    return Batch(data, base_offset, leader_epoch, attributes, last_offset_delta, base_timestamp, max_timestamp,
+                 *fields[9:])
+
+
+def entry_sizes(data: bytes) -> Iterator[int]:
+    """The sizes of the complete log entries at the start of `data`; an incomplete last one is silently left out."""
+    position = 0
+    while len(data) - position >= LENGTH_END:
+        length = int.from_bytes(data[position + 8 : position + 12], "big", signed=True)
+        if length < LEGACY_OVERHEAD_BYTES:
+            raise Refused(Code.CORRUPT_MESSAGE, f"record size {length} is less than the minimum")
+        if len(data) - position < MAGIC_END:
+            return
+        magic = data[position + 16]
+        if magic > 2:
+            raise Refused(Code.CORRUPT_MESSAGE, f"invalid magic {magic}")
+        if LENGTH_END + length > len(data) - position:
+            return
+        yield LENGTH_END + length
+        position += LENGTH_END + length
+
+
+def split_batches(data: bytes) -> list[Batch]:
+    """Of bytes that are known to be whole batches, as a log holds them."""
+    batches = []
+    position = 0
+    for size in entry_sizes(data):
+        batches.append(parse_batch(data[position : position + size]))
+        position += size
+    return batches
+
+
+def has_transactional_batch(records: bytes | None) -> bool:
+    """Whether a request needs a transactional id; asked before anything else, of whatever bytes came."""
+    try:
+        size = next(entry_sizes(records or b""), 0)
+    except Refused:
+        return False
+    return size >= HEADER_BYTES and bool(int.from_bytes((records or b"")[21:23], "big") & TRANSACTIONAL_FLAG)
+
+
+def sole_batch(records: bytes | None, request_version: int) -> bytes:
+    """A produce request carries exactly one batch of format 2 per partition (ProduceRequest v3 and later)."""
+    records = records or b""
+    sizes = entry_sizes(records)
+    size = next(sizes, None)
+    if size is None:
+        raise Refused(Code.INVALID_RECORD, "the produce request must contain exactly one record batch")
+    if records[16] != 2:
+        raise Refused(Code.INVALID_RECORD, "only record batches with magic version 2 are allowed")
+    if size >= HEADER_BYTES and request_version < 7 and records[22] & 0x07 == ZSTD:
+        raise Refused(Code.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs produce version 7")
+    if next(sizes, None) is not None:
+        raise Refused(Code.INVALID_RECORD, "the produce request must contain exactly one record batch")
+    return records[:size]
+
+
+def check_envelope(data: bytes, batch_bytes_max: int) -> Batch:
+    """Base offset, size and checksum: everything that can be told before the records are unpacked."""
+    if len(data) < HEADER_BYTES:
+        raise Refused(Code.CORRUPT_MESSAGE, "record is corrupt: shorter than a batch header")
+    batch = parse_batch(data)
+    if batch.base_offset != 0:
+        raise Refused(Code.INVALID_RECORD, f"the base offset should be 0, but it is {batch.base_offset}")
+    if len(data) > batch_bytes_max:
+        raise Refused(Code.MESSAGE_TOO_LARGE, f"the batch has {len(data)} bytes, the limit is {batch_bytes_max}")
+    if crc32c(data[CRC_START:]) != int.from_bytes(data[17:21], "big"):
+        raise Refused(Code.CORRUPT_MESSAGE, "record is corrupt: checksum")
+    if batch.codec not in CODECS:
+        raise Refused(Code.UNKNOWN_SERVER_ERROR, f"unknown compression type id {batch.codec}")
+    return batch
+
+
+def check_header(batch: Batch) -> None:
+    if batch.last_offset_delta < 0:
+        raise Refused(Code.INVALID_RECORD, "the batch has an invalid offset range")
+    if batch.record_count <= 0:
+        raise Refused(Code.INVALID_RECORD, f"invalid reported count {batch.record_count}")
+    if batch.last_offset_delta + 1 != batch.record_count:
+        raise Refused(Code.INVALID_RECORD, "offset range and count of records differ")
+    if batch.is_control:
+        raise Refused(Code.INVALID_RECORD, "clients are not allowed to write control records")
+    if batch.has_producer_id and batch.base_sequence < 0:
+        raise Refused(Code.INVALID_RECORD, f"invalid sequence number {batch.base_sequence}")
+
+
+# ---- records ----
+
+
+def unpacked(batch: Batch) -> bytes:
+    section = batch.data[HEADER_BYTES:]
+    if batch.codec == 0:
+        return section
+    if batch.codec == LZ4 and section[:4] == LZ4_MAGIC and len(section) > 4:
+        flags = section[4]
+        if flags & LZ4_DICTIONARY_FLAGS or not flags & LZ4_INDEPENDENT_BLOCKS:
+            raise Refused(Code.UNKNOWN_SERVER_ERROR, "lz4 blocks that depend on others are not supported")
+    try:
+        return bytes(compression.decompress(batch.codec, section, bytes_max=UNPACKED_BYTES_MAX))
+    except KafkaSinkError as cause:
+        # Kafka's codecs throw exceptions that have no error number of their own.
+        raise Refused(Code.UNKNOWN_SERVER_ERROR, f"failed to decompress: {cause}") from None
+
+
+def read_records(batch: Batch) -> list[Record]:
+    data = unpacked(batch)
+    records = []
+    position = 0
+    try:
+        for _ in range(batch.record_count):
+            length, start = _varint(data, position)
+            position = start + length
+            if length < 0 or position > len(data):
+                raise Refused(Code.INVALID_RECORD, "a record ends behind the batch")
+            records.append(_record(data, start, position, batch.base_timestamp_ms))
+    except IndexError:
+        raise Refused(Code.INVALID_RECORD, "a record ends behind the batch") from None
+    if position != len(data):
+        raise Refused(Code.INVALID_RECORD, "incorrect declared batch size, records still remaining")
+    return records
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return (value >> 1) ^ -(value & 1), position
+        shift += 7
+        if shift > 63:
+            raise Refused(Code.INVALID_RECORD, "varint is too long")
+
+
+def _field(data: bytes, position: int) -> tuple[bytes | None, int]:
+    length, position = _varint(data, position)
+    if length < 0:
+        return None, position
+    return data[position : position + length], position + length
+
+
+def _record(data: bytes, start: int, end: int, base_timestamp_ms: int) -> Record:
+    timestamp_delta, position = _varint(data, start + 1)
+    offset_delta, position = _varint(data, position)
+    key, position = _field(data, position)
+    value, position = _field(data, position)
+    header_count, position = _varint(data, position)
+    if not 0 <= header_count <= end - start:
+        raise Refused(Code.INVALID_RECORD, f"invalid number of headers {header_count}")
+    headers = []
+    for _ in range(header_count):
+        name, position = _field(data, position)
+        header, position = _field(data, position)
+        if name is None:
+            raise Refused(Code.INVALID_RECORD, "a header has no key")
+        headers.append((name, header))
+    if position != end:
+        raise Refused(Code.INVALID_RECORD, f"invalid record size: {end - start} announced, {position - start} read")
+    return Record(offset_delta, base_timestamp_ms + timestamp_delta, key, value, tuple(headers), data[start:end])
+
+
+# ---- writing ----
+
+
+def stamp(batch: Batch, base_offset: int, leader_epoch: int, max_timestamp_ms: int, *, is_append_time: bool) -> Batch:
+    """The batch as the log stores it. Offset and leader epoch are outside the checksum, timestamp and flags are not."""
+    data = bytearray(batch.data)
+    struct.pack_into(">q", data, 0, base_offset)
+    struct.pack_into(">i", data, 12, leader_epoch)
+    attributes = batch.attributes & ~LOG_APPEND_TIME_FLAG | (LOG_APPEND_TIME_FLAG if is_append_time else 0)
+    if attributes != batch.attributes or max_timestamp_ms != batch.max_timestamp_ms:
+        struct.pack_into(">h", data, 21, attributes)
+        struct.pack_into(">q", data, 35, max_timestamp_ms)
+        struct.pack_into(">I", data, 17, crc32c(bytes(data[CRC_START:])))
+    return replace(
+        batch, data=bytes(data), base_offset=base_offset, leader_epoch=leader_epoch, attributes=attributes,
+        max_timestamp_ms=max_timestamp_ms,
+    )
+
+
+def encode_batch(template: Batch, section: bytes, record_count: int) -> Batch:
+    """A batch with the header of `template` but other, uncompressed, records."""
+    attributes = template.attributes & ~0x07
+    tail = struct.pack(
+        ">hiqqqhii", attributes, template.last_offset_delta, template.base_timestamp_ms, template.max_timestamp_ms,
+        template.producer_id, template.producer_epoch, template.base_sequence, record_count,
+    ) + section
+    data = struct.pack(">qiibI", template.base_offset, len(tail) + 9, template.leader_epoch, 2, crc32c(tail)) + tail
+    return replace(template, data=data, attributes=attributes, record_count=record_count)
+
+
+def varint_bytes(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def control_batch(
+    *, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int, timestamp_ms: int
+) -> Batch:
+    """An end-of-transaction marker: key (version, type: 0 abort, 1 commit), value (version, coordinator epoch)."""
+    key = struct.pack(">hh", 0, 1 if is_commit else 0)
+    value = struct.pack(">hi", 0, coordinator_epoch)
+    body = b"\0\0\0" + varint_bytes(len(key)) + key + varint_bytes(len(value)) + value + b"\0"
+    template = Batch(b"", 0, -1, TRANSACTIONAL_FLAG | CONTROL_FLAG, 0, timestamp_ms, timestamp_ms, producer_id,
+                     producer_epoch, -1, 1)
+    return encode_batch(template, varint_bytes(len(body)) + body, 1)

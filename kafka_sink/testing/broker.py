@@ -1,0 +1,217 @@
+"""The embedded Kafka cluster without sockets: bytes of requests in, bytes of answers out, time as an argument.
+
+`on_bytes` takes what a client sent on a connection, `on_request` one frame of it; `tick` lets time pass. Each returns
+what is to be sent now, in order, as (connection id, bytes); None instead of bytes means: close it. As in Kafka, a
+connection has one request at work at a time: the next one waits until the answer to the one before is on its way.
+
+The core calls no clock and draws no random numbers; equal calls give equal bytes. What may vary (delays, coin tosses,
+faults) is given by `Settings` and `Faults`.
+
+    core = BrokerCluster(3, topics={"events": 6})
+    for connection_id, data in core.on_bytes(broker_id=1, connection_id=7, data=received, now_ms=now_ms): ...
+    wake_at_ms = core.next_deadline_ms
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.testing.api import HANDLERS
+from kafka_sink.testing.api.versions import refuse_version
+from kafka_sink.testing.call import Call
+from kafka_sink.testing.cluster import Cluster
+from kafka_sink.testing.errors import Refused
+from kafka_sink.testing.faults import Faults
+from kafka_sink.testing.groups import Groups
+from kafka_sink.testing.housekeeping import Housekeeping
+from kafka_sink.testing.markers import Markers
+from kafka_sink.testing.schedule import Schedule
+from kafka_sink.testing.settings import Settings
+from kafka_sink.testing.topics import Broker
+from kafka_sink.testing.transactions import TransactionCoordinator
+from kafka_sink.wire import frames
+from kafka_sink.wire.api import API_VERSIONS_KEY
+from kafka_sink.wire.apis import APIS
+
+Output = tuple[int, bytes | None]
+
+
+@dataclass(slots=True)
+class Connection:
+    broker_id: int
+    received: frames.FrameBuffer
+    waiting: deque[bytes] = field(default_factory=deque)
+    is_busy: bool = False
+
+
+class BrokerCluster:
+    """Broker ids are 1..n unless `brokers` names them; connection ids are the caller's."""
+
+    def __init__(
+        self,
+        brokers: int | list[Broker] = 1,
+        *,
+        topics: Mapping[str, int] | None = None,
+        settings: Settings | None = None,
+        now_ms: int = 0,
+    ) -> None:
+        if isinstance(brokers, int):
+            brokers = [Broker(number, "localhost", 9091 + number) for number in range(1, brokers + 1)]
+        self.settings = settings or Settings()
+        self.schedule = Schedule()
+        self.schedule.run_due(now_ms)
+        self.cluster = Cluster(brokers, self.settings, self.schedule)
+        self.groups = Groups(self.schedule, self.settings)
+        markers = Markers(self.cluster, self.groups)
+        self.coordinator = TransactionCoordinator(self.schedule, self.settings, markers)
+        self.housekeeping = Housekeeping(self.cluster, self.coordinator, self.groups)
+        self.faults = Faults()
+        self.throttle_times_ms: dict[str, int] = {}
+        self._connections: dict[int, Connection] = {}
+        self._outputs: list[Output] = []
+        self._runnable: deque[int] = deque()
+        for name, partitions in (topics or {}).items():
+            self.cluster.create_topic(name, partitions, min(3, len(brokers)))
+
+    # ---- events ----
+
+    def on_bytes(self, broker_id: int, connection_id: int, data: bytes, now_ms: int) -> list[Output]:
+        self.schedule.run_due(now_ms)
+        connection = self._connection(broker_id, connection_id)
+        if connection is not None:
+            connection.received.feed(data)
+            try:
+                while (frame := connection.received.next_frame()) is not None:
+                    connection.waiting.append(frame)
+            except RemoteProtocolError:
+                self.close(connection_id)
+            self._runnable.append(connection_id)
+        return self._run()
+
+    def on_request(self, broker_id: int, connection_id: int, frame: bytes, now_ms: int) -> list[Output]:
+        """`frame` is a whole request without its length; the answers have theirs."""
+        self.schedule.run_due(now_ms)
+        connection = self._connection(broker_id, connection_id)
+        if connection is not None:
+            connection.waiting.append(frame)
+            self._runnable.append(connection_id)
+        return self._run()
+
+    def on_disconnect(self, connection_id: int) -> None:
+        """The client is gone. What the broker has begun it finishes; requests that wait behind it are lost."""
+        self._connections.pop(connection_id, None)
+
+    def tick(self, now_ms: int) -> list[Output]:
+        self.schedule.run_due(now_ms)
+        return self._run()
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` should be called next; at once if something was done to the cluster that has answers ready."""
+        return self.schedule.now_ms if self._outputs or self._runnable else self.schedule.next_deadline_ms
+
+    # ---- control ----
+
+    def stop_broker(self, node_id: int, *, is_crash: bool = False) -> None:
+        for connection_id, connection in list(self._connections.items()):
+            if connection.broker_id == node_id:
+                self.close(connection_id)
+        self.cluster.stop_broker(node_id, is_crash=is_crash)
+
+    def start_broker(self, node_id: int) -> None:
+        self.cluster.start_broker(node_id)
+
+    def throttle_time_ms(self, api_name: str) -> int:
+        return self.throttle_times_ms.get(api_name, 0)
+
+    # ---- what calls do ----
+
+    def endpoints(self, node_ids: Iterable[int]) -> list[dict[str, Any]]:
+        brokers = [self.cluster.brokers[node_id] for node_id in node_ids]
+        return [{"node_id": one.node_id, "host": one.host, "port": one.port, "rack": one.rack} for one in brokers]
+
+    def send(self, connection_id: int, data: bytes) -> None:
+        """The answer to the request at work; empty if it has none."""
+        connection = self._connections.get(connection_id)
+        if connection is None:
+            return
+        if data:
+            self._outputs.append((connection_id, data))
+        connection.is_busy = False
+        self._runnable.append(connection_id)
+
+    def close(self, connection_id: int) -> None:
+        if self._connections.pop(connection_id, None) is not None:
+            self._outputs.append((connection_id, None))
+
+    # ---- requests ----
+
+    def _connection(self, broker_id: int, connection_id: int) -> Connection | None:
+        """A broker that is down accepts nothing: the connection is closed again."""
+        connection = self._connections.get(connection_id)
+        if connection is None:
+            if broker_id not in self.cluster.brokers or not self.cluster.brokers[broker_id].is_up:
+                self._outputs.append((connection_id, None))
+                return None
+            bytes_max = self.settings.number("socket.request.max.bytes")
+            connection = self._connections[connection_id] = Connection(broker_id, frames.FrameBuffer(bytes_max))
+        assert connection.broker_id == broker_id, "a connection leads to one broker"
+        return connection
+
+    def _run(self) -> list[Output]:
+        while self._runnable:
+            connection_id = self._runnable.popleft()
+            connection = self._connections.get(connection_id)
+            if connection is not None and not connection.is_busy and connection.waiting:
+                connection.is_busy = True
+                self._begin(connection_id, connection, connection.waiting.popleft())
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def _begin(self, connection_id: int, connection: Connection, frame: bytes) -> None:
+        """What cannot be read as a request closes the connection: there is no answer that a client could match."""
+        try:
+            key, version, correlation_id, client_id, body_offset = frames.decode_request_header(frame)
+            api = APIS.get(key)
+            if api is None or key not in HANDLERS:
+                self.close(connection_id)
+                return
+            call = Call(
+                self, connection.broker_id, connection_id, api, version, correlation_id, client_id or "", {}
+            )
+            if not api.version_min <= version <= api.version_max:
+                if key == API_VERSIONS_KEY:
+                    refuse_version(call)
+                else:
+                    self.close(connection_id)
+                return
+            call.body = api.decode_request(version, frame[body_offset:])
+        except RemoteProtocolError:
+            self.close(connection_id)
+            return
+        self._fill_in_topic_names(call)
+        fault = call.fault = self.faults.next_for(api.name, version, connection.broker_id, call.body)
+        if fault is not None and fault.disconnect and not fault.after_apply:
+            self.close(connection_id)
+            return
+        self.schedule.after(fault.delay_before_ms if fault else 0, lambda: self._handle(call))
+
+    def _handle(self, call: Call) -> None:
+        if not self.cluster.brokers[call.broker_id].is_up:
+            return
+        try:
+            HANDLERS[call.api.key](call)
+        except Refused as refusal:
+            call.refuse(refusal.code)
+
+    def _fill_in_topic_names(self, call: Call) -> None:
+        """Produce v13 and Fetch v13 name topics by id; the rest of the broker wants names. Unknown ids keep none."""
+        for key, name in (("topic_data", "name"), ("topics", "topic")):
+            for entry in call.body.get(key) or ():
+                if isinstance(entry, dict) and any(entry.get("topic_id") or b"") and not entry.get(name):
+                    topic = self.cluster.topic_by_id(entry["topic_id"])
+                    entry[name] = topic.name if topic is not None else ""

@@ -1,0 +1,87 @@
+"""One request on its way through the broker: what was asked, and the only way to answer it, now or later.
+
+A handler gets a `Call` and calls `answer` exactly once, unless the API has no answer (`finish`) or the connection is
+to be closed. Injected faults act here, so that handlers need only ask `check_fault` where they would fail by themselves
+and pass their codes through `reported`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafka_sink.testing.errors import Code, Refused
+from kafka_sink.testing.faults import Fault
+from kafka_sink.wire import frames
+from kafka_sink.wire.api import Api
+
+if TYPE_CHECKING:
+    from kafka_sink.testing.broker import BrokerCluster
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    core: BrokerCluster
+    broker_id: int
+    connection_id: int
+    api: Api
+    version: int
+    correlation_id: int
+    client_id: str
+    body: dict[str, Any]
+    fault: Fault | None = None
+    is_answered: bool = False
+
+    @property
+    def now_ms(self) -> int:
+        return self.core.schedule.now_ms
+
+    # ---- the answer ----
+
+    def answer(self, body: Mapping[str, Any], *, version: int | None = None) -> None:
+        assert not self.is_answered, f"{self.api.name} was answered twice"
+        self.is_answered = True
+        body = dict(body)
+        fault = self.fault
+        if fault is not None and fault.disconnect:
+            self.core.close(self.connection_id)
+            return
+        if "error_code" in body:
+            body["error_code"] = self.reported("", -1, body["error_code"])
+        throttle_time_ms = self.core.throttle_time_ms(self.api.name)
+        if throttle_time_ms and any(row.name == "throttle_time_ms" for row in self.api.response):
+            body["throttle_time_ms"] = throttle_time_ms
+        data = frames.encode_response(
+            self.api, self.version if version is None else version, self.correlation_id, body
+        )
+        self.core.schedule.after(fault.delay_after_ms if fault else 0, lambda: self.core.send(self.connection_id, data))
+
+    def finish(self) -> None:
+        """The request has no answer (Produce with acks=0)."""
+        self.is_answered = True
+        self.core.send(self.connection_id, b"")
+
+    def hang_up(self) -> None:
+        self.is_answered = True
+        self.core.close(self.connection_id)
+
+    def refuse(self, code: Code) -> None:
+        self.answer({"error_code": int(code)})
+
+    # ---- faults ----
+
+    def check_fault(self, topic: str = "", partition: int = -1) -> None:
+        """Raises the injected error, if one is meant for this part of the request and the work shall not be done."""
+        fault = self.fault
+        if fault is None or fault.error_code is None or fault.after_apply:
+            return
+        if not topic or fault.concerns(topic, partition):
+            raise Refused(Code(fault.error_code), "injected")
+
+    def reported(self, topic: str, partition: int, code: int) -> int:
+        """The code to report for work that was done with the outcome `code`."""
+        fault = self.fault
+        if fault is None or fault.error_code is None or not fault.after_apply or not fault.concerns(topic, partition):
+            return int(code)
+        return fault.error_code

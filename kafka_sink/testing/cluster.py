@@ -1,0 +1,287 @@
+"""The cluster: brokers, topics, leaders and their epochs, the internal topics, and who waits for a log to change.
+
+It is one truth for all brokers. Two things lag behind it, as in Kafka: a broker hears of a new leader after
+`delay_ms("metadata")` (until then its Metadata answers name the old one, while Produce and Fetch follow the truth), and
+a new coordinator answers COORDINATOR_LOAD_IN_PROGRESS for `delay_ms("coordinator_load")`.
+
+Every replica that is up and not held out is in sync; the high watermark follows an append after
+`delay_ms("replication")`. A leader that crashes takes with it what is above the high watermark.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+
+from kafka_sink.testing.errors import Code, Refused
+from kafka_sink.testing.schedule import Schedule
+from kafka_sink.testing.settings import Settings
+from kafka_sink.testing.topics import (
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    OFFSETS_TOPIC,
+    TRANSACTION_TOPIC,
+    Broker,
+    Partition,
+    Topic,
+    check_topic_configs,
+    check_topic_name,
+    internal_partition,
+)
+
+
+class Cluster:
+    """All collections keep the order of insertion, so equal calls give equal answers."""
+
+    def __init__(self, brokers: list[Broker], settings: Settings, schedule: Schedule) -> None:
+        self.brokers = {broker.node_id: broker for broker in brokers}
+        self.settings = settings
+        self.schedule = schedule
+        self.cluster_id = "embedded-kafka-cluster"
+        self.topics: dict[str, Topic] = {}
+        self.topics_created = 0
+        self.next_producer_id = 0
+        self.on_coordinator_moved: Callable[[Partition], None] = lambda _partition: None
+        self.on_coordinator_loaded: Callable[[Partition], None] = lambda _partition: None
+        self._waiting: dict[int, tuple[frozenset[tuple[str, int]], Callable[[], bool]]] = {}
+        self._wait_count = 0
+        self._stale: dict[tuple[int, str, int], tuple[int, int, int]] = {}
+        self._loading_until: dict[tuple[str, int], int] = {}
+
+    # ---- brokers ----
+
+    @property
+    def alive(self) -> list[Broker]:
+        return [broker for broker in self.brokers.values() if broker.is_up]
+
+    @property
+    def controller_id(self) -> int:
+        return self.alive[0].node_id if self.alive else -1
+
+    def stop_broker(self, node_id: int, *, is_crash: bool = False) -> None:
+        """A clean stop hands leadership over after everything is replicated; a crash does not."""
+        self.brokers[node_id].is_up = False
+        for partition in self._all_partitions():
+            if node_id in partition.in_sync and len(partition.in_sync) > 1:
+                partition.in_sync.remove(node_id)
+            if partition.leader_id != node_id:
+                self.changed(partition)
+                continue
+            if not is_crash:
+                partition.log.advance_high_watermark(partition.log.end_offset)
+            candidates = [one for one in partition.in_sync if self.brokers[one].is_up]
+            self._set_leader(partition, candidates[0] if candidates else NO_LEADER, loses_tail=is_crash)
+
+    def start_broker(self, node_id: int) -> None:
+        self.brokers[node_id].is_up = True
+        for partition in self._all_partitions():
+            if node_id not in partition.replicas:
+                continue
+            if partition.leader_id == NO_LEADER and node_id in partition.in_sync:
+                self._set_leader(partition, node_id, loses_tail=False)
+            if node_id not in partition.in_sync:
+                partition.in_sync.append(node_id)
+            self.changed(partition)
+
+    def _all_partitions(self) -> list[Partition]:
+        return [partition for topic in self.topics.values() for partition in topic.partitions]
+
+    # ---- topics ----
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Mapping[str, str | None] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> Topic:
+        check_topic_name(name)
+        if name in self.topics:
+            raise Refused(Code.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        if partitions == -1:
+            partitions = self.settings.number("num.partitions")
+        if replication_factor == -1:
+            replication_factor = min(self.settings.number("default.replication.factor"), len(self.alive))
+        if partitions <= 0:
+            raise Refused(Code.INVALID_PARTITIONS, "the number of partitions must be larger than 0")
+        if not 0 < replication_factor <= len(self.alive):
+            raise Refused(Code.INVALID_REPLICATION_FACTOR, f"there are {len(self.alive)} brokers")
+        known = check_topic_configs(configs or {})
+        self.topics_created += 1
+        topic_id = struct.pack(">QQ", 0x656D626564646564, self.topics_created)
+        topic = Topic(name, topic_id, known)
+        for index in range(partitions):
+            topic.partitions.append(self._new_partition(name, index, replication_factor))
+        if not validate_only:
+            self.topics[name] = topic
+        return topic
+
+    def _new_partition(self, name: str, index: int, replication_factor: int) -> Partition:
+        """Leaders go round the brokers, so that a topic of n partitions uses n of them."""
+        alive = [broker.node_id for broker in self.alive]
+        replicas = tuple(alive[(index + step) % len(alive)] for step in range(replication_factor))
+        return Partition(name, index, replicas, list(replicas), replicas[0])
+
+    def delete_topic(self, name: str) -> None:
+        topic = self.topics.pop(name, None)
+        if topic is None:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        for partition in topic.partitions:
+            self.changed(partition)
+
+    def grow_topic(self, name: str, count: int, *, validate_only: bool = False) -> None:
+        topic = self.topics.get(name)
+        if topic is None:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        if count <= len(topic.partitions):
+            raise Refused(Code.INVALID_PARTITIONS, f"the topic has {len(topic.partitions)} partitions already")
+        replication_factor = min(len(topic.partitions[0].replicas), len(self.alive))
+        if not validate_only:
+            for index in range(len(topic.partitions), count):
+                topic.partitions.append(self._new_partition(name, index, replication_factor))
+
+    def topic_by_id(self, topic_id: bytes) -> Topic | None:
+        return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        known = self.topics.get(topic)
+        return known.partitions[index] if known is not None and 0 <= index < len(known.partitions) else None
+
+    def led_partition(self, topic: str, index: int, broker_id: int) -> Partition:
+        partition = self.partition(topic, index)
+        if partition is None:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        if partition.leader_id != broker_id:
+            raise Refused(Code.NOT_LEADER_OR_FOLLOWER)
+        return partition
+
+    # ---- leaders ----
+
+    def move_leader(self, topic: str, index: int, node_id: int, *, loses_tail: bool = False) -> None:
+        """To a replica that is up; `loses_tail` as if the old leader had crashed."""
+        partition = self.partition(topic, index)
+        if partition is None or node_id not in partition.replicas or not self.brokers[node_id].is_up:
+            raise ValueError(f"broker {node_id} cannot lead {topic}-{index}")
+        if not loses_tail:
+            partition.log.advance_high_watermark(partition.log.end_offset)
+        self._set_leader(partition, node_id, loses_tail=loses_tail)
+
+    def _set_leader(self, partition: Partition, node_id: int, *, loses_tail: bool) -> None:
+        old = (partition.leader_id, partition.leader_epoch)
+        if loses_tail:
+            partition.log.truncate_to_high_watermark()
+        partition.leader_id = node_id
+        partition.leader_epoch += 1
+        for broker in self.alive:
+            delay_ms = self.settings.delay_ms("metadata")
+            if delay_ms > 0:
+                until_ms = self.schedule.now_ms + delay_ms
+                self._stale[broker.node_id, partition.topic, partition.index] = (*old, until_ms)
+        self.changed(partition)
+        if partition.topic in INTERNAL_TOPICS:
+            self._move_coordinator(partition)
+
+    def leader_as_seen_by(self, broker_id: int, partition: Partition) -> tuple[int, int]:
+        key = (broker_id, partition.topic, partition.index)
+        stale = self._stale.get(key)
+        if stale is not None:
+            if self.schedule.now_ms < stale[2]:
+                return stale[0], stale[1]
+            del self._stale[key]
+        return partition.leader_id, partition.leader_epoch
+
+    def hold_out_of_sync(self, topic: str, index: int, node_ids: list[int]) -> None:
+        """These replicas fall out of sync, until `restore_in_sync`. The leader always stays."""
+        partition = self.partition(topic, index)
+        assert partition is not None
+        partition.in_sync = [one for one in partition.in_sync if one not in node_ids or one == partition.leader_id]
+        self.changed(partition)
+
+    def restore_in_sync(self, topic: str, index: int) -> None:
+        partition = self.partition(topic, index)
+        assert partition is not None
+        missing = [one for one in partition.replicas if self.brokers[one].is_up and one not in partition.in_sync]
+        partition.in_sync.extend(missing)
+        self.changed(partition)
+
+    def has_enough_replicas(self, partition: Partition) -> bool:
+        topic = self.topics.get(partition.topic)
+        return topic is None or len(partition.in_sync) >= int(topic.config(self.settings, "min.insync.replicas"))
+
+    # ---- changes of logs, and who waits for them ----
+
+    def appended(self, partition: Partition) -> None:
+        end_offset = partition.log.end_offset
+        leader_epoch = partition.leader_epoch
+
+        def replicated() -> None:
+            if partition.leader_epoch == leader_epoch:
+                partition.log.advance_high_watermark(end_offset)
+                self.changed(partition)
+
+        self.schedule.after(self.settings.delay_ms("replication"), replicated)
+
+    def wait(self, partitions: list[tuple[str, int]], is_over: Callable[[], bool]) -> int:
+        """`is_over` is asked after each change of one of these partitions, until it says yes or the wait is given up."""
+        self._wait_count += 1
+        self._waiting[self._wait_count] = (frozenset(partitions), is_over)
+        return self._wait_count
+
+    def give_up_wait(self, number: int) -> None:
+        self._waiting.pop(number, None)
+
+    def changed(self, partition: Partition) -> None:
+        key = (partition.topic, partition.index)
+        for number, (keys, is_over) in list(self._waiting.items()):
+            if key in keys and is_over():
+                self._waiting.pop(number, None)
+
+    # ---- coordinators ----
+
+    def new_producer_id(self) -> int:
+        producer_id = self.next_producer_id
+        self.next_producer_id += 1
+        return producer_id
+
+    def coordinator_partition(self, topic: str, key: str) -> Partition:
+        """Creates the internal topic if need be; callers that may not do that ask `topics` first."""
+        if topic not in self.topics:
+            name = "transaction.state.log" if topic == TRANSACTION_TOPIC else "offsets.topic"
+            replication_factor = min(3, len(self.alive))
+            self.create_topic(
+                topic, self.settings.number(f"{name}.num.partitions"), replication_factor, {"cleanup.policy": "compact"}
+            )
+        partitions = self.topics[topic].partitions
+        return partitions[internal_partition(key, len(partitions))]
+
+    def check_coordinator(self, topic: str, key: str, broker_id: int) -> None:
+        if topic not in self.topics:
+            raise Refused(Code.NOT_COORDINATOR)
+        partition = self.coordinator_partition(topic, key)
+        if partition.leader_id != broker_id:
+            raise Refused(Code.NOT_COORDINATOR)
+        if self.is_loading(partition):
+            raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def is_loading(self, partition: Partition) -> bool:
+        return self._loading_until.get((partition.topic, partition.index), -1) > self.schedule.now_ms
+
+    def _move_coordinator(self, partition: Partition) -> None:
+        self.on_coordinator_moved(partition)
+        if partition.leader_id == NO_LEADER:
+            return
+        delay_ms = self.settings.delay_ms("coordinator_load")
+        epoch = partition.leader_epoch
+        self._loading_until[partition.topic, partition.index] = self.schedule.now_ms + delay_ms
+
+        def loaded() -> None:
+            if partition.leader_epoch == epoch:
+                self.on_coordinator_loaded(partition)
+
+        self.schedule.after(delay_ms, loaded)
+
+    def offsets_partition(self, group_id: str) -> tuple[str, int]:
+        partition = self.coordinator_partition(OFFSETS_TOPIC, group_id)
+        return partition.topic, partition.index

@@ -1,0 +1,88 @@
+"""Faults on demand: an error, a delay or a disconnect at a named API, at its n-th request, at one partition.
+
+Faults are asked for before a request is handled. A list of planned faults serves tests; a function serves a
+simulation, which draws its faults per request from its own random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Fault:
+    """What shall happen to requests of `api` (its name, such as "Produce"; None: any).
+
+    `error_code` answers with that error instead of doing the work; with `after_apply` the work is done first, so that
+    the client is told of a failure that was none. With a topic, or a topic and a partition, only these parts of the
+    request are meant. Disconnects: `before_apply` loses the request, `after_apply` loses the answer. Delays hold the
+    request back before it is handled, or the answer after that; requests behind it on the connection wait, as in Kafka.
+    `skip` leaves the first n matching requests alone, `times` ends the fault after n (None: never).
+    """
+
+    api: str | None = None
+    error_code: int | None = None
+    after_apply: bool = False
+    disconnect: bool = False
+    delay_before_ms: int = 0
+    delay_after_ms: int = 0
+    broker_id: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    skip: int = 0
+    times: int | None = 1
+
+    def concerns(self, topic: str, partition: int) -> bool:
+        return self.topic in (None, topic) and self.partition in (None, partition)
+
+
+Interceptor = Callable[[str, int, int, Mapping[str, Any]], Fault | None]
+
+
+@dataclass(slots=True)
+class Faults:
+    """`interceptor(api name, version, broker id, body)` is asked when no planned fault matches."""
+
+    planned: list[Fault] = field(default_factory=list)
+    interceptor: Interceptor | None = None
+    fired: int = 0
+
+    def add(self, fault: Fault) -> Fault:
+        self.planned.append(fault)
+        return fault
+
+    def clear(self) -> None:
+        self.planned.clear()
+        self.interceptor = None
+
+    def next_for(self, api: str, version: int, broker_id: int, body: Mapping[str, Any]) -> Fault | None:
+        found = None
+        for fault in self.planned:
+            if fault.api not in (None, api) or fault.broker_id not in (None, broker_id):
+                continue
+            if fault.topic is not None and not _names_topic(body, fault.topic):
+                continue
+            if fault.skip > 0:
+                fault.skip -= 1
+            elif fault.times is None or fault.times > 0:
+                found = fault
+                break
+        if found is not None and found.times is not None:
+            found.times -= 1
+        if found is None and self.interceptor is not None:
+            found = self.interceptor(api, version, broker_id, body)
+        if found is not None:
+            self.fired += 1
+        return found
+
+
+def _names_topic(body: Mapping[str, Any], topic: str) -> bool:
+    """The brokers' APIs call the list of topics, and the name in it, by several names."""
+    for key in ("topic_data", "topics", "v3_and_below_topics"):
+        for entry in body.get(key) or ():
+            name = entry if isinstance(entry, str) else entry.get("name") or entry.get("topic")
+            if name == topic:
+                return True
+    return False

@@ -1,0 +1,301 @@
+"""Consumer groups of the classic protocol, and committed offsets, transactional ones included.
+
+States of a group: Empty -> PreparingRebalance (members join) -> CompletingRebalance (the leader computes) -> Stable.
+A rebalance ends when all known members have joined again or the longest rebalance time-out is over; members that did
+not come are thrown out. Assignments are opaque: the leader among the clients makes them, as in Kafka.
+
+Offsets of a transaction wait per producer id until its marker reaches the partition of __consumer_offsets; a reader
+that asks for stable offsets hears UNSTABLE_OFFSET_COMMIT meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kafka_sink.testing.errors import Code, Refused
+from kafka_sink.testing.schedule import Schedule
+from kafka_sink.testing.settings import Settings
+
+TopicPartition = tuple[str, int]
+EMPTY, PREPARING, COMPLETING, STABLE = "Empty", "PreparingRebalance", "CompletingRebalance", "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The answer to JoinGroup. `members` is filled for the leader only."""
+
+    code: Code
+    member_id: str
+    generation_id: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = ""
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+
+
+@dataclass(slots=True)
+class Member:
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: dict[str, bytes]
+    assignment: bytes = b""
+    seen_ms: int = 0
+    on_joined: Callable[[Joined], None] | None = None
+    on_synced: Callable[[Code, bytes], None] | None = None
+
+
+@dataclass(slots=True)
+class Group:
+    group_id: str
+    state: str = EMPTY
+    generation_id: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = ""
+    members: dict[str, Member] = field(default_factory=dict)
+    promised_ids: set[str] = field(default_factory=set)
+    rebalance: int = 0
+    offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    pending: dict[int, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
+
+
+class Groups:
+    """All groups of the cluster; which broker may answer for one is asked of the cluster."""
+
+    def __init__(self, schedule: Schedule, settings: Settings) -> None:
+        self._schedule = schedule
+        self._settings = settings
+        self._member_count = 0
+        self.groups: dict[str, Group] = {}
+
+    # ---- membership ----
+
+    def join(
+        self,
+        group_id: str,
+        member_id: str,
+        template: Member,
+        protocol_type: str,
+        done: Callable[[Joined], None],
+        *,
+        needs_known_id: bool,
+    ) -> None:
+        """`template` is the member as the request describes it; an unknown one gets its id here."""
+        if not group_id:
+            done(Joined(Code.INVALID_GROUP_ID, member_id))
+            return
+        shortest_ms = self._settings.number("group.min.session.timeout.ms")
+        longest_ms = self._settings.number("group.max.session.timeout.ms")
+        if not shortest_ms <= template.session_timeout_ms <= longest_ms:
+            done(Joined(Code.INVALID_SESSION_TIMEOUT, member_id))
+            return
+        group = self.groups.setdefault(group_id, Group(group_id))
+        old_id = self._id_of_instance(group, template.instance_id)
+        if not member_id and old_id is not None:
+            group.members.pop(old_id)  # a static member came back under its name: the new incarnation replaces it
+        if not member_id:
+            self._member_count += 1
+            member_id = f"{template.instance_id or template.client_id}-{self._member_count:08d}"
+            if needs_known_id and template.instance_id is None:
+                group.promised_ids.add(member_id)
+                done(Joined(Code.MEMBER_ID_REQUIRED, member_id))
+                return
+        elif old_id is not None and old_id != member_id:
+            done(Joined(Code.FENCED_INSTANCE_ID, member_id))
+            return
+        elif member_id not in group.members and member_id not in group.promised_ids:
+            done(Joined(Code.UNKNOWN_MEMBER_ID, member_id))
+            return
+        if group.members and not self._fits(group, protocol_type, template, member_id):
+            done(Joined(Code.INCONSISTENT_GROUP_PROTOCOL, member_id))
+            return
+        group.promised_ids.discard(member_id)
+        group.protocol_type = protocol_type
+        template.member_id = member_id
+        template.on_joined = done
+        template.seen_ms = self._schedule.now_ms
+        group.members[member_id] = template
+        self._watch_session(group, member_id)
+        self._prepare_rebalance(group)
+
+    @staticmethod
+    def _id_of_instance(group: Group, instance_id: str | None) -> str | None:
+        if instance_id is None:
+            return None
+        return next((one.member_id for one in group.members.values() if one.instance_id == instance_id), None)
+
+    @staticmethod
+    def _fits(group: Group, protocol_type: str, template: Member, member_id: str) -> bool:
+        others = [one for one in group.members.values() if one.member_id != member_id]
+        common = set(template.protocols).intersection(*(one.protocols for one in others))
+        return not others or (group.protocol_type == protocol_type and bool(common))
+
+    def _prepare_rebalance(self, group: Group) -> None:
+        if group.state != PREPARING:
+            was_empty = group.state == EMPTY
+            for member in group.members.values():
+                if member.on_synced is not None:
+                    member.on_synced(Code.REBALANCE_IN_PROGRESS, b"")
+                    member.on_synced = None
+            group.state = PREPARING
+            group.rebalance += 1
+            wait_ms = max(member.rebalance_timeout_ms for member in group.members.values())
+            if was_empty:
+                wait_ms = self._settings.number("group.initial.rebalance.delay.ms")
+            number = group.rebalance
+            if wait_ms > 0:
+                self._schedule.after(wait_ms, lambda: self._complete_join(group, number))
+            if was_empty and wait_ms > 0:
+                return
+        if all(member.on_joined is not None for member in group.members.values()):
+            self._complete_join(group, group.rebalance)
+
+    def _complete_join(self, group: Group, number: int) -> None:
+        if group.state != PREPARING or group.rebalance != number:
+            return
+        group.members = {key: one for key, one in group.members.items() if one.on_joined is not None}
+        group.generation_id += 1
+        if not group.members:
+            group.state, group.leader_id, group.protocol_name = EMPTY, "", None
+            return
+        group.state = COMPLETING
+        if group.leader_id not in group.members:
+            group.leader_id = next(iter(group.members))
+        first = next(iter(group.members.values()))
+        group.protocol_name = next(
+            name for name in first.protocols if all(name in one.protocols for one in group.members.values())
+        )
+        roster = tuple(
+            (one.member_id, one.instance_id, one.protocols[group.protocol_name]) for one in group.members.values()
+        )
+        for member in list(group.members.values()):
+            member.seen_ms = self._schedule.now_ms
+            done, member.on_joined = member.on_joined, None
+            assert done is not None
+            done(
+                Joined(
+                    Code.NONE, member.member_id, group.generation_id, group.protocol_type, group.protocol_name,
+                    group.leader_id, roster if member.member_id == group.leader_id else (),
+                )
+            )
+
+    def sync(
+        self, group_id: str, member_id: str, generation_id: int, assignments: Mapping[str, bytes],
+        done: Callable[[Code, bytes], None],
+    ) -> None:
+        group, member = self._member(group_id, member_id, generation_id)
+        if group.state == PREPARING:
+            done(Code.REBALANCE_IN_PROGRESS, b"")
+        elif group.state == STABLE:
+            done(Code.NONE, member.assignment)
+        else:
+            member.on_synced = done
+            if member_id == group.leader_id:
+                group.state = STABLE
+                for one in group.members.values():
+                    one.assignment = assignments.get(one.member_id, b"")
+                    if one.on_synced is not None:
+                        one.on_synced(Code.NONE, one.assignment)
+                        one.on_synced = None
+
+    def heartbeat(self, group_id: str, member_id: str, generation_id: int) -> Code:
+        group, _ = self._member(group_id, member_id, generation_id)
+        return Code.REBALANCE_IN_PROGRESS if group.state == PREPARING else Code.NONE
+
+    def leave(self, group_id: str, member_id: str, instance_id: str | None) -> Code:
+        group = self.groups.get(group_id)
+        if group is None:
+            return Code.UNKNOWN_MEMBER_ID
+        if not member_id:
+            member_id = self._id_of_instance(group, instance_id) or ""
+        if member_id in group.promised_ids:
+            group.promised_ids.discard(member_id)
+            return Code.NONE
+        if member_id not in group.members:
+            return Code.UNKNOWN_MEMBER_ID
+        self._remove(group, member_id)
+        return Code.NONE
+
+    def _remove(self, group: Group, member_id: str) -> None:
+        member = group.members.pop(member_id)
+        if member.on_joined is not None:
+            member.on_joined(Joined(Code.UNKNOWN_MEMBER_ID, member_id))
+        if member.on_synced is not None:
+            member.on_synced(Code.UNKNOWN_MEMBER_ID, b"")
+        if group.members:
+            self._prepare_rebalance(group)
+        else:
+            group.state, group.leader_id, group.protocol_name = EMPTY, "", None
+            group.generation_id += 1
+
+    def _watch_session(self, group: Group, member_id: str) -> None:
+        """A member that is silent for its session time-out is out; one that waits for an answer is not silent."""
+
+        def check() -> None:
+            member = group.members.get(member_id)
+            if member is None:
+                return
+            silent_ms = self._schedule.now_ms - member.seen_ms
+            is_waiting = member.on_joined is not None or member.on_synced is not None
+            if silent_ms < member.session_timeout_ms or is_waiting:
+                wait_ms = member.session_timeout_ms if is_waiting else member.session_timeout_ms - silent_ms
+                self._schedule.after(wait_ms, check)
+            else:
+                self._remove(group, member_id)
+
+        self._schedule.after(group.members[member_id].session_timeout_ms, check)
+
+    def _member(self, group_id: str, member_id: str, generation_id: int) -> tuple[Group, Member]:
+        group = self.groups.get(group_id)
+        member = group.members.get(member_id) if group is not None else None
+        if group is None or member is None:
+            raise Refused(Code.UNKNOWN_MEMBER_ID)
+        if group.generation_id != generation_id:
+            raise Refused(Code.ILLEGAL_GENERATION)
+        member.seen_ms = self._schedule.now_ms
+        return group, member
+
+    # ---- offsets ----
+
+    def check_committer(self, group_id: str, member_id: str, generation_id: int, *, is_transactional: bool) -> None:
+        """A committer outside of the group (no generation) is welcome while the group has no members."""
+        group = self.groups.get(group_id)
+        if generation_id < 0 and not member_id:
+            if not is_transactional and group is not None and group.state != EMPTY:
+                raise Refused(Code.UNKNOWN_MEMBER_ID)
+            return
+        if group is None and generation_id >= 0:
+            raise Refused(Code.ILLEGAL_GENERATION)
+        known, _ = self._member(group_id, member_id, generation_id)
+        if known.state == COMPLETING and not is_transactional:
+            raise Refused(Code.REBALANCE_IN_PROGRESS)
+
+    def commit(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        self.groups.setdefault(group_id, Group(group_id)).offsets.update(offsets)
+
+    def commit_in_transaction(
+        self, group_id: str, producer_id: int, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        group = self.groups.setdefault(group_id, Group(group_id))
+        group.pending.setdefault(producer_id, {}).update(offsets)
+
+    def end_transaction(self, producer_id: int, group_ids: Sequence[str], *, is_commit: bool) -> None:
+        for group_id in group_ids:
+            pending = self.groups[group_id].pending.pop(producer_id, None)
+            if pending and is_commit:
+                self.groups[group_id].offsets.update(pending)
+
+    def has_pending_offset(self, group_id: str, partition: TopicPartition) -> bool:
+        group = self.groups.get(group_id)
+        return group is not None and any(partition in offsets for offsets in group.pending.values())

@@ -1,0 +1,56 @@
+"""What the brokers do by themselves at intervals, and what follows when a coordinator moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafka_sink.testing.cluster import Cluster
+from kafka_sink.testing.groups import Groups
+from kafka_sink.testing.topics import TRANSACTION_TOPIC, Partition, internal_partition
+from kafka_sink.testing.transactions import TransactionCoordinator
+
+
+class Housekeeping:
+    """Time-outs of transactions, expiry of transactional ids and of producers, retention by size, compaction."""
+
+    def __init__(self, cluster: Cluster, coordinator: TransactionCoordinator, groups: Groups) -> None:
+        self._cluster = cluster
+        self._coordinator = coordinator
+        self._groups = groups
+        cluster.on_coordinator_moved = self._on_coordinator_moved
+        cluster.on_coordinator_loaded = self._on_coordinator_loaded
+        self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", coordinator.abort_timed_out)
+        self._every("transaction.remove.expired.transaction.cleanup.interval.ms", coordinator.expire_ids)
+        self._every("producer.id.expiration.check.interval.ms", self.expire_producers)
+
+    def _every(self, interval_property: str, action: Callable[[], None]) -> None:
+        interval_ms = self._cluster.settings.number(interval_property)
+
+        def run() -> None:
+            action()
+            self._cluster.schedule.after(interval_ms, run)
+
+        self._cluster.schedule.after(interval_ms, run)
+
+    def expire_producers(self) -> None:
+        now_ms = self._cluster.schedule.now_ms
+        expiration_ms = self._cluster.settings.number("producer.id.expiration.ms")
+        for topic in self._cluster.topics.values():
+            for partition in topic.partitions:
+                partition.log.producers.expire(lambda entry: now_ms - entry.last_timestamp_ms >= expiration_ms)
+            retention_bytes = int(topic.config(self._cluster.settings, "retention.bytes"))
+            if retention_bytes >= 0 and not topic.is_internal:
+                for partition in topic.partitions:
+                    partition.log.delete_oldest(retention_bytes)
+
+    def _ids_of(self, partition: Partition) -> list[str]:
+        count = len(self._cluster.topics[TRANSACTION_TOPIC].partitions)
+        return [one for one in self._coordinator.transactions if internal_partition(one, count) == partition.index]
+
+    def _on_coordinator_moved(self, partition: Partition) -> None:
+        if partition.topic == TRANSACTION_TOPIC:
+            self._coordinator.on_coordinator_moved(self._ids_of(partition))
+
+    def _on_coordinator_loaded(self, partition: Partition) -> None:
+        if partition.topic == TRANSACTION_TOPIC:
+            self._coordinator.on_coordinator_loaded(self._ids_of(partition))

@@ -1,0 +1,257 @@
+"""The log of one partition: batches with offsets, high watermark, last stable offset, aborted transactions.
+
+There is one log per partition, not one per replica: what the replicas have is the part below the high watermark, and
+a leader that dies takes the rest with it (`truncate`). The last stable offset is the lowest first offset of a
+transaction that is open, or ended by a marker that is not replicated yet; readers with read_committed stop there and
+get the aborted transactions that touch what they read.
+
+Producer state is a function of the batches: it is rebuilt from them after a truncation and after a restart.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafka_sink.testing.batches import (
+    LOG_APPEND_TIME_FLAG,
+    NO_TIMESTAMP,
+    Batch,
+    Record,
+    control_batch,
+    read_records,
+    stamp,
+)
+from kafka_sink.testing.errors import Code, Refused
+from kafka_sink.testing.producer_state import Guard, ProducerStates
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """`last_offset` is the offset of the abort marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTransaction:
+    first_offset: int
+    marker_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """`base_offset` of the batch, or of the earlier one of which it is a duplicate; `end_offset` is behind it."""
+
+    base_offset: int
+    end_offset: int
+    append_time_ms: int
+    is_duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogRules:
+    """The topic's configuration as far as an append needs it."""
+
+    batch_bytes_max: int
+    segment_bytes: int
+    is_append_time: bool
+    is_compacted: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    verification: bool
+
+
+class PartitionLog:
+    """All offsets are Kafka's; `end_offset` is the offset of the next record."""
+
+    def __init__(self) -> None:
+        self.batches: list[Batch] = []
+        self.start_offset = 0
+        self.end_offset = 0
+        self.high_watermark = 0
+        self.producers = ProducerStates()
+        self.aborted: list[AbortedTransaction] = []
+        self._ended: list[EndedTransaction] = []
+
+    # ---- writing ----
+
+    def append(
+        self, batch: Batch, rules: LogRules, *, leader_epoch: int, now_ms: int, guard: Guard | None = None
+    ) -> Appended:
+        """A batch of a client whose envelope and header are fine. Raises Refused and changes nothing, or appends."""
+        records = read_records(batch)
+        _check_records(batch, records, rules, now_ms)
+        if len(batch.data) > rules.segment_bytes:
+            raise Refused(Code.RECORD_LIST_TOO_LARGE, "the batch is larger than a segment")
+        if batch.has_producer_id:
+            duplicate = self.producers.duplicate_of(batch)
+            if duplicate is not None:
+                # Kafka answers a duplicate with a time even where the topic keeps the producer's timestamps.
+                return Appended(duplicate.first_offset, duplicate.last_offset + 1, duplicate.timestamp_ms, True)
+            self.producers.check(batch, guard, verification=rules.verification)
+        max_timestamp_ms = now_ms if rules.is_append_time else max(record.timestamp_ms for record in records)
+        stored = stamp(batch, self.end_offset, leader_epoch, max_timestamp_ms, is_append_time=rules.is_append_time)
+        self._store(stored)
+        if batch.has_producer_id:
+            self.producers.append(stored, stored.base_offset, stored.last_offset, max_timestamp_ms)
+        append_time_ms = now_ms if rules.is_append_time else NO_TIMESTAMP
+        return Appended(stored.base_offset, self.end_offset, append_time_ms, False)
+
+    def append_marker(
+        self,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        is_commit: bool,
+        coordinator_epoch: int,
+        is_strict: bool,
+        leader_epoch: int,
+        now_ms: int,
+    ) -> None:
+        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, strict=is_strict)
+        marker = control_batch(
+            producer_id=producer_id, producer_epoch=producer_epoch, is_commit=is_commit,
+            coordinator_epoch=coordinator_epoch, timestamp_ms=now_ms,
+        )
+        stored = stamp(marker, self.end_offset, leader_epoch, now_ms, is_append_time=False)
+        self._store(stored)
+        self._end_transaction(stored, is_commit, coordinator_epoch)
+
+    def _store(self, batch: Batch) -> None:
+        self.batches.append(batch)
+        self.end_offset = batch.last_offset + 1
+
+    def _end_transaction(self, marker: Batch, is_commit: bool, coordinator_epoch: int) -> None:
+        first_offset = self.producers.end_transaction(
+            marker.producer_id, marker.producer_epoch, coordinator_epoch, marker.max_timestamp_ms
+        )
+        if first_offset is None:
+            return
+        self._ended.append(EndedTransaction(first_offset, marker.base_offset))
+        if not is_commit:
+            self.aborted.append(AbortedTransaction(marker.producer_id, first_offset, marker.base_offset))
+
+    # ---- replication, retention, restart ----
+
+    def advance_high_watermark(self, offset: int) -> None:
+        self.high_watermark = max(self.high_watermark, min(offset, self.end_offset))
+        self._ended = [ended for ended in self._ended if ended.marker_offset >= self.high_watermark]
+
+    def truncate_to_high_watermark(self) -> None:
+        """The leader is gone, and with it what no replica had."""
+        if self.end_offset > self.high_watermark:
+            self.load([batch for batch in self.batches if batch.last_offset < self.high_watermark], self.start_offset)
+
+    def load(self, batches: Sequence[Batch], start_offset: int) -> None:
+        """Everything is as after appending these batches, all of them replicated."""
+        self.batches = list(batches)
+        self.start_offset = start_offset
+        self.end_offset = self.batches[-1].last_offset + 1 if self.batches else start_offset
+        self.producers = ProducerStates()
+        self.aborted = []
+        self._ended = []
+        for batch in self.batches:
+            if batch.is_control:
+                is_commit, coordinator_epoch = marker_content(batch)
+                self._end_transaction(batch, is_commit, coordinator_epoch)
+            elif batch.has_producer_id:
+                self.producers.append(batch, batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
+        self.high_watermark = self.end_offset
+        self._ended = []
+
+    def delete_before(self, offset: int) -> None:
+        """Retention and DeleteRecords: batches go when all of their records are below the new start."""
+        self.start_offset = max(self.start_offset, min(offset, self.high_watermark))
+        self.batches = [batch for batch in self.batches if batch.last_offset >= self.start_offset]
+        self.aborted = [one for one in self.aborted if one.last_offset >= self.start_offset]
+
+    def delete_oldest(self, bytes_max: int) -> None:
+        """Retention by size: whole batches from the start until the rest is small enough."""
+        size = sum(len(batch.data) for batch in self.batches)
+        keep_from = self.start_offset
+        for batch in self.batches:
+            if size <= bytes_max or batch.last_offset >= self.last_stable_offset:
+                break
+            size -= len(batch.data)
+            keep_from = batch.last_offset + 1
+        self.delete_before(keep_from)
+
+    # ---- reading ----
+
+    @property
+    def last_stable_offset(self) -> int:
+        unstable = [ended.first_offset for ended in self._ended]
+        first_open = self.producers.first_open_offset()
+        if first_open is not None:
+            unstable.append(first_open)
+        return max(min([*unstable, self.high_watermark]), self.start_offset)
+
+    def read(self, offset: int, bytes_max: int, limit: int, *, at_least_one: bool) -> tuple[bytes, int]:
+        """Whole batches from the one that holds `offset` up to the offset `limit`; and the offset behind them."""
+        chunks: list[bytes] = []
+        size = 0
+        end = offset
+        for batch in self.batches[bisect_left(self.batches, offset, key=lambda batch: batch.last_offset) :]:
+            if batch.base_offset >= limit:
+                break
+            if size + len(batch.data) > bytes_max and (chunks or not at_least_one):
+                break
+            chunks.append(batch.data)
+            size += len(batch.data)
+            end = batch.last_offset + 1
+        return b"".join(chunks), end
+
+    def aborted_between(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        return [one for one in self.aborted if one.last_offset >= first_offset and one.first_offset < end_offset]
+
+    def offset_for_timestamp(self, timestamp_ms: int, limit: int) -> tuple[int, int] | None:
+        """The first record at or after that time, as (timestamp, offset)."""
+        for batch in self.batches:
+            if batch.base_offset >= limit or batch.max_timestamp_ms < timestamp_ms or batch.is_control:
+                continue
+            if batch.attributes & LOG_APPEND_TIME_FLAG:
+                return batch.max_timestamp_ms, batch.base_offset
+            for record in read_records(batch):
+                if record.timestamp_ms >= timestamp_ms:
+                    return record.timestamp_ms, batch.base_offset + record.offset_delta
+        return None
+
+    def last_epoch_end(self, leader_epoch: int) -> tuple[int, int]:
+        """OffsetForLeaderEpoch: the largest epoch not above the asked one, and the offset behind its last record."""
+        found = (-1, -1)
+        for batch in self.batches:
+            if batch.leader_epoch <= leader_epoch:
+                found = (batch.leader_epoch, batch.last_offset + 1)
+        return found
+
+
+def marker_content(batch: Batch) -> tuple[bool, int]:
+    record = read_records(batch)[0]
+    key, value = record.key or b"", record.value or b""
+    return key[2:4] == b"\0\x01", int.from_bytes(value[2:6], "big", signed=True)
+
+
+def _check_records(batch: Batch, records: list[Record], rules: LogRules, now_ms: int) -> None:
+    """Kafka reports every bad record of the batch; one invalid timestamp gives the whole batch that error."""
+    has_flag = bool(batch.attributes & LOG_APPEND_TIME_FLAG)
+    errors: list[tuple[int, str]] = []
+    code = Code.INVALID_RECORD
+    for index, record in enumerate(records):
+        if record.offset_delta != index:
+            raise Refused(Code.INVALID_RECORD, f"record {index} has the offset delta {record.offset_delta}")
+        if rules.is_compacted and record.key is None:
+            errors.append((index, "Compacted topic cannot accept message without key"))
+        elif not rules.is_append_time and record.timestamp_ms != NO_TIMESTAMP:
+            age_ms = now_ms - record.timestamp_ms
+            if age_ms > rules.timestamp_before_max_ms or -age_ms > rules.timestamp_after_max_ms:
+                code = Code.INVALID_TIMESTAMP
+                errors.append((index, f"Timestamp {record.timestamp_ms} is out of range"))
+        elif has_flag:
+            code = Code.INVALID_TIMESTAMP
+            errors.append((index, "Producer should not set timestamp type to LogAppendTime"))
+    if errors:
+        raise Refused(code, f"{len(errors)} record errors", tuple(errors))

@@ -1,0 +1,184 @@
+"""What one partition remembers of each producer: epoch, last five batches, open transaction; and what it refuses.
+
+Rules, in the order in which they are applied to a batch with a producer id:
+1. Same first and last sequence as one of the last five batches of this epoch: a duplicate, answered with the old
+   offset. This comes first, before any check of epochs or transactions.
+2. A transactional batch with no transaction open here: an older epoch is INVALID_PRODUCER_EPOCH; otherwise the
+   coordinator must have agreed to this very append (`guard`), else INVALID_TXN_STATE.
+3. An older epoch: INVALID_PRODUCER_EPOCH.
+4. The sequence: for a new epoch it must be 0, within an epoch the next one (0 follows 2147483647). A partition that
+   knows nothing of the producer takes any first sequence, except from a transaction of version 2, which starts at 0.
+5. A batch that is not transactional while the producer's transaction is open here: INVALID_TXN_STATE.
+
+A marker of a new epoch empties the list of batches, so a retried batch of the ended transaction is no duplicate any
+more: it is refused by rule 2 or 3. That is the difference between the two generations of the transaction protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kafka_sink.testing.batches import Batch
+from kafka_sink.testing.errors import Code, Refused
+
+BATCHES_RETAINED = 5
+SEQUENCE_MAX = (1 << 31) - 1
+NO_EPOCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedBatch:
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp_ms: int
+
+
+@dataclass(slots=True)
+class ProducerEntry:
+    epoch: int = NO_EPOCH
+    batches: list[AppendedBatch] = field(default_factory=list)
+    coordinator_epoch: int = -1
+    transaction_first_offset: int | None = None
+    last_timestamp_ms: int = -1
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else -1
+
+    def move_to_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+
+@dataclass(slots=True)
+class Guard:
+    """The coordinator is being asked, or has agreed, about the first batch of a transaction in this partition."""
+
+    epoch: int
+    lowest_sequence: int
+    starts_at_zero: bool
+
+
+def next_sequence(sequence: int) -> int:
+    return 0 if sequence == SEQUENCE_MAX else sequence + 1
+
+
+class ProducerStates:
+    """Keyed by producer id; iteration order is the order of first appearance."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, ProducerEntry] = {}
+        self._guards: dict[int, Guard] = {}
+
+    # ---- transactions: may the first batch come in? ----
+
+    def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
+        entry = self.entries.get(producer_id)
+        return entry is not None and entry.transaction_first_offset is not None and entry.epoch == epoch
+
+    def new_guard(self, batch: Batch, *, starts_at_zero: bool) -> Guard:
+        """Asked for before the coordinator is; whatever ends the transaction meanwhile makes it worthless."""
+        guard = self._guards.get(batch.producer_id)
+        if guard is None or batch.producer_epoch > guard.epoch:
+            guard = Guard(batch.producer_epoch, batch.base_sequence, starts_at_zero)
+            self._guards[batch.producer_id] = guard
+        elif batch.producer_epoch == guard.epoch:
+            guard.lowest_sequence = min(guard.lowest_sequence, batch.base_sequence)
+        return guard
+
+    # ---- data ----
+
+    def duplicate_of(self, batch: Batch) -> AppendedBatch | None:
+        entry = self.entries.get(batch.producer_id)
+        if entry is None or entry.epoch != batch.producer_epoch:
+            return None
+        for old in entry.batches:
+            if old.first_sequence == batch.base_sequence and old.last_sequence == batch.last_sequence:
+                return old
+        return None
+
+    def check(self, batch: Batch, guard: Guard | None, *, verification: bool) -> None:
+        """Raises what the partition answers; changes nothing."""
+        entry = self.entries.get(batch.producer_id)
+        known_guard = self._guards.get(batch.producer_id)
+        is_open = self.has_open_transaction(batch.producer_id, batch.producer_epoch)
+        if batch.is_transactional and not is_open:
+            if entry is not None and batch.producer_epoch < entry.epoch:
+                raise Refused(Code.INVALID_PRODUCER_EPOCH)
+            if verification and (guard is None or known_guard is not guard):
+                raise Refused(Code.INVALID_TXN_STATE, "record was not part of an ongoing transaction")
+        if entry is not None and batch.producer_epoch < entry.epoch:
+            raise Refused(Code.INVALID_PRODUCER_EPOCH)
+        self._check_sequence(batch, entry, known_guard)
+        if entry is not None and entry.transaction_first_offset is not None and not batch.is_transactional:
+            raise Refused(Code.INVALID_TXN_STATE, "expected a transactional write")
+
+    @staticmethod
+    def _check_sequence(batch: Batch, entry: ProducerEntry | None, guard: Guard | None) -> None:
+        refusal = Refused(Code.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        if guard is not None:
+            if batch.base_sequence > guard.lowest_sequence:
+                raise refusal
+            if guard.starts_at_zero and batch.base_sequence != 0 and (entry is None or not entry.batches):
+                raise refusal
+        if entry is None or entry.epoch == NO_EPOCH:
+            return
+        if batch.producer_epoch != entry.epoch:
+            if batch.base_sequence != 0:
+                raise refusal
+        elif batch.base_sequence != next_sequence(entry.last_sequence):
+            raise refusal
+
+    def append(self, batch: Batch, first_offset: int, last_offset: int, timestamp_ms: int) -> None:
+        entry = self.entries.setdefault(batch.producer_id, ProducerEntry())
+        entry.move_to_epoch(batch.producer_epoch)
+        entry.batches.append(
+            AppendedBatch(batch.base_sequence, batch.last_sequence, first_offset, last_offset, timestamp_ms)
+        )
+        del entry.batches[:-BATCHES_RETAINED]
+        entry.last_timestamp_ms = timestamp_ms
+        if batch.is_transactional and entry.transaction_first_offset is None:
+            entry.transaction_first_offset = first_offset
+        self._guards.pop(batch.producer_id, None)
+
+    # ---- markers ----
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, strict: bool) -> None:
+        """`strict` (transactions of version 2, Kafka 4.2): the marker's epoch is above that of the data."""
+        entry = self.entries.get(producer_id, ProducerEntry())
+        if epoch < entry.epoch or (strict and epoch == entry.epoch and entry.transaction_first_offset is not None):
+            raise Refused(Code.INVALID_PRODUCER_EPOCH)
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise Refused(Code.NOT_COORDINATOR, "a newer coordinator has written here")
+
+    def end_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp_ms: int) -> int | None:
+        """Returns the first offset of the transaction that ended, None if nothing was open."""
+        entry = self.entries.setdefault(producer_id, ProducerEntry())
+        first_offset = entry.transaction_first_offset
+        entry.transaction_first_offset = None
+        entry.move_to_epoch(epoch)
+        entry.coordinator_epoch = coordinator_epoch
+        entry.last_timestamp_ms = timestamp_ms
+        self._guards.pop(producer_id, None)
+        return first_offset
+
+    def first_open_offset(self) -> int | None:
+        return min(
+            (entry.transaction_first_offset for entry in self.entries.values()
+             if entry.transaction_first_offset is not None),
+            default=None,
+        )
+
+    def expire(self, is_expired: Callable[[ProducerEntry], bool]) -> None:
+        """A producer with an open transaction stays, however old."""
+        for producer_id, entry in list(self.entries.items()):
+            if entry.transaction_first_offset is None and is_expired(entry):
+                del self.entries[producer_id]

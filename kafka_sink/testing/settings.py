@@ -1,0 +1,101 @@
+"""What a test may choose about the embedded cluster: broker properties by Kafka's names, and the model's own delays.
+
+`properties` are those of Kafka's server.properties that the model obeys; every other name is refused, so that nobody
+believes in an option that has no effect. The defaults are those of Kafka 4.3, with few internal partitions and no
+initial rebalance delay.
+
+Kafka does many things a little later (markers, replication, loading of a coordinator). How much later is asked of
+`delay_ms(what)`, and the few coin tosses of `chance(what)`: constants by default, seeded functions in a simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from kafka_sink.errors import ConfigError
+
+LONG_MAX = (1 << 63) - 1
+
+DEFAULTS: Mapping[str, str] = {
+    "auto.create.topics.enable": "true",
+    "num.partitions": "1",
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "message.max.bytes": "1048588",
+    "socket.request.max.bytes": "104857600",
+    "log.segment.bytes": "1073741824",
+    "log.retention.bytes": "-1",
+    "log.cleanup.policy": "delete",
+    "log.message.timestamp.type": "CreateTime",
+    "log.message.timestamp.after.max.ms": "3600000",
+    "log.message.timestamp.before.max.ms": str(LONG_MAX),
+    "log.cleaner.delete.retention.ms": "86400000",
+    "request.timeout.ms": "30000",
+    "offset.metadata.max.bytes": "4096",
+    "offsets.topic.num.partitions": "5",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "6000",
+    "group.max.session.timeout.ms": "1800000",
+    "transaction.version": "2",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.max.timeout.ms": "900000",
+    "transactional.id.expiration.ms": "604800000",
+    "producer.id.expiration.ms": "86400000",
+    "producer.id.expiration.check.interval.ms": "600000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "10000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "3600000",
+    "transaction.partition.verification.enable": "true",
+    "add.partitions.to.txn.retry.backoff.ms": "20",
+    "add.partitions.to.txn.retry.backoff.max.ms": "100",
+}
+
+# Topic configuration -> the broker property that gives its default.
+TOPIC_DEFAULTS: Mapping[str, str] = {
+    "cleanup.policy": "log.cleanup.policy",
+    "delete.retention.ms": "log.cleaner.delete.retention.ms",
+    "max.message.bytes": "message.max.bytes",
+    "message.timestamp.type": "log.message.timestamp.type",
+    "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "min.insync.replicas": "min.insync.replicas",
+    "retention.bytes": "log.retention.bytes",
+    "segment.bytes": "log.segment.bytes",
+}
+
+# One millisecond for markers: Kafka writes them after it has answered EndTxn, so CONCURRENT_TRANSACTIONS must appear.
+DEFAULT_DELAYS_MS: Mapping[str, int] = {"marker": 1}
+
+
+def default_delay_ms(what: str) -> int:
+    return DEFAULT_DELAYS_MS.get(what, 0)
+
+
+def always(_what: str) -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`delay_ms` is asked about: transaction_log, marker, marker_retry, replication, coordinator_load, metadata.
+
+    `chance` is asked about: transaction_log_survives (a record was being written when its coordinator moved).
+    """
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    delay_ms: Callable[[str], int] = default_delay_ms
+    chance: Callable[[str], bool] = always
+
+    def __post_init__(self) -> None:
+        for name in self.properties:
+            if name not in DEFAULTS:
+                raise ConfigError(f"the embedded broker does not model the property {name!r}")
+
+    def text(self, name: str) -> str:
+        return str(self.properties.get(name, DEFAULTS[name]))
+
+    def number(self, name: str) -> int:
+        return int(self.text(name))
+
+    def flag(self, name: str) -> bool:
+        return self.text(name).lower() == "true"

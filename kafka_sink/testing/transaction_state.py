@@ -1,0 +1,133 @@
+"""What the coordinator's log says of one transactional id, and every step from one such record to the next.
+
+States: Empty -> Ongoing -> PrepareCommit -> CompleteCommit -> Ongoing ..., the same with Abort; Empty again after
+InitProducerId. Each function below is one arrow; none of them decides whether the arrow may be taken (that is
+`transactions.py`). Version 2 of the protocol adds one to the epoch in Prepare*, and changes an exhausted producer id
+in Complete*; version 0/1 changes neither.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+EPOCH_MAX = 32767
+# The last epoch a client may hold: one more is kept in reserve, so that the coordinator can always fence.
+EPOCH_LAST = EPOCH_MAX - 1
+TWO_PHASE_TIMEOUT_MS = (1 << 31) - 1
+
+TopicPartition = tuple[str, int]
+
+
+class State(Enum):
+    EMPTY = "Empty"
+    ONGOING = "Ongoing"
+    PREPARE_COMMIT = "PrepareCommit"
+    PREPARE_ABORT = "PrepareAbort"
+    COMPLETE_COMMIT = "CompleteCommit"
+    COMPLETE_ABORT = "CompleteAbort"
+
+
+PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
+SETTLED = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRecord:
+    """`version` is the generation of the protocol by which the current transaction was written or ended.
+
+    `previous_producer_id` is the id before the last step, which matters only right after a change of ids.
+    """
+
+    producer_id: int
+    timeout_ms: int
+    updated_ms: int
+    producer_epoch: int = NO_EPOCH
+    last_epoch: int = NO_EPOCH
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    state: State = State.EMPTY
+    partitions: tuple[TopicPartition, ...] = ()
+    start_ms: int = -1
+    version: int = 0
+
+    @property
+    def is_epoch_exhausted(self) -> bool:
+        return self.producer_epoch >= EPOCH_LAST
+
+
+def with_next_epoch(
+    record: TransactionRecord, *, timeout_ms: int, expected_epoch: int | None, now_ms: int
+) -> TransactionRecord | None:
+    """InitProducerId in a settled state. None: the expected epoch is neither the current nor the last one."""
+    epoch, last_epoch = record.producer_epoch + 1, NO_EPOCH
+    if expected_epoch is not None:
+        if record.producer_epoch in (NO_EPOCH, expected_epoch):
+            last_epoch = record.producer_epoch
+        elif expected_epoch == record.last_epoch:
+            # A repeat of a call that was answered: the same answer again (KIP-360).
+            epoch, last_epoch = record.producer_epoch, record.last_epoch
+        else:
+            return None
+    return _after_init(record, record.producer_id, epoch, last_epoch, timeout_ms, now_ms)
+
+
+def with_new_producer_id(
+    record: TransactionRecord, producer_id: int, *, timeout_ms: int, keep_last_epoch: bool, now_ms: int
+) -> TransactionRecord:
+    last_epoch = record.producer_epoch if keep_last_epoch else NO_EPOCH
+    return _after_init(record, producer_id, 0, last_epoch, timeout_ms, now_ms)
+
+
+def _after_init(
+    record: TransactionRecord, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
+) -> TransactionRecord:
+    return replace(
+        record, producer_id=producer_id, previous_producer_id=record.producer_id, producer_epoch=epoch,
+        last_epoch=last_epoch, timeout_ms=timeout_ms, state=State.EMPTY, partitions=(), start_ms=-1, updated_ms=now_ms,
+    )
+
+
+def with_partitions(
+    record: TransactionRecord, partitions: tuple[TopicPartition, ...], *, version: int, now_ms: int
+) -> TransactionRecord:
+    """The time-out counts from the first partition; later ones do not extend it."""
+    added = tuple(partition for partition in partitions if partition not in record.partitions)
+    return replace(
+        record, previous_producer_id=record.producer_id, state=State.ONGOING, partitions=record.partitions + added,
+        start_ms=record.start_ms if record.state is State.ONGOING else now_ms, updated_ms=now_ms, version=version,
+    )
+
+
+def fenced(record: TransactionRecord) -> TransactionRecord:
+    """Version 0/1: the coordinator takes the producer's epoch away before it aborts the transaction."""
+    return replace(record, producer_epoch=min(record.producer_epoch + 1, EPOCH_MAX), last_epoch=NO_EPOCH)
+
+
+def prepared(
+    record: TransactionRecord, *, is_commit: bool, version: int, next_producer_id: int, now_ms: int
+) -> TransactionRecord:
+    epoch, last_epoch = record.producer_epoch, record.last_epoch
+    if version >= 2:
+        epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch
+    return replace(
+        record, previous_producer_id=record.producer_id, producer_epoch=epoch, last_epoch=last_epoch,
+        next_producer_id=next_producer_id, state=State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT,
+        # An abort of nothing starts and ends now.
+        start_ms=record.start_ms if record.state is State.ONGOING else now_ms, updated_ms=now_ms, version=version,
+    )
+
+
+def completed(record: TransactionRecord, *, now_ms: int) -> TransactionRecord:
+    """All markers are written. `last_epoch` stays: it is what a client knows that repeats its EndTxn."""
+    producer_id, epoch = record.producer_id, record.producer_epoch
+    if record.version >= 2 and record.next_producer_id != NO_PRODUCER_ID:
+        producer_id, epoch = record.next_producer_id, 0
+    is_commit = record.state is State.PREPARE_COMMIT
+    return replace(
+        record, producer_id=producer_id, previous_producer_id=record.producer_id, producer_epoch=epoch,
+        next_producer_id=NO_PRODUCER_ID, state=State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT,
+        partitions=(), updated_ms=now_ms,
+    )

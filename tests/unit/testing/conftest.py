@@ -1,0 +1,21 @@
+"""One broker, one topic of two partitions, and a client of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_sink.testing import BrokerCluster, Settings
+
+from .cluster_client import ClusterClient
+
+
+@pytest.fixture
+def client() -> ClusterClient:
+    return ClusterClient(BrokerCluster(1, topics={"t": 2}))
+
+
+@pytest.fixture
+def old_client() -> ClusterClient:
+    """A cluster whose own decisions follow the rules of transactions before version 2."""
+    settings = Settings(properties={"transaction.version": "0"})
+    return ClusterClient(BrokerCluster(1, topics={"t": 2}, settings=settings))
