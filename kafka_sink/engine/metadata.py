@@ -207,12 +207,12 @@ class Metadata:
         self.last_failure = None
         self._wanting_since_ms = None
         self._allowed_at_ms = now_ms + self._backoff.delay_ms(max(1, self._answers_without_news))
-        self._new_topics.difference_update(question.topics)
         if not question.is_partial:
             self._is_full_wanted = False
             self._succeeded_ms = now_ms
         self._is_full_wanted = self._is_full_wanted or _is_incomplete(body, view, question)
         self.view = self._without_unused(view, now_ms)
+        self._new_topics.difference_update(question.topics)
         self._nodes.set_brokers(now_ms, self.view.brokers)
 
     def _on_failure(self, now_ms: int, failure: KafkaSinkError | None) -> None:

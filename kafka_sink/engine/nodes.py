@@ -79,8 +79,14 @@ class NodeSet:
             self._settle(self._brokers[node_id])
 
     def rebootstrap(self, now_ms: int) -> None:
-        """Forget the brokers; what they still owe is awaited, within its time limits."""
+        """Forget the brokers; what they still owe is awaited, within its time limits.
+
+        A bootstrap connection that is still open leads to where the name pointed then: that is given up, too.
+        """
         self.set_brokers(now_ms, {})
+        for node in self._bootstrap.values():
+            node.connected_endpoint = None
+            self._settle(node)
 
     # ---- questions -------------------------------------------------------------------------------------------------
 
@@ -128,8 +134,12 @@ class NodeSet:
 
     def is_any_reachable(self, now_ms: int) -> bool:
         """False: every known node has just failed, and waits before it may be tried again."""
-        return any(node.connection is not None or node.is_resolving or node.is_connectable(now_ms)
-                   for node in self._active().values())  # fmt: skip
+        if any(node.is_ready for node in self._bootstrap.values()):
+            return True
+        return any(
+            node.connection is not None or node.is_resolving or node.is_connectable(now_ms)
+            for node in self._active().values()
+        )
 
     def retry_at_ms(self) -> int | None:
         """When the first of the failed nodes may be tried again."""
@@ -137,7 +147,8 @@ class NodeSet:
         return min(waiting, default=None)
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
-        deadlines: list[int] = []
+        # A request that was refused here has its answer already, and nothing from outside will announce it.
+        deadlines = [now_ms] if self._answers else []
         for node in self._all():
             if node.is_setting_up:
                 deadlines.append(node.setup_deadline_ms)

@@ -116,7 +116,7 @@ class FakeCluster:
             step = engine.step(now_ms, waiting)
             others += [command for command in step.commands if not isinstance(command, NETWORK)]
             waiting = self.deliver(step.commands, now_ms)
-            if not waiting:
+            if not waiting and (step.wake_at_ms is None or step.wake_at_ms > now_ms):
                 return others
         raise AssertionError(f"still busy after {STEPS_MAX} steps at {now_ms} ms")
 

@@ -70,7 +70,7 @@ class Driver:
                 self.answers.append(answer)
         if self.metadata is not None:
             self._ask_metadata(self.metadata, now_ms)
-        return Step(self.nodes.take_commands(), None)
+        return Step(self.nodes.take_commands(), self.nodes.next_deadline_ms(now_ms))
 
     def _ask_metadata(self, metadata: Metadata, now_ms: int) -> None:
         if not metadata.wants_request(now_ms):

@@ -209,7 +209,7 @@ def test_a_broker_without_the_needed_version_answers_at_once_with_a_text_that_na
 def test_a_broker_without_the_api_answers_at_once() -> None:
     driver = Driver(FakeCluster({0: ("a", 9092)}, api_versions={INIT_PRODUCER_ID.key: None}))
     driver.await_ready()
-    driver.send(request(api=INIT_PRODUCER_ID, body={}))
+    driver.send(request(api=INIT_PRODUCER_ID, body={}, version_min=0))
     (answer,) = driver.take_answers()
     assert "does not offer it" in str(answer.failure)
     assert driver.nodes.version_of(0, INIT_PRODUCER_ID) is None
@@ -218,7 +218,7 @@ def test_a_broker_without_the_api_answers_at_once() -> None:
 def test_a_field_that_the_negotiated_version_cannot_carry_is_answered_and_not_sent() -> None:
     driver = Driver(FakeCluster({0: ("a", 9092)}, api_versions={INIT_PRODUCER_ID.key: (0, 2)}))
     driver.await_ready()
-    driver.send(request(api=INIT_PRODUCER_ID, body={"producer_id": 7, "producer_epoch": 1}))
+    driver.send(request(api=INIT_PRODUCER_ID, body={"producer_id": 7, "producer_epoch": 1}, version_min=0))
     (answer,) = driver.take_answers()
     assert isinstance(answer.failure, LocalProtocolError)
     assert not answer.was_sent
