@@ -1,0 +1,160 @@
+"""A column of nullable byte strings as flat arrays: one block of bytes, where each row starts, how long it is.
+
+All Arrow types that can hold a key, a value, a header part or a topic become this one form, so that the rest of the
+package needs to know no Arrow type. What Arrow leaves under a null (any bytes at all) stays in the block and is never
+read: the length of a null is -1, and only lengths decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_sink.errors import DataError
+from kafka_sink.records.varint import Array, binary_array, length_counts
+
+STRING_TYPES = "string, large_string or string_view"
+BYTES_TYPES = f"binary, large_binary, binary_view, fixed_size_binary, {STRING_TYPES}"
+
+
+@dataclass(frozen=True, slots=True)
+class BytesColumn:
+    """`starts` has one element more than rows. `shortest` and `longest` are over `lengths`, in which -1 is null."""
+
+    data: Array
+    starts: Array
+    lengths: Array
+    shortest: int
+    longest: int
+
+    @classmethod
+    def of(cls, data: Array, starts: Array, lengths: Array) -> BytesColumn:
+        return cls(data, starts, lengths, int(lengths.min(initial=2**31 - 1)), int(lengths.max(initial=-1)))
+
+    @classmethod
+    def from_arrow(cls, array: pa.Array, column: str, *, text_only: bool = False) -> BytesColumn:
+        array = plain(array)
+        check_bytes_type(array.type, column, text_only=text_only)
+        kind = array.type
+        if pa.types.is_null(kind):
+            count = len(array)
+            return cls.of(np.empty(0, np.uint8), np.zeros(count + 1, np.int32), np.full(count, -1, np.int32))
+        if not _has_flat_buffers(kind):
+            array = array.cast(pa.large_binary())
+            kind = array.type
+        is_large = pa.types.is_large_binary(kind) or pa.types.is_large_string(kind)
+        _, starts_buffer, data_buffer = array.buffers()
+        if starts_buffer is None:  # Arrow may leave out the buffers of an empty array
+            return cls.of(np.empty(0, np.uint8), np.zeros(1, np.int32), np.empty(0, np.int32))
+        starts = np.frombuffer(starts_buffer, np.int64 if is_large else np.int32)
+        starts = starts[array.offset : array.offset + len(array) + 1]
+        data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+        lengths = np.diff(starts)
+        if array.null_count:
+            lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
+        return cls.of(data, starts, lengths)
+
+    @classmethod
+    def concat(cls, columns: Sequence[BytesColumn]) -> BytesColumn:
+        if len(columns) == 1:
+            return columns[0]
+        blocks = [column.data[column.starts[0] : column.starts[-1]] for column in columns]
+        ends = np.cumsum([len(block) for block in blocks])
+        starts = [
+            column.starts[:-1] - int(column.starts[0]) + (end - len(block))
+            for column, block, end in zip(columns, blocks, ends, strict=True)
+        ]
+        return cls.of(
+            np.concatenate(blocks),
+            np.concatenate([*starts, ends[-1:]]).astype(np.int64),
+            np.concatenate([column.lengths for column in columns]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def has_nulls(self) -> bool:
+        return self.shortest < 0
+
+    @property
+    def is_equal_length(self) -> bool:
+        return self.shortest == self.longest
+
+    def slice(self, start: int, stop: int) -> BytesColumn:
+        return BytesColumn.of(self.data, self.starts[start : stop + 1], self.lengths[start:stop])
+
+    def take(self, rows: Array) -> BytesColumn:
+        lengths = self.lengths[rows]
+        starts = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(np.maximum(lengths, 0), out=starts[1:])
+        # Each byte's place in the old block: counting on from the old start of its row.
+        sources = np.arange(starts[-1]) + np.repeat(self.starts[:-1][rows] - starts[:-1], np.maximum(lengths, 0))
+        return BytesColumn.of(self.data[sources], starts, lengths)
+
+    def elements(self) -> pa.Array:
+        """The rows as a plain Arrow array without nulls. It must be short of 2 GiB."""
+        if self.starts.dtype == np.int32:
+            return binary_array(pa.py_buffer(self.data), np.ascontiguousarray(self.starts))
+        first, last = int(self.starts[0]), int(self.starts[-1])
+        return binary_array(pa.py_buffer(self.data[first:last]), (self.starts - first).astype(np.int32))
+
+    def sizes(self) -> Array | int:
+        """Bytes of each row in a record, its length's varint included; a number if all rows have the same."""
+        if self.is_equal_length:
+            lengths = self.lengths[:1]
+            return int(length_counts(lengths)[0]) + max(self.longest, 0)
+        counts = length_counts(self.lengths)
+        counts += np.maximum(self.lengths, 0) if self.has_nulls else self.lengths
+        return counts
+
+    def row(self, index: int) -> bytes | None:
+        length = int(self.lengths[index])
+        start = int(self.starts[index])
+        return None if length < 0 else self.data[start : start + length].tobytes()
+
+
+def plain(array: pa.Array) -> pa.Array:
+    """The values themselves, where Arrow holds them encoded."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        return array.dictionary_decode()
+    if pa.types.is_run_end_encoded(array.type):
+        return pc.run_end_decode(array)
+    return array
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return kind.value_type
+    return kind
+
+
+def check_bytes_type(kind: pa.DataType, column: str, *, text_only: bool = False) -> None:
+    kind = plain_type(kind)
+    types = pa.types
+    is_text = types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)
+    is_binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    is_accepted = is_text or types.is_null(kind)
+    if not text_only:
+        is_accepted = is_accepted or is_binary or types.is_fixed_size_binary(kind)
+    if not is_accepted:
+        raise wrong_type(column, kind, STRING_TYPES if text_only else BYTES_TYPES)
+
+
+def wrong_type(column: str, kind: pa.DataType, accepted: str) -> DataError:
+    return DataError(f"column {column} has type {kind}; accepted are {accepted}", column=column)
+
+
+def _has_flat_buffers(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_binary(kind) or types.is_string(kind) or types.is_large_binary(kind) or types.is_large_string(kind)
+    )

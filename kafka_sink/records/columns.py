@@ -1,0 +1,355 @@
+"""The rows of one append call as flat columns: key, value, headers, timestamp, partition.
+
+Checks here and nowhere else what a column may hold: `DataError` names column, row and type, never a value. Knows
+nothing of brokers or partitions of a topic; `routing` decides where rows go, `encoder` turns them into records.
+
+`row_ids` numbers the rows as the caller counts them. They stay with the rows through slicing, splitting by topic and
+grouping, so that an error or an offset finds the way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.errors import ConfigError, DataError
+from kafka_sink.records.batch import HEADER_BYTES
+from kafka_sink.records.bytes_column import BytesColumn, check_bytes_type, plain, plain_type, wrong_type
+from kafka_sink.records.headers import check_headers_type, header_blocks
+from kafka_sink.records.scalar import Headers, encode_headers
+from kafka_sink.records.varint import Array, count_of, length_counts
+
+# What a record takes at most besides its sizes: length, attributes, timestamp delta, offset delta.
+RECORD_OVERHEAD_BYTES_MAX = 5 + 1 + 10 + 5
+# Stand for "now" and "anywhere" in columns of valid values, which are never negative.
+NO_TIMESTAMP = -1
+NO_PARTITION = -1
+
+INTEGER_TYPES = "int32 and int64"
+TIMESTAMP_TYPES = "timestamp of any unit and int64 (milliseconds)"
+_MS_PER_SECOND = 1000
+_UNITS_PER_MS = {"ms": 1, "us": 1000, "ns": 1_000_000}
+
+ArrowData = pa.RecordBatch | pa.Table
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """A key or value of None is null in every row; headers of None are no headers; timestamps of None are all now."""
+
+    row_ids: Array
+    key: BytesColumn | None
+    value: BytesColumn | None
+    headers: BytesColumn | None = None
+    timestamps: Array | None = None
+    partitions: Array | None = None
+
+    @classmethod
+    def from_arrow(cls, data: ArrowData) -> RecordColumns:
+        """The columns value (must be there), key, headers, timestamp and partition; others are not looked at."""
+        check_schema(data.schema)
+        return cls(
+            np.arange(data.num_rows, dtype=np.int32),
+            _bytes(data, "key"),
+            _bytes(data, "value"),
+            _headers(data),
+            _numbers(data, "timestamp", _timestamps),
+            _numbers(data, "partition", _partitions),
+        )
+
+    @classmethod
+    def from_rows(
+        cls,
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        headers: Sequence[Headers | None] | None = None,
+        timestamps: Sequence[int | None] | None = None,
+        partitions: Sequence[int | None] | None = None,
+    ) -> RecordColumns:
+        return cls(
+            np.arange(len(values), dtype=np.int32),
+            _bytes_from_rows("key", keys),
+            _bytes_from_rows("value", values),
+            None if headers is None else _headers_from_rows(headers),
+            None if timestamps is None else _numbers_from_rows("timestamp", timestamps, 2**63 - 1),
+            None if partitions is None else _numbers_from_rows("partition", partitions, 2**31 - 1).astype(np.int32),
+        )
+
+    @property
+    def row_count(self) -> int:
+        return len(self.row_ids)
+
+    def slice(self, start: int, stop: int) -> RecordColumns:
+        return self._each(lambda column: column.slice(start, stop), lambda array: array[start:stop])
+
+    def take(self, rows: Array) -> RecordColumns:
+        return self._each(lambda column: column.take(rows), lambda array: array[rows])
+
+    def _each(
+        self, of_bytes: Callable[[BytesColumn], BytesColumn], of_array: Callable[[Array], Array]
+    ) -> RecordColumns:
+        return RecordColumns(
+            of_array(self.row_ids),
+            None if self.key is None else of_bytes(self.key),
+            None if self.value is None else of_bytes(self.value),
+            None if self.headers is None else of_bytes(self.headers),
+            None if self.timestamps is None else of_array(self.timestamps),
+            None if self.partitions is None else of_array(self.partitions),
+        )
+
+    def sizes(self) -> Array | int:
+        """Bytes of key, value and headers as they stand in a record; one number if all rows have the same."""
+        total: Array | int = 0
+        for column in (self.key, self.value):
+            total = total + (1 if column is None else column.sizes())
+        if self.headers is None:
+            return total + 1
+        if self.headers.is_equal_length:
+            return total + self.headers.longest
+        return total + self.headers.lengths
+
+    @staticmethod
+    def record_sizes(sizes: Array | int, *, timestamp_span_ms: int, records_max: int) -> Array | int:
+        """No record of such `sizes` takes more in a batch of so many records and so long a time; nearly exact."""
+        body = sizes + (1 + count_of(timestamp_span_ms) + count_of(records_max))
+        if isinstance(body, int):
+            return count_of(body) + body
+        body += length_counts(body)
+        return body
+
+    @property
+    def bytes_max(self) -> int:
+        """Upper bound of what all records together take, before compression and without batch headers."""
+        sizes = self.sizes()
+        total = sizes * self.row_count if isinstance(sizes, int) else int(sizes.sum())
+        return total + RECORD_OVERHEAD_BYTES_MAX * self.row_count
+
+    def check_record_sizes(self, request_bytes_max: int) -> None:
+        """No record may be too large for a request of its own; Java's client counts in the same way."""
+        sizes = self.sizes() + (HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX)
+        largest = sizes if isinstance(sizes, int) else int(sizes.max(initial=0))
+        if largest <= request_bytes_max or not self.row_count:
+            return
+        index = 0 if isinstance(sizes, int) else int(np.argmax(sizes > request_bytes_max))
+        size = sizes if isinstance(sizes, int) else int(sizes[index])
+        row = int(self.row_ids[index])
+        raise DataError(
+            f"the record of row {row} takes {size} bytes in a request; max.request.size allows {request_bytes_max}",
+            row=row,
+        )
+
+    def timestamp_span_ms(self) -> int:
+        """The largest difference between two rows' own timestamps."""
+        if self.timestamps is None or not len(self.timestamps):
+            return 0
+        return int(self.timestamps.max()) - int(self.timestamps.min())
+
+
+def check_schema(schema: pa.Schema) -> None:
+    """Raises `DataError` if a column cannot be written whatever its rows hold; may be called before there are rows."""
+    names = schema.names
+    if "value" not in names:
+        raise DataError("there is no column value", column="value")
+    for name in ("key", "value", "topic"):
+        if name in names:
+            check_bytes_type(_field(schema, name).type, name, text_only=name == "topic")
+    if "headers" in names:
+        check_headers_type(_field(schema, "headers").type)
+    if "timestamp" in names:
+        _check_timestamp_type(plain_type(_field(schema, "timestamp").type))
+    if "partition" in names:
+        _check_partition_type(plain_type(_field(schema, "partition").type))
+
+
+def columns_by_topic(data: ArrowData, *, topic: str | None) -> list[tuple[str, RecordColumns]]:
+    """All rows for `topic`; without it, by the column topic, in the order in which the topics first appear."""
+    columns = RecordColumns.from_arrow(data)
+    if topic is not None:
+        return [(topic, columns)]
+    if "topic" not in data.schema.names:
+        raise ConfigError("no topic: set the option topic or add a column topic")
+    names = BytesColumn.concat(
+        [BytesColumn.from_arrow(chunk, "topic", text_only=True) for chunk in _chunks(data, "topic")]
+    )
+    if names.has_nulls:
+        row = int(np.argmax(names.lengths < 0))
+        raise DataError(
+            f"null topic in row {row}: set the option topic or fill the column topic", row=row, column="topic"
+        )
+    encoded = names.elements().dictionary_encode()
+    topics = [name.decode() for name in encoded.dictionary.to_pylist()]
+    if len(topics) == 1:
+        return [(topics[0], columns)]
+    index = encoded.indices.to_numpy()
+    return [(name, columns.take(np.flatnonzero(index == number))) for number, name in enumerate(topics)]
+
+
+# ---- from Arrow ------------------------------------------------------------------------------------------------
+
+
+def _field(schema: pa.Schema, name: str) -> pa.Field:
+    """The first of that name, as Spark does it."""
+    return schema.field(schema.names.index(name))
+
+
+def _chunks(data: ArrowData, name: str) -> list[pa.Array]:
+    column = data.column(data.schema.names.index(name))
+    if isinstance(column, pa.ChunkedArray):
+        return [*column.chunks] or [pa.array([], column.type)]
+    return [column]
+
+
+def _bytes(data: ArrowData, name: str) -> BytesColumn | None:
+    if name not in data.schema.names:
+        return None
+    column = BytesColumn.concat([BytesColumn.from_arrow(chunk, name) for chunk in _chunks(data, name)])
+    return None if column.longest < 0 else column
+
+
+def _headers(data: ArrowData) -> BytesColumn | None:
+    if "headers" not in data.schema.names:
+        return None
+    chunks = _chunks(data, "headers")
+    blocks = []
+    first_row = 0
+    for chunk in chunks:
+        blocks.append(_located(header_blocks, chunk, first_row))
+        first_row += len(chunk)
+    if all(block is None for block in blocks):
+        return None
+    return BytesColumn.concat(
+        [_no_headers(len(chunk)) if block is None else block for chunk, block in zip(chunks, blocks, strict=True)]
+    )
+
+
+def _no_headers(row_count: int) -> BytesColumn:
+    return BytesColumn.of(
+        np.zeros(row_count, np.uint8), np.arange(row_count + 1, dtype=np.int32), np.ones(row_count, np.int32)
+    )
+
+
+def _numbers(data: ArrowData, name: str, read: Callable[[pa.Array], Array]) -> Array | None:
+    if name not in data.schema.names:
+        return None
+    parts = []
+    first_row = 0
+    for chunk in _chunks(data, name):
+        parts.append(_located(read, plain(chunk), first_row))
+        first_row += len(chunk)
+    numbers = np.concatenate(parts)
+    # All null is the same as no column.
+    return numbers if int(numbers.max(initial=-1)) >= 0 else None
+
+
+def _located(read: Callable[[pa.Array], T], chunk: pa.Array, first_row: int) -> T:
+    """Rows in errors count from the start of the chunk until here."""
+    try:
+        return read(chunk)
+    except DataError as error:
+        if error.row is None or first_row == 0:
+            raise
+        row = first_row + error.row
+        text = str(error).replace(f"row {error.row}", f"row {row}")
+        raise DataError(text, row=row, column=error.column) from None
+
+
+def _check_timestamp_type(kind: pa.DataType) -> None:
+    types = pa.types
+    if not (types.is_timestamp(kind) or types.is_int64(kind) or types.is_null(kind)):
+        raise wrong_type("timestamp", kind, TIMESTAMP_TYPES)
+
+
+def _check_partition_type(kind: pa.DataType) -> None:
+    types = pa.types
+    if not (types.is_int32(kind) or types.is_int64(kind) or types.is_null(kind)):
+        raise wrong_type("partition", kind, INTEGER_TYPES)
+
+
+def _timestamps(array: pa.Array) -> Array:
+    numbers = _valid_numbers("timestamp", array)
+    if not pa.types.is_timestamp(array.type) or not len(numbers):
+        return numbers
+    if array.type.unit != "s":
+        # Rounds down, which keeps "none" at -1.
+        return numbers // _UNITS_PER_MS[array.type.unit]
+    _refuse_above("timestamp", numbers, (2**63 - 1) // _MS_PER_SECOND)
+    return np.where(numbers < 0, NO_TIMESTAMP, numbers * _MS_PER_SECOND)
+
+
+def _partitions(array: pa.Array) -> Array:
+    numbers = _valid_numbers("partition", array)
+    _refuse_above("partition", numbers, 2**31 - 1)
+    return numbers.astype(np.int32, copy=False)
+
+
+def _valid_numbers(column: str, array: pa.Array) -> Array:
+    """Nulls become -1; a number below 0 is an error."""
+    if pa.types.is_null(array.type):
+        return np.full(len(array), -1, np.int64)
+    if pa.types.is_timestamp(array.type):
+        array = array.view(pa.int64())
+    is_null = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    numbers: Array = array.fill_null(-1).to_numpy(zero_copy_only=False)
+    if int(numbers.min(initial=0)) < 0:
+        _refuse_first(column, (numbers < 0) if is_null is None else (numbers < 0) & ~is_null, "is negative")
+    return numbers
+
+
+def _refuse_above(column: str, numbers: Array, highest: int) -> None:
+    if int(numbers.max(initial=0)) > highest:
+        _refuse_first(column, numbers > highest, f"is above {highest}")
+
+
+def _refuse_first(column: str, is_bad: Array, what: str) -> None:
+    bad = np.flatnonzero(is_bad)
+    if len(bad):
+        row = int(bad[0])
+        raise DataError(f"column {column} {what} in row {row}", row=row, column=column)
+
+
+# ---- from rows -------------------------------------------------------------------------------------------------
+
+
+def _bytes_from_rows(column: str, contents: Sequence[bytes | None]) -> BytesColumn | None:
+    try:
+        array = pa.array(contents, pa.large_binary())
+    except (pa.ArrowException, TypeError, ValueError):
+        raise _not_bytes(column, contents) from None
+    if array.null_count == len(array) and len(array):
+        return None
+    return BytesColumn.from_arrow(array, column)
+
+
+def _not_bytes(column: str, contents: Sequence[Any]) -> DataError:
+    for row, content in enumerate(contents):
+        if content is not None and not isinstance(content, bytes | bytearray | memoryview | str):
+            text = f"{column} of row {row} is of type {type(content).__name__}; accepted are bytes and None"
+            return DataError(text, row=row, column=column)
+    return DataError(f"{column} holds rows that cannot be sent", column=column)
+
+
+def _headers_from_rows(rows: Sequence[Headers | None]) -> BytesColumn | None:
+    if not any(rows):
+        return None
+    blocks = []
+    for row, headers in enumerate(rows):
+        try:
+            blocks.append(encode_headers(headers or ()))
+        except (TypeError, ValueError, AttributeError):
+            text = f"headers of row {row} are not pairs of a text and bytes or None"
+            raise DataError(text, row=row, column="headers") from None
+    starts = np.zeros(len(blocks) + 1, np.int64)
+    np.cumsum([len(block) for block in blocks], out=starts[1:])
+    return BytesColumn.of(np.frombuffer(b"".join(blocks), np.uint8), starts, np.diff(starts))
+
+
+def _numbers_from_rows(column: str, rows: Sequence[int | None], highest: int) -> Array:
+    for row, number in enumerate(rows):
+        if number is not None and not (isinstance(number, int) and 0 <= number <= highest):
+            raise DataError(f"{column} of row {row} is no number in 0..{highest}", row=row, column=column)
+    return np.array([-1 if number is None else number for number in rows], np.int64)

@@ -1,0 +1,114 @@
+"""The headers column -> for each row the bytes that end its record: the number of headers, then key and value of each.
+
+Accepted are list<struct<key, value>> (fields by these names, or else by position) and map<key, value>. Order and
+duplicates are kept; a null list is no headers; a null header value is a value; a null header key cannot be sent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.errors import DataError
+from kafka_sink.records.bytes_column import BytesColumn, check_bytes_type, plain, plain_type, wrong_type
+from kafka_sink.records.varint import Array, length_elements
+
+COLUMN = "headers"
+HEADERS_TYPES = "list<struct<key: string, value: binary>> and map<string, binary or string>"
+_EMPTY = pa.array([b""], pa.binary())
+
+
+def check_headers_type(kind: pa.DataType) -> None:
+    """Raises `DataError` unless headers can be of this type."""
+    kind = plain_type(kind)
+    types = pa.types
+    if types.is_null(kind):
+        return
+    if types.is_map(kind):
+        key_type, value_type = kind.key_type, kind.item_type
+    elif types.is_list(kind) or types.is_large_list(kind):
+        entry_type = kind.value_type
+        if not types.is_struct(entry_type) or entry_type.num_fields != 2:
+            raise wrong_type(COLUMN, kind, HEADERS_TYPES)
+        key_type, value_type = (entry_type.field(index).type for index in _key_and_value(entry_type))
+    else:
+        raise wrong_type(COLUMN, kind, HEADERS_TYPES)
+    check_bytes_type(key_type, f"{COLUMN}.key", text_only=True)
+    check_bytes_type(value_type, f"{COLUMN}.value")
+
+
+def header_blocks(array: pa.Array) -> BytesColumn | None:
+    """None if no row has a header."""
+    array = plain(array)
+    check_headers_type(array.type)
+    if pa.types.is_null(array.type):
+        return None
+    list_starts = array.offsets.to_numpy()
+    first, last = int(list_starts[0]), int(list_starts[-1])
+    counts = np.diff(list_starts)
+    if array.null_count:
+        counts[array.is_null().to_numpy(zero_copy_only=False)] = 0
+    row_count, header_count = len(array), int(counts.sum())
+    if header_count == 0:
+        return None
+    # Header number i (over all rows) belongs to a row and stands somewhere among the list's values; under null lists
+    # there may be values that belong to nobody.
+    ends = np.cumsum(counts)
+    rows = np.repeat(np.arange(row_count), counts)
+    sources = np.arange(header_count) + np.repeat(list_starts[:-1] - first - (ends - counts), counts)
+    keys, values = _keys_and_values(array, first, last, sources, rows)
+
+    count_elements, count_index = length_elements(counts)
+    key_lengths, key_length_index = length_elements(keys.lengths)
+    value_lengths, value_length_index = length_elements(values.lengths)
+    parts = [count_elements, key_lengths, keys.elements(), value_lengths, values.elements(), _EMPTY]
+    bases = np.cumsum([0, *(len(part) for part in parts)])
+
+    # Each row is one element (its count) and four per header.
+    index = np.empty(row_count + 4 * header_count, np.int64)
+    row_positions = np.arange(row_count) + 4 * (ends - counts)
+    positions = 4 * np.arange(header_count) + rows + 1
+    index[row_positions] = bases[0] + count_index
+    index[positions] = bases[1] + key_length_index[sources]
+    index[positions + 1] = bases[2] + sources
+    index[positions + 2] = bases[3] + value_length_index[sources]
+    index[positions + 3] = np.where(values.lengths[sources] < 0, bases[5], bases[4] + sources)
+    return _joined(parts, index, row_positions)
+
+
+def _joined(parts: list[pa.Array], index: Array, row_positions: Array) -> BytesColumn:
+    """The indexed elements of `parts`, of which each row takes those from its position to the next row's."""
+    joined = pa.concat_arrays(parts).take(pa.array(index))
+    _, starts_buffer, data_buffer = joined.buffers()
+    element_starts = np.frombuffer(starts_buffer, np.int32)
+    starts = np.append(element_starts[row_positions], element_starts[len(index)])
+    return BytesColumn.of(np.frombuffer(data_buffer, np.uint8), starts, np.diff(starts))
+
+
+def _keys_and_values(
+    array: pa.Array, first: int, last: int, sources: Array, rows: Array
+) -> tuple[BytesColumn, BytesColumn]:
+    if pa.types.is_map(array.type):
+        keys, values = array.keys.slice(first, last - first), array.items.slice(first, last - first)
+    else:
+        entries = array.values.slice(first, last - first)
+        if entries.null_count:
+            _refuse(entries.is_null().to_numpy(zero_copy_only=False)[sources], rows, "a null header")
+        key_index, value_index = _key_and_value(entries.type)
+        keys, values = entries.field(key_index), entries.field(value_index)
+    key_column = BytesColumn.from_arrow(keys, f"{COLUMN}.key", text_only=True)
+    if key_column.has_nulls:
+        _refuse(key_column.lengths[sources] < 0, rows, "a header whose key is null")
+    return key_column, BytesColumn.from_arrow(values, f"{COLUMN}.value")
+
+
+def _key_and_value(entry_type: pa.StructType) -> tuple[int, int]:
+    names = [entry_type.field(index).name for index in range(2)]
+    return (1, 0) if names == ["value", "key"] else (0, 1)
+
+
+def _refuse(is_bad: Array, rows: Array, what: str) -> None:
+    bad = np.flatnonzero(is_bad)
+    if len(bad):
+        row = int(rows[bad[0]])
+        raise DataError(f"column {COLUMN} has {what} in row {row}", row=row, column=COLUMN)

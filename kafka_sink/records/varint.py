@@ -1,0 +1,211 @@
+"""Zigzag varints for whole arrays: how long they are, and their bytes, packed into words and cut out by a mask.
+
+A varint of up to 56 bits of content fits one 64-bit word, lowest byte first. Several varints side by side are words
+shifted by each other's lengths and or-ed together, as long as they stay within 8 bytes; `pack` does that for any
+number of fields and then drops the unused bytes of all rows at once. Small values, which almost all are, come from
+tables.
+
+The slow twin is `scalar.encode_varint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+WORD_BYTES = 8
+# A 64-bit varint takes ten bytes: two words' worth of at most five bytes (35 bits) each.
+SPLIT_BITS = 35
+
+
+class Field(NamedTuple):
+    """Some bytes of every row: `words` holds them, lowest first, `counts` how many they are. Numbers hold for all."""
+
+    words: Array | int
+    counts: Array | int
+    count_max: int
+
+
+def zigzag(values: Array) -> Array:
+    signed = values.astype(np.int64, copy=False)
+    return ((signed << 1) ^ (signed >> 63)).view(np.uint64)
+
+
+def zigzag_number(value: int) -> int:
+    return (value << 1) ^ (value >> 63)
+
+
+def count_of(value: int) -> int:
+    """How many bytes the varint of one signed number takes."""
+    return max(1, -(-zigzag_number(value).bit_length() // 7))
+
+
+def counts_of(values: Array) -> Array:
+    """The same for an array, as int64."""
+    unsigned = zigzag(values)
+    largest = int(unsigned.max(initial=0))
+    counts = np.ones(len(unsigned), np.int64)
+    for bits in range(7, 64, 7):
+        if largest >> bits == 0:
+            break
+        counts += unsigned >= np.uint64(1 << bits)
+    return counts
+
+
+def length_counts(lengths: Array) -> Array:
+    """`counts_of` for lengths (-1 and up, below 2**31), from comparisons alone."""
+    longest = int(lengths.max(initial=0))
+    counts = np.ones(len(lengths), np.int64)
+    for bits in range(6, 31, 7):
+        if longest >> bits == 0:
+            break
+        counts += lengths >= (1 << bits)
+    return counts
+
+
+def fields_of(values: Array | int) -> list[Field]:
+    """The varints of signed values as one field, or two when they may be longer than a word."""
+    if isinstance(values, int):
+        return _fields_of_number(zigzag_number(values))
+    unsigned = zigzag(values)
+    largest = int(unsigned.max(initial=0))
+    if largest < len(_TABLE_WORDS):
+        # int64 indexes are what numpy gathers with; any other type is converted first.
+        index = unsigned.view(np.int64)
+        return [Field(_TABLE_WORDS[index], _TABLE_COUNTS[index], _count_unsigned(largest))]
+    if largest >> 56 == 0:
+        return [_packed(unsigned, largest)]
+    low = unsigned & np.uint64((1 << SPLIT_BITS) - 1)
+    high = unsigned >> np.uint64(SPLIT_BITS)
+    # A value that goes on in the second field has five full bytes in the first, each marked "more to come".
+    goes_on = high > 0
+    first = _packed(low, (1 << SPLIT_BITS) - 1)
+    first_words = np.where(goes_on, _spread(low, 5) | _MORE[5], first.words)
+    second = _packed(high, largest >> SPLIT_BITS)
+    return [
+        Field(first_words, np.where(goes_on, np.uint8(5), first.counts), 5),
+        Field(np.where(goes_on, second.words, np.uint64(0)), np.where(goes_on, second.counts, np.uint8(0)), 5),
+    ]
+
+
+def constant(content: bytes) -> Field:
+    """The same bytes (at most 8) in every row."""
+    return Field(int.from_bytes(content, "little"), len(content), len(content))
+
+
+def pack(fields: Sequence[Field], row_count: int) -> tuple[Array, Array]:
+    """The fields of each row one after the other: all bytes, and where each row starts (one more than rows, int32)."""
+    words, counts = _combine(fields, row_count)
+    starts = np.zeros(row_count + 1, np.int32)
+    if len(words) == 1:
+        np.cumsum(counts[0], out=starts[1:])
+        return words[0].view(np.uint8)[_CUT[counts[0]].view(np.bool_)], starts
+    np.cumsum(sum(count.astype(np.int32) for count in counts), out=starts[1:])
+    mask = _CUT[np.column_stack(counts).reshape(-1)].view(np.bool_)
+    return np.column_stack(words).reshape(-1).view(np.uint8)[mask], starts
+
+
+def _combine(fields: Sequence[Field], row_count: int) -> tuple[list[Array], list[Array]]:
+    """Puts as many neighbouring fields into one word as surely fit. All words as arrays of one element per row."""
+    words: list[Array] = []
+    counts: list[Array] = []
+    word: Array | int = 0
+    count: Array | int = 0
+    count_max = 0
+    for field in fields:
+        if count_max + field.count_max > WORD_BYTES:
+            words.append(_as_array(word, row_count, np.uint64))
+            counts.append(_as_array(count, row_count, np.uint8))
+            word, count, count_max = 0, 0, 0
+        word = word | _shifted(field.words, count)
+        count = count + field.counts
+        count_max += field.count_max
+    words.append(_as_array(word, row_count, np.uint64))
+    counts.append(_as_array(count, row_count, np.uint8))
+    return words, counts
+
+
+def _shifted(words: Array | int, counts: Array | int) -> Array | int:
+    if isinstance(words, int):
+        if words == 0:
+            return 0
+        if isinstance(counts, int):
+            return words << (8 * counts)
+        return np.uint64(words) << (counts.astype(np.uint64) << np.uint64(3))
+    bits = np.uint64(8 * counts) if isinstance(counts, int) else counts.astype(np.uint64) << np.uint64(3)
+    shifted: Array = words << bits
+    return shifted
+
+
+def _as_array(value: Array | int, row_count: int, dtype: Any) -> Array:
+    return np.full(row_count, value, dtype) if isinstance(value, int) else value.astype(dtype, copy=False)
+
+
+def _count_unsigned(unsigned: int) -> int:
+    return max(1, -(-unsigned.bit_length() // 7))
+
+
+def _fields_of_number(unsigned: int) -> list[Field]:
+    encoded = bytearray()
+    while unsigned > 0x7F:
+        encoded.append(unsigned & 0x7F | 0x80)
+        unsigned >>= 7
+    encoded.append(unsigned)
+    return [constant(bytes(encoded[start : start + 5])) for start in range(0, len(encoded), 5)]
+
+
+def _spread(unsigned: Array, byte_count: int) -> Array:
+    """Moves each group of 7 bits to the low end of its byte."""
+    words = unsigned & np.uint64(0x7F)
+    for index in range(1, byte_count):
+        words |= (unsigned & np.uint64(0x7F << (7 * index))) << np.uint64(index)
+    return words
+
+
+def _packed(unsigned: Array, largest: int) -> Field:
+    count_max = _count_unsigned(largest)
+    counts = np.ones(len(unsigned), np.uint8)
+    for bits in range(7, 7 * count_max, 7):
+        counts += unsigned >= np.uint64(1 << bits)
+    # All bytes but the last of a varint are marked "more to come".
+    return Field(_spread(unsigned, count_max) | _MORE[counts - np.uint8(1)], counts, count_max)
+
+
+_MORE = np.array([int.from_bytes(b"\x80" * count, "little") for count in range(9)], np.uint64)
+# Which of a word's 8 bytes are in use, by their number: 8 booleans as one number, since gathering numbers is fast.
+_CUT = (np.arange(WORD_BYTES)[None, :] < np.arange(WORD_BYTES + 1)[:, None]).view(np.uint64).reshape(-1)
+# Zigzag values below 2**15: lengths up to 16 KiB, and offset deltas of as many records.
+_TABLE = _packed(np.arange(1 << 15, dtype=np.uint64), (1 << 15) - 1)
+_TABLE_WORDS: Array = np.asarray(_TABLE.words)
+_TABLE_COUNTS: Array = np.asarray(_TABLE.counts)
+
+# The varints of the lengths -1, 0, 1, ... as elements of an Arrow array: gathered by index, they need no packing.
+_LENGTHS_COUNT = 1 << 13
+
+
+def _length_table() -> pa.Array:
+    flat, starts = pack(fields_of(np.arange(-1, _LENGTHS_COUNT - 1)), _LENGTHS_COUNT)
+    return binary_array(pa.py_buffer(flat), starts)
+
+
+def binary_array(data: pa.Buffer, starts: Array) -> pa.Array:
+    return pa.Array.from_buffers(pa.binary(), len(starts) - 1, [None, pa.py_buffer(starts), data])
+
+
+_LENGTH_TABLE = _length_table()
+
+
+def length_elements(lengths: Array) -> tuple[pa.Array, Array]:
+    """Varints of lengths (-1 and up) as a small Arrow array of the distinct ones, and each row's index into it."""
+    longest = int(lengths.max(initial=-1))
+    if longest < _LENGTHS_COUNT - 1:
+        return _LENGTH_TABLE.slice(0, longest + 2), lengths + 1
+    distinct, index = np.unique(lengths, return_inverse=True)
+    flat, starts = pack(fields_of(distinct), len(distinct))
+    return binary_array(pa.py_buffer(flat), starts), index
