@@ -1,0 +1,113 @@
+"""Apache Kafka's jars by version, fetched once by Maven into a cache outside the tree.
+
+The cache is `$PYKAFKA_SINK_CACHE`, else `~/.cache/pykafka-sink`, one folder `kafka-<version>` a version. Maven copies
+into a folder of its own and the finished folder is renamed into place, so that a download cut off half-way is never
+used; a lock file keeps two test runs from downloading the same thing twice.
+
+When Java or Maven is missing, or Maven cannot download, `KafkaUnavailable` says which: tests skip with that text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+# 4.3.1: the newest release whose kafka-tools is published; transactions of the second generation (KIP-890).
+# 3.9.1: the last release of the line before it; transactions of the first generation.
+VERSIONS = ("4.3.1", "3.9.1")
+
+_COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+_DOWNLOAD_TIMEOUT_S = 600
+
+
+class KafkaUnavailable(Exception):
+    """Apache Kafka cannot be run on this machine; the text says what is missing."""
+
+
+def cache_folder() -> Path:
+    chosen = os.environ.get("PYKAFKA_SINK_CACHE")
+    return Path(chosen) if chosen else Path.home() / ".cache" / "pykafka-sink"
+
+
+def java_command() -> str:
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=os.path.join(home, "bin")) if home else None
+    found = found or shutil.which("java")
+    if found is None:
+        raise KafkaUnavailable("Apache Kafka needs Java 17, and there is no java command here")
+    return found
+
+
+def jars(version: str) -> list[Path]:
+    """The jars of one version in a fixed order, downloaded if this is the first call for it."""
+    folder = cache_folder() / f"kafka-{version}"
+    if not (folder / "jars").is_dir():
+        with cache_lock(version):
+            if not (folder / "jars").is_dir():
+                _download(version, folder)
+    # Sorted because the class archive of kafka_node.py holds for one exact class path only.
+    return sorted((folder / "jars").glob("*.jar"))
+
+
+def class_path(version: str) -> str:
+    return os.pathsep.join(str(jar) for jar in jars(version))
+
+
+@contextlib.contextmanager
+def cache_lock(version: str) -> Iterator[None]:
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with open(cache_folder() / f"kafka-{version}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _download(version: str, folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise KafkaUnavailable(f"Apache Kafka {version} is not in the cache, and there is no mvn command to fetch it")
+    for left_behind in folder.parent.glob(f"fetch-{version}-*"):  # by a killed process: we hold the lock
+        shutil.rmtree(left_behind, ignore_errors=True)
+    work = Path(tempfile.mkdtemp(prefix=f"fetch-{version}-", dir=folder.parent))
+    try:
+        (work / "pom.xml").write_text(_pom(version))
+        command = [maven, "-q", "-B", "-f", str(work / "pom.xml"), _COPY_GOAL, f"-DoutputDirectory={work / 'jars'}"]
+        try:
+            run = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_S
+            )
+        except subprocess.TimeoutExpired:
+            raise KafkaUnavailable(f"mvn did not fetch Apache Kafka {version} in {_DOWNLOAD_TIMEOUT_S} s") from None
+        if run.returncode != 0:
+            raise KafkaUnavailable(f"mvn could not fetch Apache Kafka {version}: {(run.stdout + run.stderr)[-2000:]}")
+        work.rename(folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _pom(version: str) -> str:
+    wanted = [
+        ("org.apache.kafka", "kafka_2.13", version),
+        ("org.apache.kafka", "kafka-tools", version),
+        ("org.slf4j", "slf4j-simple", "1.7.36"),
+    ]
+    rows = "\n".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{wanted_version}</version>"
+        "</dependency>"
+        for group, artifact, wanted_version in wanted
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>\n'
+        "<groupId>pykafka-sink</groupId><artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>\n"
+        f"<dependencies>\n{rows}\n</dependencies>\n</project>\n"
+    )
+
+
+if __name__ == "__main__":
+    for wanted_version in VERSIONS:
+        print(f"Apache Kafka {wanted_version}: {len(jars(wanted_version))} jars")

@@ -1,0 +1,53 @@
+"""Kills a cluster's brokers and removes its folder when the process that started it is gone.
+
+A test process that is killed (SIGKILL, out of memory, a time-out) runs no clean-up, and a Java broker left behind
+holds half a gigabyte. The owner starts this script with a pipe to its standard input; the kernel closes the pipe when
+the owner dies, however it dies. Brokers are found by the cluster's folder, a fresh unique name that stands in their
+command line: no list of process ids has to be kept, so none can be out of date or belong to somebody else by now.
+
+PR_SET_PDEATHSIG would be shorter but fires when the *thread* that started the broker ends, not the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+
+
+def processes_using(folder: str) -> list[int]:
+    """Ids of the other live processes with an argument inside `folder`. Empty where there is no /proc."""
+    needle = os.fsencode(folder) + b"/"
+    found = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
+        if name.isdigit() and int(name) != os.getpid():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as command_line:
+                if any(needle in argument for argument in command_line.read().split(b"\0")):
+                    found.append(int(name))
+    return found
+
+
+def remove_everything(folder: str) -> None:
+    # Twice at least: a broker may have been between fork and exec, without its command line, at the first look.
+    for _ in range(3):
+        for process_id in processes_using(folder):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
+        time.sleep(0.1)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def main() -> None:
+    folder = sys.argv[1]
+    for stop_signal in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(stop_signal, signal.SIG_IGN)
+    while sys.stdin.buffer.read(1):
+        pass
+    remove_everything(folder)
+
+
+if __name__ == "__main__":
+    main()
