@@ -320,7 +320,7 @@ class Production:
 
     def _split(self, batch: ProducerBatch) -> None:
         """Too large for the broker after all: in two halves by size, in order, under the same sequences."""
-        parts = batch.split(split(batch.encoded, batch.encoded.records_bytes // 2))
+        parts = batch.split(split(batch.encoded, batch_bytes_max=batch.encoded.records_bytes // 2))
         if len(parts) < 2:
             raise LocalProtocolError(f"a batch of {batch.record_count} records did not split")
         if self._sequences is not None and batch.has_sequence:

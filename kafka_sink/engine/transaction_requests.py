@@ -46,6 +46,7 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 # While the broker writes the markers of the previous transaction (code 51): that takes milliseconds as a rule, and
 # each further wait is longer by as much, for the cluster in which it takes minutes.
 MARKERS_BACKOFF_MS = 20
+MARKERS_BACKOFF_MAX_MS = 1_000
 
 # The last version of each request that belongs to generation 1, and the first that belongs to generation 2.
 END_TXN_LAST_V1, TXN_OFFSET_COMMIT_LAST_V1, ADD_PARTITIONS_LAST_CLIENT = 4, 4, 3
@@ -188,7 +189,7 @@ class TransactionRequests:
             self._repeat_later(now_ms)
         elif verdict is Verdict.REPEAT_SOON:
             self._failures += 1
-            self._retry_at_ms = now_ms + min(MARKERS_BACKOFF_MS * self._failures, self._backoff.max_ms)
+            self._retry_at_ms = now_ms + min(MARKERS_BACKOFF_MS * self._failures, MARKERS_BACKOFF_MAX_MS)
         elif verdict is Verdict.FIND_COORDINATOR:
             self._coordinators.pop(asked.key_type, None)
             self._repeat_later(now_ms)
