@@ -1,0 +1,212 @@
+"""Read whole topics with code that is not ours: confluent-kafka, or Java's console consumer.
+
+What a test believes about the log comes from here, never from our own decoder. Both readers start at the beginning
+and end where the log ends for the isolation level asked for.
+
+The markers that end a transaction are written after the coordinator has answered, so a read_committed reader that
+comes at once may find the transaction still open and stop before it. Reading committed records therefore first waits
+until no transaction is open; a test that wants to look past an open one passes `settle_timeout_s=0`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tools.java import CONSOLE_CONSUMER, run_class
+from tools.kafka_jars import VERSIONS
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+_LOGGER = logging.getLogger("tools.foreign_reader")
+_POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignRecord:
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+
+
+def read_topic(
+    bootstrap_servers: str,
+    topic: str,
+    isolation: Isolation = "read_committed",
+    *,
+    timeout_s: float = 60,
+    settle_timeout_s: float = 20,
+) -> list[ForeignRecord]:
+    """All records, by partition and then by offset."""
+    records = list(
+        scan_topic(bootstrap_servers, topic, isolation, timeout_s=timeout_s, settle_timeout_s=settle_timeout_s)
+    )
+    return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+def scan_topic(
+    bootstrap_servers: str,
+    topic: str,
+    isolation: Isolation = "read_committed",
+    *,
+    timeout_s: float = 60,
+    settle_timeout_s: float = 20,
+) -> Iterator[ForeignRecord]:
+    """The same one by one, partitions mixed, for topics too large to hold. `timeout_s` is for silence, not in all."""
+    if isolation == "read_committed" and settle_timeout_s > 0:
+        wait_until_settled(bootstrap_servers, topic, timeout_s=settle_timeout_s)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": f"foreign-reader-{uuid.uuid4()}",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+            "check.crcs": True,
+        },
+        logger=_LOGGER,
+    )
+    try:
+        partitions = partition_ids(consumer, topic)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        unfinished = set(partitions)
+        heard_at = time.monotonic()
+        while unfinished:
+            messages = consumer.consume(10_000, timeout=0.05)
+            for message in messages:
+                heard_at = time.monotonic()
+                error = message.error()
+                if error is None:
+                    yield ForeignRecord(
+                        message.partition(),
+                        message.offset(),
+                        message.key(),
+                        message.value(),
+                        tuple(message.headers() or ()),
+                        message.timestamp()[1],
+                    )
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    unfinished.discard(message.partition())
+                elif not error.retriable() and error.code() not in _PASSING:
+                    raise KafkaException(error)
+            if time.monotonic() - heard_at > timeout_s:
+                raise TimeoutError(f"no record of {topic} for {timeout_s} s, partitions {sorted(unfinished)} unread")
+    finally:
+        consumer.close()
+
+
+# librdkafka reports these while it reconnects by itself; a chaos test reads while brokers come and go.
+_PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
+
+
+def partition_ids(client: Consumer | AdminClient, topic: str) -> list[int]:
+    found = client.list_topics(topic, timeout=20).topics[topic]
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return sorted(found.partitions)
+
+
+def end_offsets(bootstrap_servers: str, topic: str, isolation: Isolation = "read_uncommitted") -> dict[int, int]:
+    """The offset after the last record, control records included; for read_committed the last stable offset."""
+    return _end_offsets(_admin(bootstrap_servers), topic, isolation)
+
+
+def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float = 20) -> None:
+    """Until no transaction is open in any partition of the topic."""
+    deadline = time.monotonic() + timeout_s
+    admin = _admin(bootstrap_servers)
+    while True:
+        stable = _end_offsets(admin, topic, "read_committed")
+        if stable == _end_offsets(admin, topic, "read_uncommitted"):
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"a transaction is still open in {topic} after {timeout_s} s; stable end: {stable}")
+        time.sleep(_POLL_S)
+
+
+def _end_offsets(admin: AdminClient, topic: str, isolation: Isolation) -> dict[int, int]:
+    level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
+    wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partition_ids(admin, topic)}
+    answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=20)
+    return {asked.partition: answer.result(30).offset for asked, answer in answers.items()}
+
+
+def _admin(bootstrap_servers: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap_servers}, logger=_LOGGER)
+
+
+# The Java console consumer
+
+# Its output is text. BytesDeserializer prints every byte that is not printable ASCII, and the backslash itself, as
+# \xHH, so a tab, a line feed and a control character can only be marks. The word for null is printed the same way and
+# could be a value: it is a new random one for each call.
+_BYTES = "org.apache.kafka.common.serialization.BytesDeserializer"
+_HEADER_MARK = "\x1f"
+_ESCAPED = re.compile(rb"\\x([0-9A-Fa-f]{2})")
+
+
+def read_topic_java(
+    bootstrap_servers: str,
+    topic: str,
+    isolation: Isolation = "read_committed",
+    *,
+    version: str = VERSIONS[0],
+    silence_ms: int = 8000,
+    settle_timeout_s: float = 20,
+) -> list[ForeignRecord]:
+    """All records as Java reads them. The console consumer knows no end: it stops after `silence_ms` without one.
+
+    Header names must be ASCII without `:` and the unit separator, the marks of the printed form.
+    """
+    if isolation == "read_committed" and settle_timeout_s > 0:
+        wait_until_settled(bootstrap_servers, topic, timeout_s=settle_timeout_s)
+    null = uuid.uuid4().hex
+    shown = ("timestamp", "partition", "offset", "headers", "key", "value")
+    properties = [f"print.{part}=true" for part in shown]
+    properties += [f"{part}.deserializer={_BYTES}" for part in ("key", "value", "headers")]
+    properties += [f"null.literal={null}", f"headers.separator={_HEADER_MARK}"]
+    flag = "--property" if version.startswith("3.") else "--formatter-property"
+    arguments = ["--bootstrap-server", bootstrap_servers, "--topic", topic, "--from-beginning"]
+    arguments += ["--isolation-level", isolation, "--timeout-ms", str(silence_ms)]
+    for text in properties:
+        arguments += [flag, text]
+    output = run_class(version, CONSOLE_CONSUMER, arguments, timeout_s=600)
+    records = [_parse_console_line(line, null.encode()) for line in output.split(b"\n") if line]
+    return sorted(records, key=lambda record: (record.partition, record.offset))
+
+
+def _parse_console_line(line: bytes, null: bytes) -> ForeignRecord:
+    timestamp, partition, offset, headers, key, value = line.split(b"\t")
+    return ForeignRecord(
+        partition=int(partition.removeprefix(b"Partition:")),
+        offset=int(offset.removeprefix(b"Offset:")),
+        key=_unescape(key, null),
+        value=_unescape(value, null),
+        headers=_parse_console_headers(headers, null),
+        timestamp_ms=int(timestamp.partition(b":")[2]),
+    )
+
+
+def _parse_console_headers(text: bytes, null: bytes) -> tuple[tuple[str, bytes | None], ...]:
+    if text == b"NO_HEADERS":
+        return ()
+    pairs = (header.split(b":", 1) for header in text.split(_HEADER_MARK.encode()))
+    return tuple((name.decode(), _unescape(value, null)) for name, value in pairs)
+
+
+def _unescape(text: bytes, null: bytes) -> bytes | None:
+    if text == null:
+        return None
+    return _ESCAPED.sub(lambda match: bytes([int(match[1], 16)]), text)

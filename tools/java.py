@@ -1,0 +1,56 @@
+"""Run Java against a version's jars: a tool's main class, or a small source file of our own.
+
+Used by the console reader, by benchmarks (ProducerPerformance) and by the scripts that record golden bytes and
+placements from the Java client. `java Source.java` compiles in memory, so no class file is left anywhere.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools.kafka_jars import class_path, java_command
+
+PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
+CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+DUMP_LOG_SEGMENTS = "kafka.tools.DumpLogSegments"
+
+_QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Xshare:auto")
+# A tool runs for seconds; the second compiler tier would cost more than it gains.
+_SHORT_RUN = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+class JavaFailed(Exception):
+    """A Java program ended with an error; the text holds what it wrote."""
+
+
+def run_class(
+    version: str,
+    main_class: str,
+    arguments: Sequence[str],
+    *,
+    input_bytes: bytes = b"",
+    timeout_s: float = 120,
+    jvm_options: Sequence[str] = _SHORT_RUN,
+) -> bytes:
+    """Standard output of `main_class` from the jars of `version`."""
+    return _run(version, [*jvm_options], [main_class, *arguments], input_bytes, timeout_s)
+
+
+def run_source(
+    version: str, source: Path, arguments: Sequence[str] = (), *, input_bytes: bytes = b"", timeout_s: float = 120
+) -> bytes:
+    """Compile one source file against the jars of `version`, run its main, return its standard output."""
+    return _run(version, [*_SHORT_RUN], [str(source), *arguments], input_bytes, timeout_s)
+
+
+def _run(
+    version: str, options: Sequence[str], program: Sequence[str], input_bytes: bytes, timeout_s: float
+) -> bytes:
+    command = [java_command(), *_QUIET, *options, "-cp", class_path(version), *program]
+    run = subprocess.run(command, input=input_bytes, capture_output=True, timeout=timeout_s)
+    if run.returncode != 0:
+        text = (run.stderr[-3000:] + run.stdout[-1000:]).decode(errors="replace")
+        raise JavaFailed(f"{program[0]} ended with {run.returncode}: {text}")
+    return run.stdout
