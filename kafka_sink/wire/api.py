@@ -49,14 +49,14 @@ class Api:
     def encode_request(self, version: int, body: Mapping[str, Any]) -> bytes:
         return self._encode(True, version, body)
 
-    def decode_request(self, version: int, data: bytes) -> dict[str, Any]:
-        return self._decode(True, version, data, 0)
+    def decode_request(self, version: int, data: bytes, offset: int = 0) -> dict[str, Any]:
+        """`offset` is where the body starts in `data`: behind the header, when `data` is a whole frame."""
+        return self._decode(True, version, data, offset)
 
     def encode_response(self, version: int, body: Mapping[str, Any]) -> bytes:
         return self._encode(False, version, body)
 
     def decode_response(self, version: int, data: bytes, offset: int = 0) -> dict[str, Any]:
-        """`offset` is where the body starts in `data`: behind the header, when `data` is a whole frame."""
         return self._decode(False, version, data, offset)
 
     def _encode(self, is_request: bool, version: int, body: Mapping[str, Any]) -> bytes:

@@ -1,0 +1,20 @@
+"""A bounded part of the fuzz run: `python -m tests.fuzz.fuzz_wire` is the long one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.fuzz_wire import fuzz
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_broken_input_is_read_or_refused_by_every_decoder(seed: int) -> None:
+    report = fuzz(15_000, seed)
+    assert sum(outcome.total() for outcome in report.values()) == 15_000
+    # Were nothing read or nothing refused, the mutations would miss the decoder behind the first check.
+    assert all(outcome["refused"] for outcome in report.values())
+    assert sum(outcome["read"] for outcome in report.values()) > 1500
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    assert fuzz(2000, 7) == fuzz(2000, 7)
