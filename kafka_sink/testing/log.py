@@ -76,6 +76,9 @@ class PartitionLog:
         self.producers = ProducerStates()
         self.aborted: list[AbortedTransaction] = []
         self._ended: list[EndedTransaction] = []
+        # For whoever keeps a copy: what was appended since the batches were last replaced as a whole.
+        self.rewrites = 0
+        self.appended_count = 0
 
     # ---- writing ----
 
@@ -123,6 +126,7 @@ class PartitionLog:
 
     def _store(self, batch: Batch) -> None:
         self.batches.append(batch)
+        self.appended_count += 1
         self.end_offset = batch.last_offset + 1
 
     def _end_transaction(self, marker: Batch, is_commit: bool, coordinator_epoch: int) -> None:
@@ -149,6 +153,8 @@ class PartitionLog:
     def load(self, batches: Sequence[Batch], start_offset: int) -> None:
         """Everything is as after appending these batches, all of them replicated."""
         self.batches = list(batches)
+        self.rewrites += 1
+        self.appended_count = 0
         self.start_offset = start_offset
         self.end_offset = self.batches[-1].last_offset + 1 if self.batches else start_offset
         self.producers = ProducerStates()

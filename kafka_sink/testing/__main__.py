@@ -1,0 +1,59 @@
+"""An embedded Kafka from the command line, until Ctrl-C:
+
+    python -m kafka_sink.testing --port 9092 --topic events:6 --brokers 3 --data-dir /tmp/kafka
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import threading
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.testing.server import EmbeddedBroker
+
+
+def _pair(text: str, separator: str, name: str) -> tuple[str, str]:
+    left, found, right = text.partition(separator)
+    if not left or not found or not right:
+        raise argparse.ArgumentTypeError(f"{name}{separator}... is needed, not {text!r}")
+    return left, right
+
+
+def _topic(text: str) -> tuple[str, int]:
+    name, count = _pair(text, ":", "name")
+    if not count.isdigit() or int(count) == 0:
+        raise argparse.ArgumentTypeError(f"the number of partitions is needed, not {count!r}")
+    return name, int(count)
+
+
+def _property(text: str) -> tuple[str, str]:
+    return _pair(text, "=", "name")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m kafka_sink.testing", description="an embedded Kafka for tests")
+    parser.add_argument("--brokers", type=int, default=1, help="how many brokers (default 1)")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on and to tell clients")
+    parser.add_argument("--port", type=int, default=9092, help="of the first broker, the others follow; 0: any")
+    parser.add_argument("--topic", type=_topic, action="append", default=[], metavar="NAME:PARTITIONS")
+    parser.add_argument("--property", type=_property, action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--data-dir", help="where to keep topics and records; without it they are gone at the end")
+    given = parser.parse_args(arguments)
+    try:
+        kafka = EmbeddedBroker(
+            given.brokers, topics=dict(given.topic), data_dir=given.data_dir, properties=dict(given.property),
+            host=given.host, port=given.port,
+        )
+    except ConfigError as error:
+        parser.error(str(error))
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    with kafka:
+        print(f"bootstrap.servers={kafka.bootstrap_servers}", flush=True)
+        stopped.wait()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""A pytest plugin: the fixture `embedded_kafka` is a running Kafka with one broker, fresh for each test.
+
+    def test_my_sink(embedded_kafka):
+        embedded_kafka.create_topic("events", partitions=3)
+        write_rows({"bootstrap.servers": embedded_kafka.bootstrap_servers})
+
+Broker properties and the number of brokers are given by a marker:
+
+    @pytest.mark.embedded_kafka(brokers=3, topics={"events": 6}, properties={"transaction.version": "0"})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kafka_sink.testing.server import EmbeddedBroker
+
+MARKER = "embedded_kafka"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", f"{MARKER}(brokers, topics, properties): how the fixture {MARKER} starts its cluster"
+    )
+
+
+@pytest.fixture
+def embedded_kafka(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    marker = request.node.get_closest_marker(MARKER)
+    with EmbeddedBroker(**(marker.kwargs if marker is not None else {})) as kafka:
+        yield kafka

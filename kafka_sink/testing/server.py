@@ -1,0 +1,272 @@
+"""The embedded broker on real sockets: the only file of this package with threads, sockets and a clock.
+
+One thread runs a selector over all listeners and connections and feeds the core; everything is decided there. Calls
+from other threads (faults, leader moves, stopping a broker) take the same lock and wake that thread, because they may
+have made answers ready.
+
+    with EmbeddedBroker(brokers=3, topics={"events": 6}) as kafka:
+        producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+
+The time that the core sees is the wall clock at the start plus what the monotonic clock has counted since, so a clock
+that is set back moves nothing.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from kafka_sink.testing.broker import BrokerCluster, Output
+from kafka_sink.testing.faults import Fault
+from kafka_sink.testing.settings import Settings
+from kafka_sink.testing.storage import Storage
+from kafka_sink.testing.topics import Broker
+
+T = TypeVar("T")
+READ_BYTES = 1 << 18
+# Data is written to the directory after this long at the latest; nothing promises more (there is no fsync either).
+SAVE_INTERVAL_S = 0.2
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    socket: socket.socket
+    broker_id: int
+    connection_id: int
+    unsent: bytearray = field(default_factory=bytearray)
+    is_closing: bool = False
+
+
+class EmbeddedBroker:
+    """A Kafka cluster in this process, listening on `host`; a context manager.
+
+    `port` is that of the first broker, the others follow; 0 lets the system choose. `properties` are Kafka's (see
+    settings.py, others are refused). With `data_dir` a later instance finds topics, records, transactions and offsets.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 1,
+        *,
+        topics: Mapping[str, int] | None = None,
+        data_dir: str | Path | None = None,
+        properties: Mapping[str, str] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
+        self._host = host
+        self._topics = dict(topics or {})
+        self._storage = Storage(Path(data_dir)) if data_dir is not None else None
+        nodes = [Broker(number, host, port + number - 1 if port else 0) for number in range(1, brokers + 1)]
+        self._started = time.time() * 1000 - time.monotonic() * 1000
+        self.core = BrokerCluster(nodes, settings=Settings(dict(properties or {})), now_ms=self._now_ms())
+        self._lock = threading.RLock()
+        self._selector = selectors.DefaultSelector()
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        self._listeners: dict[int, socket.socket] = {}
+        self._peers: dict[int, Peer] = {}
+        self._connection_count = 0
+        self._thread: threading.Thread | None = None
+        self._is_stopping = False
+
+    def _now_ms(self) -> int:
+        return int(self._started + time.monotonic() * 1000)
+
+    # ---- life ----
+
+    def __enter__(self) -> EmbeddedBroker:
+        self.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        if self._storage is not None:
+            self._storage.load(self.core)
+        for name, partitions in self._topics.items():
+            if name not in self.core.cluster.topics:
+                self.core.cluster.create_topic(name, partitions, min(3, len(self.core.cluster.brokers)))
+        for node_id in self.core.cluster.brokers:
+            self._listen(node_id)
+        self._wake_receiver.setblocking(False)
+        self._selector.register(self._wake_receiver, selectors.EVENT_READ)
+        self._thread = threading.Thread(target=self._run, name="embedded-kafka", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        with self._lock:
+            if self._is_stopping or self._thread is None:
+                return
+            self._is_stopping = True
+        self._wake()
+        self._thread.join()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{one.host}:{one.port}" for one in self.core.cluster.brokers.values())
+
+    # ---- control, from any thread ----
+
+    @contextmanager
+    def control(self) -> Iterator[BrokerCluster]:
+        """The core, while the server thread waits: `with kafka.control() as core: core.cluster.move_leader(...)`."""
+        with self._lock:
+            self.core.schedule.run_due(self._now_ms())
+            yield self.core
+        self._wake()
+
+    def do(self, action: Callable[[BrokerCluster], T]) -> T:
+        with self.control() as core:
+            return action(core)
+
+    def inject(self, fault: Fault) -> Fault:
+        return self.do(lambda core: core.faults.add(fault))
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str | None] | None = None) -> None:
+        factor = min(3, len(self.core.cluster.alive))
+        self.do(lambda core: core.cluster.create_topic(name, partitions, factor, configs))
+
+    def stop_broker(self, node_id: int, *, is_crash: bool = False) -> None:
+        """Its connections end and its port refuses new ones; leadership moves to replicas that are in sync."""
+        with self.control() as core:
+            listener = self._listeners.pop(node_id)
+            self._selector.unregister(listener)
+            listener.close()
+            core.stop_broker(node_id, is_crash=is_crash)
+
+    def start_broker(self, node_id: int) -> None:
+        with self.control() as core:
+            self._listen(node_id)
+            core.start_broker(node_id)
+
+    # ---- the server thread ----
+
+    def _listen(self, node_id: int) -> None:
+        broker = self.core.cluster.brokers[node_id]
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        listener = socket.create_server((self._host, broker.port), family=family, backlog=128)
+        listener.setblocking(False)
+        broker.port = listener.getsockname()[1]
+        self._listeners[node_id] = listener
+        self._selector.register(listener, selectors.EVENT_READ, node_id)
+
+    def _wake(self) -> None:
+        try:
+            self._wake_sender.send(b"\0")
+        except OSError:
+            return  # the thread has ended, and with it the need to wake it
+
+    def _run(self) -> None:
+        saved_at = time.monotonic()
+        try:
+            while not self._is_stopping:
+                with self._lock:
+                    deadline_ms = self.core.next_deadline_ms
+                wait_s = 1.0 if deadline_ms is None else min(max(deadline_ms - self._now_ms(), 0) / 1000, 1.0)
+                events = self._selector.select(wait_s)
+                with self._lock:
+                    self._carry_out(self.core.tick(self._now_ms()))
+                    for key, mask in events:
+                        self._on_event(key, mask)
+                    if self._storage is not None and time.monotonic() - saved_at > SAVE_INTERVAL_S:
+                        self._storage.save(self.core)
+                        saved_at = time.monotonic()
+        finally:
+            with self._lock:
+                self._close_all()
+
+    def _on_event(self, key: selectors.SelectorKey, mask: int) -> None:
+        if isinstance(key.data, int):
+            self._accept(key.data)
+        elif isinstance(key.data, Peer):
+            if mask & selectors.EVENT_WRITE:
+                self._flush(key.data)
+            if mask & selectors.EVENT_READ:
+                self._read(key.data)
+        else:
+            self._wake_receiver.recv(4096)
+
+    def _accept(self, node_id: int) -> None:
+        listener = self._listeners.get(node_id)
+        if listener is None:
+            return
+        try:
+            accepted, _ = listener.accept()
+        except OSError:
+            return  # gone before it was taken
+        accepted.setblocking(False)
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection_count += 1
+        peer = Peer(accepted, node_id, self._connection_count)
+        self._peers[peer.connection_id] = peer
+        self._selector.register(accepted, selectors.EVENT_READ, peer)
+
+    def _read(self, peer: Peer) -> None:
+        if peer.connection_id not in self._peers:
+            return
+        try:
+            data = peer.socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._carry_out(self.core.on_bytes(peer.broker_id, peer.connection_id, data, self._now_ms()))
+        else:
+            self.core.on_disconnect(peer.connection_id)
+            self._drop(peer)
+
+    def _carry_out(self, outputs: list[Output]) -> None:
+        for connection_id, data in outputs:
+            peer = self._peers.get(connection_id)
+            if peer is None:
+                continue
+            if data is None:
+                peer.is_closing = True
+            else:
+                peer.unsent += data
+            self._flush(peer)
+
+    def _flush(self, peer: Peer) -> None:
+        if peer.connection_id not in self._peers:
+            return
+        try:
+            while peer.unsent:
+                sent = peer.socket.send(peer.unsent)
+                del peer.unsent[:sent]
+        except BlockingIOError:
+            self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
+            return
+        except OSError:
+            self.core.on_disconnect(peer.connection_id)
+            self._drop(peer)
+            return
+        if peer.is_closing:
+            self._drop(peer)
+        else:
+            self._selector.modify(peer.socket, selectors.EVENT_READ, peer)
+
+    def _drop(self, peer: Peer) -> None:
+        del self._peers[peer.connection_id]
+        self._selector.unregister(peer.socket)
+        peer.socket.close()
+
+    def _close_all(self) -> None:
+        if self._storage is not None:
+            self._storage.save(self.core)
+            self._storage.close()
+        for peer in list(self._peers.values()):
+            self._drop(peer)
+        for listener in self._listeners.values():
+            listener.close()
+        self._selector.close()
+        self._wake_receiver.close()
+        self._wake_sender.close()
