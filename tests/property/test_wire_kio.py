@@ -91,7 +91,7 @@ def test_our_bytes_are_those_of_kio(message: tuple[Api, bool, int], data: st.Dat
 def test_kio_reads_the_produce_request_that_is_written_by_hand(version: int) -> None:
     api = APIS[0]
     topics = [("orders", bytes(range(16)), [(0, b"h" * 61, b"payload"), (1, b"h" * 61, b"")])]
-    ids = {"correlation_id": 5, "client_id": "me"}
+    ids: dict[str, Any] = {"correlation_id": 5, "client_id": "me"}
     buffers = encode_produce(version, **ids, transactional_id="tx", acks=-1, timeout_ms=9, topics=topics)
     frame = b"".join(buffers)[4:]
     entity_type = kio_class((api, True, version))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from kafka_sink.errors import LocalProtocolError
@@ -11,14 +13,14 @@ from kafka_sink.wire.produce import encode_produce
 
 TOPIC_ID = bytes(range(16))
 HEADER = b"h" * 61
-TOPICS = [
+TOPICS: list[Any] = [
     ("orders", TOPIC_ID, [(0, HEADER, b"first"), (7, HEADER, b"s" * 20_000)]),
     ("größe", bytes(16), [(1, HEADER, memoryview(b"third")), (2, HEADER, bytearray(b""))]),
 ]
 VERSIONS = range(PRODUCE.version_min, PRODUCE.version_max + 1)
 
 
-def joined(version: int, topics: list[object], transactional_id: str | None = None, acks: int = -1) -> bytes:
+def joined(version: int, topics: list[Any], transactional_id: str | None = None, acks: int = -1) -> bytes:
     return b"".join(
         encode_produce(
             version,
@@ -27,7 +29,7 @@ def joined(version: int, topics: list[object], transactional_id: str | None = No
             transactional_id=transactional_id,
             acks=acks,
             timeout_ms=30_000,
-            topics=topics,  # type: ignore[arg-type]
+            topics=topics,
         )
     )
 
@@ -36,7 +38,7 @@ def joined(version: int, topics: list[object], transactional_id: str | None = No
 @pytest.mark.parametrize("topics", [[], TOPICS[:1], TOPICS, [("empty", TOPIC_ID, [])]])
 @pytest.mark.parametrize(("transactional_id", "acks"), [(None, 1), ("payments", -1)])
 def test_the_frame_equals_that_of_the_table(
-    version: int, topics: list[object], transactional_id: str | None, acks: int
+    version: int, topics: list[Any], transactional_id: str | None, acks: int
 ) -> None:
     data = [
         {
@@ -44,7 +46,7 @@ def test_the_frame_equals_that_of_the_table(
             "topic_id": topic_id,
             "partition_data": [{"index": index, "records": header + payload} for index, header, payload in batches],
         }
-        for name, topic_id, batches in topics  # type: ignore[misc]
+        for name, topic_id, batches in topics
     ]
     body = {"transactional_id": transactional_id, "acks": acks, "timeout_ms": 30_000, "topic_data": data}
     expected = encode_request(PRODUCE, version, correlation_id=99, client_id="me", body=body)
