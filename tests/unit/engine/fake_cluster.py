@@ -1,7 +1,7 @@
 """A scripted broker side for tests of the engine: takes its commands, decodes the requests, answers as told.
 
-It speaks real bytes but remembers nothing: no log, no transactions. ApiVersions and Metadata are answered by
-themselves; for the other APIs a test sets `scripts[API.key]` to a function from the request to the body of the answer
+It speaks real bytes but remembers nothing: no log, no transactions. ApiVersions, Metadata and InitProducerId are
+answered by themselves; for the other APIs a test sets `scripts[API.key]` to a function from the request to the body of the answer
 (None: no answer yet), or takes the request from `pending` and calls `answer` later.
 
     cluster = FakeCluster(brokers={0: ("a", 9092)}, topics={"t": {0: 0, 1: 0}})
@@ -30,7 +30,7 @@ from kafka_sink.engine.commands import (
     Written,
 )
 from kafka_sink.errors import TransportError
-from kafka_sink.wire.apis import API_VERSIONS, APIS, METADATA, PRODUCE, Api
+from kafka_sink.wire.apis import API_VERSIONS, APIS, INIT_PRODUCER_ID, METADATA, PRODUCE, Api
 from kafka_sink.wire.frames import FrameBuffer, decode_request_header, encode_response
 
 NETWORK = (Resolve, Connect, Send, Disconnect)
@@ -75,6 +75,7 @@ class FakeCluster:
         self.scripts: dict[int, Callable[[Asked], dict[str, Any] | None]] = {
             API_VERSIONS.key: self.versions_body,
             METADATA.key: self.metadata_body,
+            INIT_PRODUCER_ID.key: lambda asked: {"error_code": 0, "producer_id": 1000, "producer_epoch": 0},
         }
         # Brokers whose port refuses, and brokers that accept but never answer.
         self.refusing: set[int] = set()
@@ -86,6 +87,9 @@ class FakeCluster:
         self.commands: list[Command] = []
         self.connections: dict[int, int] = {}
         self._frames: dict[int, FrameBuffer] = {}
+        # Per connection what was asked and not yet answered: a broker answers in the order of the requests.
+        self._owed: dict[int, list[Asked]] = {}
+        self._made: dict[int, bytes] = {}
         self._inputs: list[Input] = []
 
     # ---- the shell's side ------------------------------------------------------------------------------------------
@@ -129,13 +133,15 @@ class FakeCluster:
         return [request for request in self.pending if request.api is api]
 
     def answer(self, request: Asked, body: Mapping[str, Any]) -> None:
-        """Queues the answer; the next `deliver` or `run` brings it."""
+        """Queues the answer; the next `deliver` or `run` brings it, once all earlier requests are answered, too."""
         self.pending.remove(request)
         version = request.version
         if request.api is API_VERSIONS and body["error_code"] == 35:
             version = 0  # KIP-511
-        frame = encode_response(request.api, version, request.correlation_id, body)
-        self._inputs.append(Received(request.connection_id, frame))
+        self._made[id(request)] = encode_response(request.api, version, request.correlation_id, body)
+        owed = self._owed[request.connection_id]
+        while owed and id(owed[0]) in self._made:
+            self._inputs.append(Received(request.connection_id, self._made.pop(id(owed.pop(0)))))
 
     def inject(self, node_id: int, data: bytes) -> None:
         """Any bytes on every connection of the broker."""
@@ -205,6 +211,7 @@ class FakeCluster:
             return
         self.connections[command.connection_id] = node_id
         self._frames[command.connection_id] = FrameBuffer(2**30)
+        self._owed[command.connection_id] = []
         self._inputs.append(Connected(command.connection_id))
 
     def _receive(self, command: Send) -> None:
@@ -223,6 +230,7 @@ class FakeCluster:
             if api_key == PRODUCE.key and body["acks"] == 0:
                 continue
             self.pending.append(request)
+            self._owed[command.connection_id].append(request)
             script = self.scripts.get(api_key)
             answer = script(request) if script is not None and node_id not in self.silent else None
             if answer is not None:

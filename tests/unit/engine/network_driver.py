@@ -8,7 +8,7 @@ from typing import Any
 from fake_cluster import FakeCluster
 
 from kafka_sink.engine.cluster import Endpoint
-from kafka_sink.engine.commands import Command, Connect, Input, Notice, Resolve, Step
+from kafka_sink.engine.commands import Address, Command, Connect, Input, Notice, Resolve, Step
 from kafka_sink.engine.metadata import Metadata, MetadataQuestion
 from kafka_sink.engine.nodes import NodeSet
 from kafka_sink.engine.request import Answer, Request
@@ -121,3 +121,16 @@ class Driver:
 
 def notices(commands: Sequence[Command]) -> list[str]:
     return [command.text for command in commands if isinstance(command, Notice)]
+
+
+def fail_to_connect(driver: Driver, times: int = 1) -> None:
+    driver.cluster.refusing.add(0)
+    for _ in range(times):
+        driver.sleep(driver.delay_ms())
+        driver.nodes.connect(0, driver.now_ms)
+        driver.run()
+    driver.cluster.refusing.discard(0)
+
+
+def tried(driver: Driver) -> list[Address]:
+    return [command.address for command in driver.connects()]
