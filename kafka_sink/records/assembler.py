@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kafka_sink.records.batch import HEADER_BYTES, EncodedBatch
+from kafka_sink.records.batch import HEADER_BYTES, RECORD_BYTES_MIN, EncodedBatch
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import Compressor
 from kafka_sink.records.encoder import encode_rows
@@ -29,8 +29,6 @@ from kafka_sink.records.varint import Array
 
 # Rows and their encoded form stay within a core's cache; larger chunks lose more to memory than they save in calls.
 CHUNK_BYTES = 2 * 1024 * 1024
-# The smallest record takes 7 bytes: that bounds how many records, and so how large an offset delta, a batch can have.
-RECORD_BYTES_MIN = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +84,14 @@ class Assembler:
         request_bytes_max: int,
         batch_records_max: int | None,
         compression: Callable[[str], Compressor],
+        chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
         self._batch_bytes_max = min(batch_bytes_max, request_bytes_max)
         self._request_bytes_max = request_bytes_max
         records_max = max(1, self._batch_bytes_max // RECORD_BYTES_MIN)
         self._batch_records_max = records_max if batch_records_max is None else min(records_max, batch_records_max)
         self._compression = compression
+        self._chunk_bytes = chunk_bytes
         # In the order of opening: a batch that closes leaves, the next of its partition comes in at the end.
         self._open: dict[tuple[str, int], _OpenBatch] = {}
         self.open_bytes = 0
@@ -113,7 +113,7 @@ class Assembler:
         """Takes in all rows or, with `DataError`, none. `timestamp_ms` is for rows that have no timestamp."""
         columns.check_record_sizes(self._request_bytes_max)
         closed: list[ClosedBatch] = []
-        for start, stop in _chunks(columns):
+        for start, stop in _chunks(columns, self._chunk_bytes):
             chunk = _Chunk.of(columns.slice(start, stop), partitions[start:stop], timestamp_ms)
             pieces = list(self._plan(topic, chunk))
             closed += self._carry_out(topic, chunk, pieces, now_ms, token)
@@ -291,11 +291,11 @@ def _grouped(partitions: Array) -> tuple[Array | None, list[int], list[int]]:
     return order, sorted_partitions[firsts].tolist(), [*stops.tolist(), row_count]
 
 
-def _chunks(columns: RecordColumns) -> Iterator[tuple[int, int]]:
+def _chunks(columns: RecordColumns, chunk_bytes: int) -> Iterator[tuple[int, int]]:
     row_count = columns.row_count
     sizes = columns.sizes()
     if isinstance(sizes, int):
-        step = max(1, CHUNK_BYTES // sizes)
+        step = max(1, chunk_bytes // sizes)
         for start in range(0, row_count, step):
             yield start, min(start + step, row_count)
         return
@@ -303,6 +303,6 @@ def _chunks(columns: RecordColumns) -> Iterator[tuple[int, int]]:
     start = 0
     while start < row_count:
         before = int(ends[start - 1]) if start else 0
-        stop = max(start + 1, int(ends.searchsorted(before + CHUNK_BYTES, side="right")))
+        stop = max(start + 1, int(ends.searchsorted(before + chunk_bytes, side="right")))
         yield start, stop
         start = stop

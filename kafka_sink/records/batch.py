@@ -17,6 +17,9 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 HEADER_BYTES = 61
+# Length, attributes, two deltas, two lengths and a header count of one byte each. It bounds how many records fit into
+# so many bytes, and so how large an offset delta can be.
+RECORD_BYTES_MIN = 7
 MAGIC = 2
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

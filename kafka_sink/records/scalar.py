@@ -22,8 +22,6 @@ from kafka_sink.records.compression import CODEC_NAMES, Compressor, compressor, 
 Headers = tuple[tuple[str, bytes | None], ...]
 # A fetched batch is at most what a broker lets into its log, a few megabytes; compressed it may hold far more.
 RECORDS_BYTES_MAX = 128 * 1024 * 1024
-# The smallest record: length, attributes, two deltas, two lengths and a header count of one byte each.
-RECORD_BYTES_MIN = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +185,7 @@ class _Reader:
 
 def decode_records(content: bytes, count: int, base_timestamp_ms: int) -> list[tuple[int, Record]]:
     """The uncompressed records section as (offset delta, record)."""
-    if not 0 <= count <= len(content) // RECORD_BYTES_MIN:
+    if not 0 <= count <= len(content) // layout.RECORD_BYTES_MIN:
         raise RemoteProtocolError(f"batch names {count} records in {len(content)} bytes")
     section = _Reader(content)
     decoded = []

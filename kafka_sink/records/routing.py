@@ -1,0 +1,254 @@
+"""Which partition each row goes to. One `Router` per producer; it remembers per topic where unkeyed rows stick.
+
+A partition given with the row beats all. Next comes the partitioner: Java's default (murmur2 of the key; rows without
+key stick to a partition until it has got a batch, KIP-794), round robin, librdkafka's CRC32 `consistent_random`, or
+a callable of the user over whole columns. It knows no broker: what is known of a topic comes in as a
+`PartitionView`, the length of each partition's queue as a mapping, randomness as a callable.
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from kafka_sink.errors import ConfigError, DataError
+from kafka_sink.records.batch import HEADER_BYTES, RECORD_BYTES_MIN
+from kafka_sink.records.bytes_column import BytesColumn
+from kafka_sink.records.columns import NO_PARTITION, RecordColumns
+from kafka_sink.records.murmur2 import partitions_of_keys
+from kafka_sink.records.varint import Array
+
+# Partitions and their queue lengths; one that is missing has nothing queued.
+Loads = Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionView:
+    """`available` are the partitions that can take batches now: with a leader, and not stuck for too long."""
+
+    partition_count: int
+    available: tuple[int, ...]
+
+
+# (topic, columns, view) -> a partition for every row.
+CustomPartitioner = Callable[[str, RecordColumns, PartitionView], Any]
+
+
+@dataclass(slots=True)
+class _Sticky:
+    partition: int
+    used_bytes: int
+
+
+class Router:
+    """`partitioner` is `default`, `round_robin`, `consistent_random` or a callable.
+
+    `sticky_bytes` is what a partition gets before unkeyed rows move on: batch.size, so that a stay fills one batch.
+    """
+
+    def __init__(
+        self,
+        *,
+        sticky_bytes: int,
+        random_number: Callable[[], float],
+        partitioner: str | CustomPartitioner = "default",
+        ignores_keys: bool = False,
+    ) -> None:
+        self._sticky_bytes = sticky_bytes
+        self._random_number = random_number
+        self._ignores_keys = ignores_keys
+        self._sticky: dict[str, _Sticky] = {}
+        self._turns: dict[str, int] = {}
+        self._place = self._placement(partitioner)
+
+    def route(self, topic: str, columns: RecordColumns, view: PartitionView, loads: Loads | None = None) -> Array:
+        """A partition for every row, as int32. `loads` of None places unkeyed rows evenly (not adaptive)."""
+        explicit = columns.partitions
+        if explicit is None:
+            return self._place(topic, columns, view, loads, None)
+        outside = np.flatnonzero(explicit >= view.partition_count)
+        if len(outside):
+            row = int(columns.row_ids[outside[0]])
+            raise DataError(
+                f"row {row} names partition {int(explicit[outside[0]])}; topic {topic} has {view.partition_count}",
+                row=row,
+                column="partition",
+            )
+        rows = np.flatnonzero(explicit == NO_PARTITION)
+        if not len(rows):
+            return explicit
+        return np.where(explicit == NO_PARTITION, self._place(topic, columns, view, loads, rows), explicit)
+
+    # ---- partitioners: each answers for all rows, and may leave rows out of `rows` (None: all) undefined -------------
+
+    def _placement(
+        self, partitioner: str | CustomPartitioner
+    ) -> Callable[[str, RecordColumns, PartitionView, Loads | None, Array | None], Array]:
+        if callable(partitioner):
+            return lambda topic, columns, view, _loads, rows: _custom(partitioner, topic, columns, view, rows)
+        placements = {
+            "default": self._default,
+            "round_robin": self._round_robin,
+            "consistent_random": self._consistent_random,
+        }
+        if partitioner not in placements:
+            raise ConfigError(f"partitioner {partitioner!r} is unknown; known are {', '.join(placements)}")
+        return placements[partitioner]
+
+    def _default(
+        self, topic: str, columns: RecordColumns, view: PartitionView, loads: Loads | None, rows: Array | None
+    ) -> Array:
+        if columns.key is None or self._ignores_keys:
+            return self._stick(topic, columns, view, loads, rows)
+        partitions = partitions_of_keys(columns.key, view.partition_count)
+        if columns.key.has_nulls:
+            # The empty key is a key, as it is for Java.
+            self._stick_rows(partitions, columns.key.lengths < 0, topic, columns, view, loads, rows)
+        return partitions
+
+    def _consistent_random(
+        self, topic: str, columns: RecordColumns, view: PartitionView, loads: Loads | None, rows: Array | None
+    ) -> Array:
+        """Rows without key and with the empty key go anywhere, as in librdkafka, which sticks for a while as well."""
+        if columns.key is None or self._ignores_keys:
+            return self._stick(topic, columns, view, loads, rows)
+        partitions = _crc32_partitions(columns.key, view.partition_count)
+        self._stick_rows(partitions, columns.key.lengths <= 0, topic, columns, view, loads, rows)
+        return partitions
+
+    def _round_robin(
+        self, topic: str, columns: RecordColumns, view: PartitionView, _loads: Loads | None, rows: Array | None
+    ) -> Array:
+        """Keys do not count, as in Java's RoundRobinPartitioner."""
+        count = columns.row_count if rows is None else len(rows)
+        turn = self._turns.get(topic, 0)
+        self._turns[topic] = turn + count
+        choices = np.array(view.available or range(view.partition_count), np.int32)
+        dealt = choices[np.arange(turn, turn + count) % len(choices)]
+        return dealt if rows is None else _spread(dealt, rows, columns.row_count)
+
+    # ---- unkeyed rows ----------------------------------------------------------------------------------------------
+
+    def _stick_rows(
+        self,
+        partitions: Array,
+        is_unkeyed: Array,
+        topic: str,
+        columns: RecordColumns,
+        view: PartitionView,
+        loads: Loads | None,
+        rows: Array | None,
+    ) -> None:
+        unkeyed = np.flatnonzero(is_unkeyed)
+        if rows is not None:
+            unkeyed = np.intersect1d(unkeyed, rows, assume_unique=True)
+        if len(unkeyed):
+            partitions[unkeyed] = self._stick(topic, columns, view, loads, unkeyed)[unkeyed]
+
+    def _stick(
+        self, topic: str, columns: RecordColumns, view: PartitionView, loads: Loads | None, rows: Array | None
+    ) -> Array:
+        """Cuts the rows into stays of one partition each. A stay ends before the row that would not fit into a batch.
+
+        KIP-794 ends it behind that row; then every stay would leave the beginning of another batch behind.
+        """
+        ends = self._record_ends(columns, rows)
+        count = len(ends)
+        sticky = self._sticky.get(topic)
+        if sticky is None or sticky.partition >= view.partition_count or not _is_usable(sticky.partition, view):
+            sticky = self._sticky[topic] = self._next_stay(view, loads)
+        stays: list[int] = []
+        lengths: list[int] = []
+        start = 0
+        before = 0
+        while start < count:
+            room = self._sticky_bytes - sticky.used_bytes
+            stop = int(ends.searchsorted(before + room, side="right"))
+            if sticky.used_bytes == HEADER_BYTES:
+                stop = max(stop, start + 1)
+            if stop > start:
+                stays.append(sticky.partition)
+                lengths.append(stop - start)
+                sticky.used_bytes += int(ends[stop - 1]) - before
+                before = int(ends[stop - 1])
+                start = stop
+            if start < count:
+                sticky = self._sticky[topic] = self._next_stay(view, loads)
+        placed = np.repeat(np.array(stays, np.int32), lengths)
+        return placed if rows is None else _spread(placed, rows, columns.row_count)
+
+    def _record_ends(self, columns: RecordColumns, rows: Array | None) -> Array:
+        sizes = columns.record_sizes(
+            columns.sizes(),
+            timestamp_span_ms=columns.timestamp_span_ms(),
+            records_max=self._sticky_bytes // RECORD_BYTES_MIN,
+        )
+        count = columns.row_count if rows is None else len(rows)
+        if isinstance(sizes, int):
+            return np.arange(1, count + 1) * sizes
+        return np.cumsum(sizes if rows is None else sizes[rows])
+
+    def _next_stay(self, view: PartitionView, loads: Loads | None) -> _Sticky:
+        return _Sticky(self._next_partition(view, loads), HEADER_BYTES)
+
+    def _next_partition(self, view: PartitionView, loads: Loads | None) -> int:
+        """Evenly, or with adaptive placement the more often the shorter its queue, as KIP-794 weighs them."""
+        choices = view.available or range(view.partition_count)
+        number = self._random_number()
+        if not loads:
+            return choices[int(number * len(choices))]
+        queued = [loads.get(partition, 0) for partition in choices]
+        longest = max(queued)
+        ends = list(accumulate(longest + 1 - length for length in queued))
+        return choices[bisect_right(ends, int(number * ends[-1]))]
+
+
+def _is_usable(partition: int, view: PartitionView) -> bool:
+    return not view.available or partition in view.available
+
+
+def _spread(placed: Array, rows: Array, row_count: int) -> Array:
+    partitions = np.zeros(row_count, np.int32)
+    partitions[rows] = placed
+    return partitions
+
+
+def _crc32_partitions(key: BytesColumn, partition_count: int) -> Array:
+    content = key.data.data
+    starts = key.starts[:-1].tolist()
+    lengths = np.maximum(key.lengths, 0).tolist()
+    return np.fromiter(
+        (
+            zlib.crc32(content[start : start + length]) % partition_count
+            for start, length in zip(starts, lengths, strict=True)
+        ),
+        np.int32,
+        len(starts),
+    )
+
+
+def _custom(
+    partitioner: CustomPartitioner, topic: str, columns: RecordColumns, view: PartitionView, rows: Array | None
+) -> Array:
+    answer = np.asarray(partitioner(topic, columns, view))
+    if answer.shape != (columns.row_count,) or answer.dtype.kind not in "iu":
+        raise DataError(
+            f"the partitioner answered for topic {topic} with {answer.dtype} of shape {answer.shape}; "
+            f"it must give one integer for each of {columns.row_count} rows"
+        )
+    is_outside = (answer < 0) | (answer >= view.partition_count)
+    outside = np.flatnonzero(is_outside) if rows is None else rows[is_outside[rows]]
+    if len(outside):
+        row = int(columns.row_ids[outside[0]])
+        raise DataError(
+            f"the partitioner chose {int(answer[outside[0]])} for row {row}; "
+            f"topic {topic} has {view.partition_count} partitions",
+            row=row,
+        )
+    return answer.astype(np.int32)
