@@ -1,0 +1,203 @@
+"""A whole engine in front of a `FakeCluster`, with a clock that a test moves and a record of all results.
+
+    driver = EngineDriver()                 # one broker, topic "t" with two partitions; id and metadata are there
+    batch = driver.send()                   # appended and sent
+    driver.answer()                         # the oldest Produce request is answered: all its partitions succeed
+    assert driver.offset_of(batch) == 0
+
+Nothing happens by itself but ApiVersions, Metadata and InitProducerId; Produce and the requests of transactions are
+answered by the test (`answer`, or `cluster.scripts`). `run` steps until the network is quiet at the present moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from fake_cluster import Asked, FakeCluster
+
+from kafka_sink.engine.commands import (
+    Append,
+    BatchObserved,
+    Command,
+    Delivered,
+    Failed,
+    Finished,
+    Input,
+    Notice,
+    WantTopic,
+)
+from kafka_sink.engine.engine import Engine
+from kafka_sink.engine.producer_batch import Identity, ProducerBatch
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.options import ProducerOptions
+from kafka_sink.records.batch import EncodedBatch
+from kafka_sink.records.compression import compressor
+from kafka_sink.records.scalar import DecodedBatch, Record, decode_batch, encode_batch
+from kafka_sink.wire.apis import PRODUCE
+
+NO_JITTER = 0.5
+START_MS = 1_000_000
+BACKOFF_MS = 100
+NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID, INVALID_RECORD = 6, 10, 45, 46, 59, 87
+
+
+def encoded(record_count: int = 1, *, value: bytes = b"value", codec: str = "none") -> EncodedBatch:
+    records = [Record(1_700_000_000_000 + i, b"%d" % i, value, (("h", b"%d" % i),)) for i in range(record_count)]
+    return encode_batch(records, compressor(codec, None))
+
+
+def new_batch(
+    partition: int = 0, record_count: int = 1, *, topic: str = "t", opened_ms: int = START_MS
+) -> ProducerBatch:
+    return ProducerBatch(topic, partition, encoded(record_count), opened_ms)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One batch as it stood in a Produce request."""
+
+    node_id: int
+    partition: int
+    identity: Identity
+    base_sequence: int
+    decoded: DecodedBatch
+
+
+class EngineDriver:
+    """Leaders are given per partition of the topic "t", so `leaders=(0, 1)` makes two brokers and two partitions."""
+
+    def __init__(
+        self,
+        *,
+        leaders: Sequence[int] = (0, 0),
+        cluster: FakeCluster | None = None,
+        jitter: float = NO_JITTER,
+        **options: Any,
+    ) -> None:
+        brokers = {node_id: (f"host{node_id}", 9092) for node_id in sorted(set(leaders))}
+        self.cluster = cluster or FakeCluster(brokers, {"t": dict(enumerate(leaders))})
+        options.setdefault("bootstrap_servers", (next(iter(self.cluster.brokers.values())),))
+        self.options = ProducerOptions(**options)
+        self.engine = Engine(self.options, jitter=lambda: jitter)
+        self.now_ms = START_MS
+        self.delivered: dict[ProducerBatch, Delivered] = {}
+        self.failed: dict[ProducerBatch, Failed] = {}
+        self.finished: dict[int, Finished] = {}
+        self.observed: list[BatchObserved] = []
+        self.notices: list[Notice] = []
+        self._operation_ids = count(1)
+        self.run(WantTopic("t"))
+
+    # ---- time ------------------------------------------------------------------------------------------------------
+
+    def run(self, *inputs: Input) -> list[Command]:
+        commands = self.cluster.run(self.engine, self.now_ms, inputs)
+        for command in commands:
+            if isinstance(command, (Delivered, Failed)):
+                assert command.batch not in self.delivered and command.batch not in self.failed, "a batch ended twice"
+            if isinstance(command, Delivered):
+                self.delivered[command.batch] = command
+            elif isinstance(command, Failed):
+                self.failed[command.batch] = command
+            elif isinstance(command, Finished):
+                assert command.operation_id not in self.finished, "an operation ended twice"
+                self.finished[command.operation_id] = command
+            elif isinstance(command, BatchObserved):
+                self.observed.append(command)
+            elif isinstance(command, Notice):
+                self.notices.append(command)
+        return commands
+
+    def sleep(self, time_ms: int) -> list[Command]:
+        """One wake-up after so many milliseconds. Deadlines in between are noticed only then; see `sleep_until_due`."""
+        self.now_ms += time_ms
+        return self.run()
+
+    def sleep_until_due(self) -> int:
+        """Until the moment at which the engine wants to be called again; returns how long that was."""
+        wake_at_ms = self.engine.step(self.now_ms, ()).wake_at_ms
+        assert wake_at_ms is not None and wake_at_ms > self.now_ms
+        waited_ms = wake_at_ms - self.now_ms
+        self.sleep(waited_ms)
+        return waited_ms
+
+    # ---- the user's side -------------------------------------------------------------------------------------------
+
+    def operation_id(self) -> int:
+        return next(self._operation_ids)
+
+    def send(self, partition: int = 0, record_count: int = 1, *, topic: str = "t") -> ProducerBatch:
+        batch = new_batch(partition, record_count, topic=topic, opened_ms=self.now_ms)
+        self.run(Append([batch]))
+        return batch
+
+    def offset_of(self, batch: ProducerBatch) -> int:
+        return self.delivered[batch].base_offset
+
+    def error_of(self, batch: ProducerBatch) -> KafkaSinkError:
+        return self.failed[batch].error
+
+    def is_open(self, *batches: ProducerBatch) -> bool:
+        """Has none of them ended yet?"""
+        return not any(batch in self.delivered or batch in self.failed for batch in batches)
+
+    # ---- the broker's side -----------------------------------------------------------------------------------------
+
+    @property
+    def produces(self) -> list[Asked]:
+        """Produce requests that wait for an answer, in the order in which they were sent."""
+        return self.cluster.pending_of(PRODUCE)
+
+    @property
+    def sent(self) -> list[Sent]:
+        """Every batch of every Produce request so far."""
+        return [batch for request in self.cluster.requests_of(PRODUCE) for batch in batches_of(request)]
+
+    @property
+    def sequences_sent(self) -> list[int]:
+        return [sent.base_sequence for sent in self.sent]
+
+    @property
+    def epochs_and_sequences_sent(self) -> list[tuple[int, int]]:
+        return [(sent.identity.producer_epoch, sent.base_sequence) for sent in self.sent]
+
+    def answer(
+        self,
+        codes: int | Mapping[int, int] = 0,
+        *,
+        request: Asked | None = None,
+        base_offset: int = 0,
+        endpoints: Sequence[Mapping[str, Any]] = (),
+        **fields: Any,
+    ) -> list[Command]:
+        """Answers the oldest (or the given) Produce request: one code for all its partitions, or one for each."""
+        request = request or self.produces[0]
+        topics = []
+        for topic in request.body["topic_data"]:
+            rows = []
+            for partition in topic["partition_data"]:
+                index = partition["index"]
+                code = codes if isinstance(codes, int) else codes.get(index, 0)
+                offset = base_offset if code == 0 else -1
+                rows.append({"index": index, "error_code": code, "base_offset": offset, **fields})
+            names = {key: topic[key] for key in ("name", "topic_id") if key in topic}
+            topics.append({**names, "partition_responses": rows})
+        self.cluster.answer(request, {"responses": topics, "node_endpoints": list(endpoints), "throttle_time_ms": 0})
+        return self.run()
+
+    def disconnect(self, node_id: int = 0) -> list[Command]:
+        self.cluster.disconnect(node_id)
+        return self.run()
+
+
+def batches_of(request: Asked) -> list[Sent]:
+    batches = []
+    for topic in request.body["topic_data"]:
+        for partition in topic["partition_data"]:
+            decoded = decode_batch(bytes(partition["records"]))
+            identity = Identity(decoded.producer_id, decoded.producer_epoch)
+            batches.append(Sent(request.node_id, partition["index"], identity, decoded.base_sequence, decoded))
+    return batches
