@@ -16,10 +16,10 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its stubs do not re-export it
 
 from tools.java import CONSOLE_CONSUMER, run_class
 from tools.kafka_jars import VERSIONS
@@ -89,14 +89,7 @@ def scan_topic(
                 heard_at = time.monotonic()
                 error = message.error()
                 if error is None:
-                    yield ForeignRecord(
-                        message.partition(),
-                        message.offset(),
-                        message.key(),
-                        message.value(),
-                        tuple(message.headers() or ()),
-                        message.timestamp()[1],
-                    )
+                    yield _foreign_record(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unfinished.discard(message.partition())
                 elif not error.retriable() and error.code() not in _PASSING:
@@ -105,6 +98,14 @@ def scan_topic(
                 raise TimeoutError(f"no record of {topic} for {timeout_s} s, partitions {sorted(unfinished)} unread")
     finally:
         consumer.close()
+
+
+def _foreign_record(message: Any) -> ForeignRecord:
+    # Any: the stubs say that every part may be None, which holds for error messages only.
+    headers = tuple(message.headers() or ())
+    return ForeignRecord(
+        message.partition(), message.offset(), message.key(), message.value(), headers, message.timestamp()[1]
+    )
 
 
 # librdkafka reports these while it reconnects by itself; a chaos test reads while brokers come and go.
@@ -138,7 +139,8 @@ def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float =
 
 def _end_offsets(admin: AdminClient, topic: str, isolation: Isolation) -> dict[int, int]:
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
-    wanted = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partition_ids(admin, topic)}
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    wanted = {TopicPartition(topic, partition): latest for partition in partition_ids(admin, topic)}
     answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=20)
     return {asked.partition: answer.result(30).offset for asked, answer in answers.items()}
 

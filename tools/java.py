@@ -45,9 +45,7 @@ def run_source(
     return _run(version, [*_SHORT_RUN], [str(source), *arguments], input_bytes, timeout_s)
 
 
-def _run(
-    version: str, options: Sequence[str], program: Sequence[str], input_bytes: bytes, timeout_s: float
-) -> bytes:
+def _run(version: str, options: Sequence[str], program: Sequence[str], input_bytes: bytes, timeout_s: float) -> bytes:
     command = [java_command(), *_QUIET, *options, "-cp", class_path(version), *program]
     run = subprocess.run(command, input=input_bytes, capture_output=True, timeout=timeout_s)
     if run.returncode != 0:

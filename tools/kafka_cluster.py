@@ -23,7 +23,11 @@ from pathlib import Path
 from types import TracebackType
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not re-export them
+    AdminClient,
+    NewTopic,
+    TopicMetadata,
+)
 
 from tools import kafka_watchdog
 from tools.kafka_jars import VERSIONS
@@ -59,7 +63,9 @@ class KafkaCluster:
         self._watchdog: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> KafkaCluster:
-        self.open()
+        """Start it, unless `open()` did already."""
+        if self._folder is None:
+            self.open()
         return self
 
     def __exit__(
@@ -155,6 +161,15 @@ class KafkaCluster:
         self.stop(node_id)
         self.start(node_id)
 
+    def heal(self) -> None:
+        """Resume what is paused, start what is down, wait until all are there."""
+        for node in self._nodes.values():
+            if node.is_paused:
+                node.signal(signal.SIGCONT)
+            elif not node.is_running:
+                node.start()
+        self.wait_ready(self._start_timeout_s)
+
     def wait_ready(self, timeout_s: float = 60) -> None:
         """Until every running node takes connections and is listed as alive."""
         deadline = time.monotonic() + timeout_s
@@ -235,7 +250,11 @@ class KafkaCluster:
     def _admin(self) -> AdminClient:
         """A new client each time: an old one would spend its time-outs on nodes that were killed since."""
         addresses = ",".join(node.address for node in self._answering_nodes())
-        settings = {"bootstrap.servers": addresses, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200}
+        settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": addresses,
+            "reconnect.backoff.ms": 20,
+            "reconnect.backoff.max.ms": 200,
+        }
         return AdminClient(settings, logger=_LOGGER)
 
     def _wait_until(self, is_true: Callable[[], bool], deadline: float, problem: Callable[[], str]) -> None:

@@ -1,0 +1,40 @@
+# Each target makes its own .venv on a fresh machine. PYTHON chooses the interpreter it is made with (3.10 or newer).
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.installed
+TESTS := $(wildcard tests/unit tests/property tests/golden tests/conformance tests/integration)
+
+.PHONY: demo test check unit sim integration bench zip clean
+
+demo: $(READY)
+	@$(BIN)/python -m tools.demo
+
+test: $(READY)
+	$(BIN)/pytest $(TESTS)
+
+check: $(READY)
+	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/python -m tools.tidy
+
+unit: $(READY)
+	$(BIN)/pytest tests/unit
+
+sim: $(READY)
+	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
+
+integration: $(READY)
+	$(BIN)/pytest tests/conformance tests/integration
+
+bench: $(READY)
+	$(BIN)/python -m bench
+
+zip: $(READY)
+	$(BIN)/python -m tools.make_zip
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(READY): setup.py constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt pip setuptools wheel
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@touch $(READY)

@@ -1,0 +1,1 @@
+"""The shell around the engine: the only folder with sockets, threads, clocks, randomness and logging."""

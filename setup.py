@@ -1,0 +1,56 @@
+"""Package metadata. Tools are configured in pyproject.toml, exact versions for development in constraints.txt."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+FOUND = re.search(r'^VERSION = "(.+)"$', (ROOT / "kafka_sink" / "version.py").read_text(), re.MULTILINE)
+if FOUND is None:
+    raise SystemExit("kafka_sink/version.py has no VERSION")
+
+ZSTD = ["zstandard>=0.22"]
+SNAPPY = ["cramjam>=2.8"]
+TEST = [
+    *ZSTD,
+    *SNAPPY,
+    "pytest>=8",
+    "pytest-timeout",
+    "pytest-randomly",
+    "hypothesis",
+    # Independent implementations: what they read and write is compared with ours. None is needed at run time.
+    "confluent-kafka>=2.4",
+    "kafka-python>=2.2",
+    "aiokafka>=0.12",
+    "kio>=0.6; python_version >= '3.11'",
+]
+BENCH = [*ZSTD, *SNAPPY, "confluent-kafka>=2.4", "kafka-python>=2.2", "aiokafka>=0.12"]
+
+setup(
+    name="pykafka-sink",
+    version=FOUND[1],
+    description="A complete Apache Kafka producer in pure Python, fed with records or with Arrow columns",
+    long_description=(ROOT / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["kafka_sink", "kafka_sink.*"]),
+    package_data={"kafka_sink": ["py.typed"]},
+    python_requires=">=3.10",
+    install_requires=["pyarrow>=15", "numpy>=1.26", "lz4>=4.3", "crc32c>=2.4"],
+    extras_require={
+        "zstd": ZSTD,
+        "snappy": SNAPPY,
+        "test": TEST,
+        "bench": BENCH,
+        "dev": [*TEST, *BENCH, "mypy", "ruff", "pytest-xdist"],
+    },
+    entry_points={"pytest11": ["kafka_sink = kafka_sink.testing.pytest_plugin"]},
+    classifiers=[
+        "Operating System :: POSIX",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Typing :: Typed",
+    ],
+    zip_safe=True,
+)

@@ -1,0 +1,209 @@
+"""The harness itself: Apache Kafka starts, breaks and heals as told, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tools import kafka_watchdog
+from tools.foreign_reader import end_offsets, read_topic, read_topic_java
+from tools.java import run_class
+from tools.kafka_cluster import KafkaCluster
+from tools.kafka_jars import KafkaUnavailable
+
+ODD = b"tab\t line\n backslash\\ comma, colon: zero\x00 high\xff"
+
+
+def fill(cluster: KafkaCluster, topic: str, count: int, transactional_id: str | None = None) -> Producer:
+    settings: dict[str, object] = {"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0}
+    if transactional_id is not None:
+        settings["transactional.id"] = transactional_id
+    producer = Producer(settings)
+    if transactional_id is not None:
+        producer.init_transactions(30)
+        producer.begin_transaction()
+    for number in range(count):
+        producer.produce(topic, b"value %d" % number, key=b"key %d" % number, partition=0)
+    assert producer.flush(60) == 0
+    return producer
+
+
+def wait_until(is_true: Callable[[], bool], timeout_s: float = 30) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not is_true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_both_foreign_readers_see_the_same_records_byte_for_byte(kafka: KafkaCluster, topic_name: str) -> None:
+    kafka.create_topic(topic_name, partitions=3)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    headers = [("name", b"a:b,c"), ("nothing", None), ("empty", b""), ("name", b"twice")]
+    producer.produce(topic_name, ODD, key=b"", headers=headers, partition=0, timestamp=5)
+    producer.produce(topic_name, None, key=b"NO_HEADERS", partition=1, timestamp=7)
+    producer.produce(topic_name, b"\\N", partition=1, timestamp=9)
+    assert producer.flush(30) == 0
+
+    records = read_topic(kafka.bootstrap_servers, topic_name)
+    assert [(record.partition, record.offset, record.key, record.value, record.timestamp_ms) for record in records] == [
+        (0, 0, b"", ODD, 5),
+        (1, 0, b"NO_HEADERS", None, 7),
+        (1, 1, None, b"\\N", 9),
+    ]
+    assert records[0].headers == tuple(headers)
+    assert read_topic_java(kafka.bootstrap_servers, topic_name, version=kafka.version) == records
+
+
+def test_readers_tell_committed_aborted_and_open_transactions_apart(kafka: KafkaCluster, topic_name: str) -> None:
+    kafka.create_topic(topic_name)
+    servers = kafka.bootstrap_servers
+    fill(kafka, topic_name, 3, "one").commit_transaction()
+    fill(kafka, topic_name, 2, "two").abort_transaction()
+    assert len(read_topic(servers, topic_name)) == 3
+    assert len(read_topic(servers, topic_name, "read_uncommitted")) == 5
+
+    still_open = fill(kafka, topic_name, 4, "three")
+    assert len(read_topic(servers, topic_name, settle_timeout_s=0)) == 3
+    with pytest.raises(TimeoutError, match="still open"):
+        read_topic(servers, topic_name, settle_timeout_s=0.3)
+    still_open.abort_transaction()
+    # Seven records that count and a marker for each of the three transactions.
+    assert end_offsets(servers, topic_name) == {0: 12}
+
+
+def test_a_topic_has_the_wanted_partitions_and_config_and_goes_away_when_deleted(
+    kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    kafka_4.create_topic(topic_name, partitions=5, config={"max.message.bytes": 2000})
+    assert [kafka_4.leader_of(topic_name, partition) for partition in range(5)] == [1] * 5
+    described = run_class(
+        kafka_4.version,
+        "org.apache.kafka.tools.TopicCommand",
+        ["--bootstrap-server", kafka_4.bootstrap_servers, "--describe", "--topic", topic_name],
+    )
+    assert b"max.message.bytes=2000" in described
+    kafka_4.delete_topic(topic_name)
+    with pytest.raises(KeyError):
+        kafka_4.leader_of(topic_name, 5)
+
+
+def test_a_killed_node_comes_back_with_its_port_and_its_data(topic_name: str) -> None:
+    with new_cluster(NEWEST) as cluster:
+        servers = cluster.bootstrap_servers
+        cluster.create_topic(topic_name)
+        fill(cluster, topic_name, 100)
+        cluster.kill(1)
+        with pytest.raises(OSError):
+            socket.create_connection(("127.0.0.1", int(servers.rpartition(":")[2])), timeout=1).close()
+        cluster.start(1)
+        assert cluster.bootstrap_servers == servers
+        assert len(read_topic(servers, topic_name)) == 100
+        cluster.restart(1)
+        assert len(read_topic(servers, topic_name)) == 100
+
+
+def test_a_paused_node_takes_connections_but_answers_only_after_it_is_resumed(
+    kafka_three_nodes: KafkaCluster, topic_name: str
+) -> None:
+    cluster = kafka_three_nodes
+    cluster.create_topic(topic_name)
+    leader = cluster.leader_of(topic_name, 0)
+    cluster.pause(leader)
+    host, _, port = cluster.address_of(leader).partition(":")
+    socket.create_connection((host, int(port)), timeout=5).close()
+    assert wait_until(lambda: cluster.leader_of(topic_name, 0) not in (leader, -1))
+    cluster.resume(leader)
+    cluster.wait_ready()
+    fill(cluster, topic_name, 10)
+    assert len(read_topic(cluster.bootstrap_servers, topic_name)) == 10
+
+
+def test_three_nodes_elect_another_leader_when_one_is_killed_and_heal_brings_it_back(
+    kafka_three_nodes: KafkaCluster, topic_name: str
+) -> None:
+    cluster = kafka_three_nodes
+    cluster.create_topic(topic_name)
+    fill(cluster, topic_name, 10)
+    leader = cluster.leader_of(topic_name, 0)
+    cluster.kill(leader)
+    assert wait_until(lambda: cluster.leader_of(topic_name, 0) not in (leader, -1))
+    assert len(read_topic(cluster.bootstrap_servers, topic_name)) == 10
+    cluster.heal()
+    assert cluster.process_id(leader) > 0
+
+
+def test_the_transaction_generation_can_be_chosen() -> None:
+    with new_cluster(NEWEST, transaction_version=0) as cluster:
+        described = run_class(
+            NEWEST,
+            "org.apache.kafka.tools.FeatureCommand",
+            ["--bootstrap-server", cluster.bootstrap_servers, "describe"],
+        )
+    lines = [line for line in described.decode().splitlines() if "transaction.version" in line]
+    assert len(lines) == 1
+    assert "FinalizedVersionLevel: 0" in lines[0]
+
+
+def test_broker_properties_reach_the_broker(topic_name: str) -> None:
+    with new_cluster(FIRST_GENERATION, {"auto.create.topics.enable": True, "num.partitions": 7}) as cluster:
+        fill(cluster, topic_name, 1)
+        assert sorted(end_offsets(cluster.bootstrap_servers, topic_name)) == list(range(7))
+
+
+def test_closing_leaves_no_process_and_no_folder() -> None:
+    with new_cluster(NEWEST) as cluster:
+        folder, process_id = cluster.folder, cluster.process_id(1)
+        assert process_id in kafka_watchdog.processes_using(str(folder))
+    assert not folder.exists()
+    assert kafka_watchdog.processes_using(str(folder)) == []
+
+
+OWNER = """
+import sys, time
+from tools.kafka_cluster import KafkaCluster
+cluster = KafkaCluster(sys.argv[1])
+cluster.open()
+cluster.pause(1)
+print(cluster.folder, flush=True)
+time.sleep(600)
+"""
+
+
+def test_an_owner_killed_with_sigkill_leaves_no_process_and_no_folder(kafka_4: KafkaCluster) -> None:
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, kafka_4.version], stdout=subprocess.PIPE, text=True)
+    try:
+        assert owner.stdout is not None
+        folder = Path(owner.stdout.readline().strip())
+        owner.stdout.close()
+        # The broker, paused, and its watchdog.
+        assert folder.is_dir()
+        assert len(kafka_watchdog.processes_using(str(folder))) == 1
+        os.kill(owner.pid, signal.SIGKILL)
+    finally:
+        owner.kill()
+        owner.wait(30)
+    assert wait_until(lambda: not folder.exists() and kafka_watchdog.processes_using(str(folder)) == [])
+
+
+def new_cluster(
+    version: str, properties: dict[str, object] | None = None, *, transaction_version: int | None = None
+) -> KafkaCluster:
+    """A cluster of its own for a test that changes it."""
+    cluster = KafkaCluster(version, properties=properties, transaction_version=transaction_version)
+    try:
+        cluster.open()
+    except KafkaUnavailable as error:
+        without_kafka(str(error))
+    return cluster

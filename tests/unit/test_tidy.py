@@ -1,0 +1,146 @@
+"""The project keeps its own style, and each rule of tools/tidy.py catches what it is for."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import pytest
+
+from tools import tidy
+from tools.tidy import Source
+
+
+def found(rule: object, path: str, text: str) -> list[str]:
+    assert callable(rule)
+    return list(rule(Source(path, text)))
+
+
+def test_the_whole_project_is_tidy() -> None:
+    assert tidy.complaints(tidy.read_sources()) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "is_allowed"),
+    [
+        ("kafka_sink/engine/a.py", "from kafka_sink.records.batch import seal", True),
+        ("kafka_sink/engine/a.py", "from kafka_sink.engine.commands import Send", True),
+        ("kafka_sink/engine/a.py", "from kafka_sink.runtime.clock import now_ms", False),
+        ("kafka_sink/records/a.py", "from kafka_sink.wire import codes", False),
+        ("kafka_sink/records/a.py", "from kafka_sink import wire", False),
+        ("kafka_sink/records/a.py", "import kafka_sink.engine.commands", False),
+        ("kafka_sink/records/a.py", "def f():\n    from ..engine import commands", False),
+        ("kafka_sink/wire/a.py", "from .schema import Field", True),
+        ("kafka_sink/errors.py", "from kafka_sink.options import parse", False),
+        ("kafka_sink/testing/server.py", "from kafka_sink.runtime import network", False),
+        ("kafka_sink/runtime/a.py", "import confluent_kafka", False),
+        ("kafka_sink/novel/a.py", "", False),
+        ("tools/a.py", "import confluent_kafka", True),
+    ],
+)
+def test_imports_go_one_way(path: str, text: str, is_allowed: bool) -> None:
+    assert (found(tidy.layers, path, text) == []) is is_allowed
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "is_allowed"),
+    [
+        ("kafka_sink/engine/a.py", "import socket", False),
+        ("kafka_sink/engine/a.py", "from time import monotonic", False),
+        ("kafka_sink/engine/a.py", "def f():\n    import os.path", False),
+        ("kafka_sink/records/a.py", "import concurrent.futures", False),
+        ("kafka_sink/records/a.py", "x = datetime.now()", False),
+        ("kafka_sink/records/a.py", "x = np.random.default_rng()", False),
+        ("kafka_sink/records/a.py", "x = open('file')", False),
+        ("kafka_sink/records/a.py", "def f(now_ms: int) -> int:\n    return now_ms", True),
+        ("kafka_sink/testing/broker.py", "import threading", False),
+        ("kafka_sink/testing/server.py", "import threading", True),
+        ("kafka_sink/runtime/a.py", "import socket", True),
+        ("tools/a.py", "import socket", True),
+    ],
+)
+def test_pure_folders_touch_nothing_outside(path: str, text: str, is_allowed: bool) -> None:
+    assert (found(tidy.purity, path, text) == []) is is_allowed
+
+
+def test_a_long_function_and_a_long_file_are_named_with_their_length() -> None:
+    text = "def short():\n    pass\n\n\ndef long():\n" + "    x = 1\n" * 70
+    assert found(tidy.sizes, "kafka_sink/wire/a.py", text) == ["kafka_sink/wire/a.py:5: long has 71 lines, at most 70"]
+    assert found(tidy.sizes, "kafka_sink/wire/a.py", "x = 1\n" * 401) == [
+        "kafka_sink/wire/a.py: 401 lines, at most 400"
+    ]
+    assert found(tidy.sizes, "kafka_sink/wire/a.py", "x = 1\n" * 400) == []
+    assert found(tidy.sizes, "tests/unit/test_a.py", "x = 1\n" * 401) == []
+
+
+def test_a_module_without_introduction_is_found_unless_it_is_empty() -> None:
+    assert found(tidy.introductions, "kafka_sink/wire/a.py", "x = 1\n") == ["kafka_sink/wire/a.py: no module docstring"]
+    assert found(tidy.introductions, "kafka_sink/wire/a.py", '"""Says what."""\nx = 1\n') == []
+    assert found(tidy.introductions, "kafka_sink/wire/__init__.py", "") == []
+
+
+def test_unfinished_work_is_found_in_code_and_in_documents() -> None:
+    word = "TO" + "DO"
+    assert found(tidy.unfinished, "README.md", f"fine\n{word}: write") == [f"README.md:2: {word}"]
+    assert found(tidy.unfinished, "tools/a.py", "mastodon = 'todos'") == []
+
+
+def test_a_path_of_one_machine_is_found() -> None:
+    assert found(tidy.machine_paths, "tools/a.py", "x = '/" + "work/main'") != []
+    assert found(tidy.machine_paths, "tools/a.py", "x = '/" + "home/ada/x'") != []
+    assert found(tidy.machine_paths, "tools/a.py", "x = '/var/work', 'work/main'") == []
+
+
+def test_a_test_without_verdict_is_found_and_helpers_that_check_count() -> None:
+    text = """
+def reaches(x):
+    examines(x)
+
+def examines(x):
+    assert x
+
+def test_by_assert():
+    assert 1
+
+def test_by_raises():
+    with pytest.raises(ValueError):
+        f()
+
+def test_by_helper():
+    reaches(1)
+
+def test_nothing():
+    print(1)
+"""
+    assert found(tidy.verdicts, "tests/unit/test_a.py", text) == [
+        "tests/unit/test_a.py:18: test_nothing checks nothing"
+    ]
+
+
+def test_a_module_nobody_imports_is_dead_and_a_test_does_not_revive_one_of_the_package() -> None:
+    sources = [
+        Source("kafka_sink/__init__.py", "from kafka_sink.runtime.producer import Producer"),
+        Source("kafka_sink/runtime/producer.py", "from kafka_sink.engine import used"),
+        Source("kafka_sink/engine/used.py", ""),
+        Source("kafka_sink/engine/unused.py", "from kafka_sink.engine.unused import own"),
+        Source("tools/helper.py", ""),
+        Source("tools/lonely.py", ""),
+        Source("tools/program.py", 'if __name__ == "__main__":\n    pass'),
+        Source("tests/unit/test_a.py", "from kafka_sink.engine.unused import x\nfrom tools import helper"),
+    ]
+    assert list(tidy.dead_modules(sources)) == [
+        "kafka_sink/engine/unused.py: dead, no other module imports it",
+        "tools/lonely.py: dead, no other module imports it",
+    ]
+
+
+def test_a_unit_test_that_sleeps_or_opens_a_socket_or_starts_a_thread_fails() -> None:
+    with pytest.raises(AssertionError, match=r"must not use time\.sleep"):
+        time.sleep(0)
+    with pytest.raises(AssertionError, match=r"must not use socket\.socket"):
+        socket.socket()
+    with pytest.raises(AssertionError, match=r"must not use Thread\.start"):
+        threading.Thread().start()
+    with pytest.raises(AssertionError, match=r"must not use time\.monotonic"):
+        time.monotonic()

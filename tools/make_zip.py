@@ -1,0 +1,42 @@
+"""Build dist/pykafka_sink-<version>.zip, the package in the form that `spark-submit --py-files` takes.
+
+The same sources give the same bytes: names are sorted, every file carries the same date and mode, and nothing but
+Python sources and the marker for type checkers goes in. Its dependencies (pyarrow, numpy, lz4, crc32c) are compiled
+packages and must be installed where the zip is used.
+"""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from pathlib import Path
+
+from kafka_sink.version import VERSION
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("kafka_sink",)
+
+# The earliest date a zip can hold.
+_DATE = (1980, 1, 1, 0, 0, 0)
+_MODE = 0o644 << 16
+
+
+def write_zip(target: Path, root: Path = ROOT) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    files = [path for package in PACKAGES for path in (root / package).rglob("*") if _belongs(path)]
+    with zipfile.ZipFile(target, "w") as archive:
+        for path in sorted(files):
+            entry = zipfile.ZipInfo(path.relative_to(root).as_posix(), _DATE)
+            entry.external_attr = _MODE
+            entry.create_system = 3
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED, 9)
+
+
+def _belongs(path: Path) -> bool:
+    return path.suffix == ".py" or path.name == "py.typed"
+
+
+if __name__ == "__main__":
+    wanted = ROOT / "dist" / f"pykafka_sink-{VERSION}.zip"
+    write_zip(wanted)
+    sys.stdout.write(f"{wanted.relative_to(ROOT)}: {wanted.stat().st_size:,} bytes\n")

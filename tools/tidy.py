@@ -1,0 +1,275 @@
+"""The project's style as a program: `python -m tools.tidy` prints what breaks it and fails if anything does.
+
+What a formatter and a type checker cannot see: which folder may import which, what a pure folder must not touch, how
+long a file and a function may be, dead modules, modules without an introduction, tests that check nothing, unfinished
+work, and paths of somebody's machine.
+
+Every rule is a function from sources to complaints and is tested on small made-up sources (tests/unit/test_tidy.py).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = "kafka_sink"
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 70
+
+# Who may import whom inside the package; itself always. One way only: what is lower knows nothing of what is above.
+_BASE = frozenset({"errors", "version"})
+_BYTES = _BASE | {"records", "wire"}
+_DECISIONS = _BYTES | {"options", "engine", "delivery"}
+LAYERS: Mapping[str, frozenset[str]] = {
+    "errors": frozenset(),
+    "version": frozenset(),
+    "records": _BASE,
+    "wire": _BASE,
+    "options": _BASE | {"records"},
+    "engine": _BYTES | {"options"},
+    "delivery": _BYTES | {"options"},
+    "runtime": _DECISIONS,
+    "spark": _DECISIONS | {"runtime"},
+    "testing": _BYTES,
+    "__init__": _DECISIONS | {"runtime"},
+}
+
+# Folders that touch the world; the rest of the package is pure. In testing/ it is these modules.
+SHELLS = frozenset({"runtime", "spark"})
+SHELL_MODULES = frozenset(
+    {"testing/server.py", "testing/__main__.py", "testing/storage.py", "testing/pytest_plugin.py"}
+)
+IMPURE_IMPORTS = frozenset(
+    {"socket", "ssl", "select", "selectors", "threading", "_thread", "queue", "asyncio", "concurrent", "time"}
+    | {"multiprocessing", "random", "secrets", "os", "logging", "subprocess", "signal", "pyspark"}
+)
+IMPURE_CALLS = frozenset({"now", "utcnow", "today", "open", "print", "input", "uuid1", "uuid4"})
+# Oracles and rivals: the package must stand without any Kafka library.
+FOREIGN_CLIENTS = frozenset({"confluent_kafka", "kafka", "aiokafka", "kio"})
+
+# Spelled in pieces, so that this file does not break its own rules.
+UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
+MACHINE_PATH = re.compile("/" + r"(work|root|home/\w+|Users/\w+)/\w")
+
+_CHECKING_CALLS = ("assert", "raises", "warns", "check", "expect", "verify", "fail")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file: its path relative to the root, and its text."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text, self.path)
+
+    @property
+    def is_python(self) -> bool:
+        return self.path.endswith(".py")
+
+    @property
+    def in_package(self) -> bool:
+        return self.is_python and self.path.startswith(PACKAGE + "/")
+
+    @property
+    def module(self) -> str:
+        return self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+    @property
+    def layer(self) -> str:
+        """The folder, or for a file at the top of the package its name."""
+        return PurePosixPath(self.path).parts[1].removesuffix(".py")
+
+    @property
+    def is_pure(self) -> bool:
+        inner = self.path.removeprefix(PACKAGE + "/")
+        return self.layer not in SHELLS and inner not in SHELL_MODULES and inner != "__init__.py"
+
+    def imports(self) -> Iterator[tuple[int, str]]:
+        """Line and full dotted name of everything imported, at the top or inside a function."""
+        here = self.module.split(".") if self.path.endswith("__init__.py") else self.module.split(".")[:-1]
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from ((node.lineno, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                parent = ".".join(here[: len(here) - node.level + 1]) if node.level else ""
+                origin = ".".join(part for part in (parent, node.module) if part)
+                yield from ((node.lineno, f"{origin}.{alias.name}") for alias in node.names)
+
+
+def layers(source: Source) -> Iterator[str]:
+    if not source.in_package:
+        return
+    if source.layer not in LAYERS:
+        yield f"{source.path}: unknown layer {source.layer}"
+        return
+    for line, name in source.imports():
+        parts = name.split(".")
+        if parts[0] == PACKAGE and len(parts) > 1:
+            wanted = parts[1]
+            if wanted != source.layer and wanted in LAYERS and wanted not in LAYERS[source.layer]:
+                yield f"{source.path}:{line}: {source.layer} must not import {wanted}"
+        elif parts[0] in FOREIGN_CLIENTS:
+            yield f"{source.path}:{line}: the package needs no {parts[0]}"
+
+
+def purity(source: Source) -> Iterator[str]:
+    if not source.in_package or not source.is_pure:
+        return
+    for line, name in source.imports():
+        if name.split(".")[0] in IMPURE_IMPORTS:
+            yield f"{source.path}:{line}: a pure module must not import {name.split('.')[0]}"
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and _called_name(node) in IMPURE_CALLS:
+            yield f"{source.path}:{node.lineno}: a pure module must not call {_called_name(node)}()"
+        if isinstance(node, ast.Attribute) and node.attr == "random" and _is_name(node.value, ("np", "numpy")):
+            yield f"{source.path}:{node.lineno}: a pure module draws no random numbers"
+
+
+def sizes(source: Source) -> Iterator[str]:
+    if not source.in_package:
+        return
+    line_count = source.text.count("\n")
+    if line_count > FILE_LINES_MAX:
+        yield f"{source.path}: {line_count} lines, at most {FILE_LINES_MAX}"
+    for function in _functions(source.tree):
+        length = (function.end_lineno or function.lineno) - function.lineno + 1
+        if length > FUNCTION_LINES_MAX:
+            yield f"{source.path}:{function.lineno}: {function.name} has {length} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def introductions(source: Source) -> Iterator[str]:
+    needs_one = source.in_package or source.path.startswith("tools/")
+    if needs_one and source.is_python and source.text.strip() and not ast.get_docstring(source.tree):
+        yield f"{source.path}: no module docstring"
+
+
+def unfinished(source: Source) -> Iterator[str]:
+    for number, line in enumerate(source.text.splitlines(), 1):
+        found = UNFINISHED.search(line)
+        if found:
+            yield f"{source.path}:{number}: {found[0]}"
+
+
+def machine_paths(source: Source) -> Iterator[str]:
+    for number, line in enumerate(source.text.splitlines(), 1):
+        found = MACHINE_PATH.search(line)
+        if found:
+            yield f"{source.path}:{number}: a path of one machine: {found[0]}"
+
+
+def verdicts(source: Source) -> Iterator[str]:
+    """A test needs an assert, a pytest.raises, or a call of something that checks: by its name, or by its body."""
+    if not (source.path.startswith("tests/") and source.path.rsplit("/", 1)[-1].startswith("test_")):
+        return
+    functions = list(_functions(source.tree))
+    checking = {function.name for function in functions if _checks(function, frozenset())}
+    grown = True
+    while grown:
+        more = {function.name for function in functions if _checks(function, frozenset(checking))}
+        grown = not more <= checking
+        checking |= more
+    for function in functions:
+        if function.name.startswith("test_") and function.name not in checking:
+            yield f"{source.path}:{function.lineno}: {function.name} checks nothing"
+
+
+def dead_modules(sources: Iterable[Source]) -> Iterator[str]:
+    """Modules that no other module imports and that nobody can run. A tool may be there for the tests alone."""
+    every = [source for source in sources if source.is_python]
+    by_package, by_anyone = (
+        _imported_modules(source for source in every if source.in_package or is_wide) for is_wide in (False, True)
+    )
+    for source in every:
+        importers = by_package if source.in_package else by_anyone
+        is_program = source.path.startswith((f"{PACKAGE}/", "tools/", "bench/"))
+        if is_program and source.module not in importers and not _is_entry_point(source):
+            yield f"{source.path}: dead, no other module imports it"
+
+
+TEXT_RULES = (unfinished, machine_paths)
+PYTHON_RULES = (layers, purity, sizes, introductions, verdicts, *TEXT_RULES)
+
+
+def complaints(sources: Iterable[Source]) -> list[str]:
+    every = list(sources)
+    found = [
+        text for source in every for rule in (PYTHON_RULES if source.is_python else TEXT_RULES) for text in rule(source)
+    ]
+    return found + list(dead_modules(every))
+
+
+def read_sources(root: Path = ROOT) -> list[Source]:
+    folders = (PACKAGE, "tools", "tests", "bench", "docs", "stubs", ".ci")
+    paths = [path for folder in folders for path in sorted((root / folder).rglob("*")) if _is_text(path)]
+    paths += [path for path in sorted(root.iterdir()) if path.is_file() and _is_text(path)]
+    return [Source(path.relative_to(root).as_posix(), path.read_text()) for path in paths]
+
+
+def _is_text(path: Path) -> bool:
+    return path.suffix in (".py", ".pyi", ".md", ".toml", ".txt", ".java") or path.name in ("Makefile", "run")
+
+
+def _imported_modules(sources: Iterable[Source]) -> set[str]:
+    names = {
+        name
+        for source in sources
+        for _, name in source.imports()
+        # A module that imports itself does not keep itself alive; a package that imports its parts does.
+        if source.path.endswith("__init__.py") or not f"{name}.".startswith(f"{source.module}.")
+    }
+    # `from a.b import c` imports a.b, and perhaps a.b.c.
+    return names | {name.rpartition(".")[0] for name in names}
+
+
+def _is_entry_point(source: Source) -> bool:
+    name = source.path.rsplit("/", 1)[-1]
+    return name in ("__init__.py", "__main__.py", "pytest_plugin.py") or '__name__ == "__main__"' in source.text
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _checks(function: ast.AST, checking: frozenset[str]) -> bool:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert):
+            return True
+        if isinstance(node, ast.Call):
+            name = _called_name(node)
+            if name in checking or any(word in name for word in _CHECKING_CALLS):
+                return True
+    return False
+
+
+def _called_name(call: ast.Call) -> str:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _is_name(node: ast.expr, names: tuple[str, ...]) -> bool:
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def main() -> None:
+    found = complaints(read_sources())
+    for text in found:
+        sys.stdout.write(text + "\n")
+    sys.stdout.write(f"tidy: {len(found)} complaints\n")
+    sys.exit(1 if found else 0)
+
+
+if __name__ == "__main__":
+    main()
