@@ -259,16 +259,20 @@ class Production:
             self._deliver(batch, answer["base_offset"], answer.get("log_append_time_ms", -1))
         elif outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
             self._split(batch)
-        elif outcome in (ProduceOutcome.RETRY, ProduceOutcome.RETRY_ELSEWHERE):
-            if outcome is ProduceOutcome.RETRY_ELSEWHERE:
-                self.metadata_is_stale = True
-            self._try_again(now_ms, batch, describe(error_code), error_code)
-        elif outcome is ProduceOutcome.OUT_OF_ORDER and self._survives_gap(batch):
-            self._try_again(now_ms, batch, describe(error_code), error_code)
-        elif outcome is ProduceOutcome.STATE_LOST and self._survives_lost_state(batch, answer["log_start_offset"]):
+        elif self._is_worth_another_try(batch, outcome, answer):
             self._try_again(now_ms, batch, describe(error_code), error_code)
         else:
             self._on_refused(batch, outcome, answer)
+
+    def _is_worth_another_try(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> bool:
+        if outcome is ProduceOutcome.OUT_OF_ORDER:
+            return self._survives_gap(batch)
+        if outcome is ProduceOutcome.STATE_LOST:
+            return self._survives_lost_state(batch, answer["log_start_offset"])
+        if outcome is ProduceOutcome.RETRY_ELSEWHERE:
+            self.metadata_is_stale = True
+            return True
+        return outcome is ProduceOutcome.RETRY
 
     def _survives_gap(self, batch: ProducerBatch) -> bool:
         """OUT_OF_ORDER_SEQUENCE_NUMBER. Usually an earlier batch failed first: then the resend heals it."""
