@@ -1,0 +1,289 @@
+"""Sockets: carries out what the engine decided about connections, and tells it what happened on them.
+
+One selector, non-blocking sockets, no thread of its own: whoever owns it calls `execute` and `poll` from one thread;
+only `wake` may be called from others. A peer that is slow or dead costs a place in the selector, never time.
+
+Errors of the operating system end here. `OSError` and `gaierror` become a `TransportError` whose text names host, port
+and reason; it travels as an event, nothing is raised. What a lost connection means, and whether something is sent
+again, is not known here.
+
+Resolving a name is the one call that can block (`getaddrinfo` has no non-blocking form). It blocks the sender thread,
+as it does in the Java client; an address in place of a name avoids it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import socket
+import threading
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from kafka_sink.engine.commands import (
+    Address,
+    Buffer,
+    Connect,
+    Connected,
+    Disconnect,
+    Disconnected,
+    Received,
+    Resolve,
+    Resolved,
+    Send,
+    Written,
+)
+from kafka_sink.errors import TransportError
+from kafka_sink.runtime.clock import Clock
+
+NetworkCommand = Resolve | Connect | Send | Disconnect
+NetworkEvent = Resolved | Connected | Received | Written | Disconnected
+
+# One read; answers to a producer are small.
+RECEIVE_BYTES = 64 * 1024
+# How often one connection may read or write before the others have their turn.
+CALLS_PER_TURN = 8
+# Linux takes 1024 buffers in one call; the send buffer is full long before.
+BUFFERS_PER_CALL = 256
+WAKE_BYTES = 4096
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    connection_id: int
+    socket: socket.socket
+    peer: str
+    is_connecting: bool = True
+    outgoing: deque[memoryview] = field(default_factory=deque)
+
+
+class Network:
+    def __init__(self, clock: Clock, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
+        self._clock = clock
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._connections: dict[int, _Connection] = {}
+        # Events of commands, until the next poll takes them along.
+        self._events: list[NetworkEvent] = []
+        self._received = memoryview(bytearray(RECEIVE_BYTES))
+        self._selector = selectors.DefaultSelector()
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        for end in (self._wake_receiver, self._wake_sender):
+            end.setblocking(False)
+        self._selector.register(self._wake_receiver, _READ, None)
+        # A byte sent to a descriptor that was closed and given away meanwhile would go to somebody else's file.
+        self._wake_lock = threading.Lock()
+        self._is_woken = False
+        self._is_closed = False
+        # What the last poll took: waiting, and then reading and writing.
+        self.wait_ns = 0
+        self.io_ns = 0
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def wake(self) -> None:
+        """Ends a `poll` that waits, or makes the next one return at once. For any thread."""
+        if self._is_woken:
+            return
+        with self._wake_lock:
+            if self._is_woken or self._is_closed:
+                return
+            self._is_woken = True
+            self._wake_sender.send(b"\0")
+
+    def poll(self, timeout_ms: int | None) -> list[NetworkEvent]:
+        """Waits for something to happen, at most so long (None: for ever), and returns all of it."""
+        if self._events:
+            timeout_ms = 0
+        started_ns = self._clock.monotonic_ns()
+        ready = self._selector.select(None if timeout_ms is None else timeout_ms / 1000)
+        selected_ns = self._clock.monotonic_ns()
+        for key, mask in ready:
+            if key.data is None:
+                self._take_wake()
+            else:
+                self._on_ready(key.data, mask)
+        self.wait_ns = selected_ns - started_ns
+        self.io_ns = self._clock.monotonic_ns() - selected_ns
+        taken, self._events = self._events, []
+        return taken
+
+    def execute(self, command: NetworkCommand) -> None:
+        if isinstance(command, Send):
+            self._send(command)
+        elif isinstance(command, Connect):
+            self._connect(command)
+        elif isinstance(command, Disconnect):
+            connection = self._connections.get(command.connection_id)
+            if connection is not None:
+                self._drop(connection)
+        else:
+            self._events.append(_resolve(command))
+
+    def close(self) -> None:
+        with self._wake_lock:
+            self.close_descriptors()
+
+    def close_descriptors(self) -> None:
+        """As `close`, for a forked child whose only thread may find the lock taken for ever.
+
+        Nothing is taken out of the selector one by one: parent and child share it in the kernel, and what the child
+        takes out the parent would not hear of again. Closing the descriptors leaves the parent's alone.
+        """
+        self._is_closed = True
+        self._selector.close()
+        self._wake_sender.close()
+        self._wake_receiver.close()
+        for connection in list(self._connections.values()):
+            connection.socket.close()
+        self._connections.clear()
+
+    # ---- commands --------------------------------------------------------------------------------------------------
+
+    def _connect(self, command: Connect) -> None:
+        family, address = command.address
+        peer = title_of(command.address)
+        try:
+            opened = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            self._events.append(Disconnected(command.connection_id, _failure(peer, error)))
+            return
+        connection = _Connection(command.connection_id, opened, peer)
+        try:
+            self._set_options(opened)
+            refused = opened.connect_ex(address)
+            if refused not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+                raise OSError(refused, os.strerror(refused))
+            self._selector.register(opened, _WRITE, connection)
+        except OSError as error:
+            opened.close()
+            self._events.append(Disconnected(command.connection_id, _failure(peer, error)))
+            return
+        self._connections[command.connection_id] = connection
+
+    def _set_options(self, opened: socket.socket) -> None:
+        opened.setblocking(False)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if opened.family in (socket.AF_INET, socket.AF_INET6):
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._send_buffer_bytes >= 0:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+        if self._receive_buffer_bytes >= 0:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+
+    def _send(self, command: Send) -> None:
+        connection = self._connections.get(command.connection_id)
+        if connection is None:
+            return  # lost a moment ago: its `Disconnected` is on the way
+        is_first = not connection.outgoing
+        connection.outgoing.extend(_views(command.buffers))
+        if is_first and not connection.is_connecting and self._write(connection) and connection.outgoing:
+            self._selector.modify(connection.socket, _READ | _WRITE, connection)
+
+    # ---- readiness -------------------------------------------------------------------------------------------------
+
+    def _take_wake(self) -> None:
+        with self._wake_lock:
+            self._wake_receiver.recv(WAKE_BYTES)
+            self._is_woken = False
+
+    def _on_ready(self, connection: _Connection, mask: int) -> None:
+        if connection.is_connecting:
+            self._on_connect_ended(connection)
+            return
+        if mask & _READ and not self._read(connection):
+            return
+        if mask & _WRITE and self._write(connection) and not connection.outgoing:
+            self._selector.modify(connection.socket, _READ, connection)
+
+    def _on_connect_ended(self, connection: _Connection) -> None:
+        refused = connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if refused:
+            self._lose(connection, OSError(refused, os.strerror(refused)))
+            return
+        connection.is_connecting = False
+        self._selector.modify(connection.socket, _READ | _WRITE if connection.outgoing else _READ, connection)
+        self._events.append(Connected(connection.connection_id))
+
+    def _read(self, connection: _Connection) -> bool:
+        """False: the connection is gone. What it said before that is told first."""
+        for _ in range(CALLS_PER_TURN):
+            try:
+                count = connection.socket.recv_into(self._received)
+            except (BlockingIOError, InterruptedError):
+                return True
+            except OSError as error:
+                self._lose(connection, error)
+                return False
+            if count == 0:
+                self._lose(connection, None)
+                return False
+            self._events.append(Received(connection.connection_id, bytes(self._received[:count])))
+            if count < RECEIVE_BYTES:
+                return True
+        return True
+
+    def _write(self, connection: _Connection) -> bool:
+        """False: the connection is gone. `Written` is told when nothing is left."""
+        outgoing = connection.outgoing
+        for _ in range(CALLS_PER_TURN):
+            try:
+                count = connection.socket.sendmsg(islice(outgoing, BUFFERS_PER_CALL))
+            except (BlockingIOError, InterruptedError):
+                return True
+            except OSError as error:
+                self._lose(connection, error)
+                return False
+            while outgoing and count >= len(outgoing[0]):
+                count -= len(outgoing.popleft())
+            if not outgoing:
+                self._events.append(Written(connection.connection_id))
+                return True
+            if count:
+                outgoing[0] = outgoing[0][count:]
+        return True
+
+    # ---- endings ---------------------------------------------------------------------------------------------------
+
+    def _lose(self, connection: _Connection, error: OSError | None) -> None:
+        self._drop(connection)
+        self._events.append(Disconnected(connection.connection_id, _failure(connection.peer, error)))
+
+    def _drop(self, connection: _Connection) -> None:
+        del self._connections[connection.connection_id]
+        self._selector.unregister(connection.socket)
+        connection.socket.close()
+
+
+def title_of(address: Address) -> str:
+    family, parts = address
+    if family == socket.AF_INET6:
+        return f"[{parts[0]}]:{parts[1]}"
+    return f"{parts[0]}:{parts[1]}" if len(parts) > 1 else str(parts[0])
+
+
+def _views(buffers: Sequence[Buffer]) -> list[memoryview]:
+    return [memoryview(buffer) for buffer in buffers if len(buffer)]
+
+
+def _failure(peer: str, error: OSError | None) -> TransportError:
+    if error is None:
+        return TransportError(f"{peer} closed the connection")
+    return TransportError(f"{peer}: {error.strerror or error}")
+
+
+def _resolve(command: Resolve) -> Resolved:
+    try:
+        found = socket.getaddrinfo(command.host, command.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        return Resolved(command.node_id, (), TransportError(f"{command.host}:{command.port}: {reason}"))
+    addresses = dict.fromkeys((int(family), tuple(address)) for family, _, _, _, address in found)
+    return Resolved(command.node_id, tuple(addresses))
