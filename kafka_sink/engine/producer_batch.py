@@ -87,6 +87,10 @@ class ProducerBatch:
         if is_definite:
             self.unknown_sends -= 1
 
+    def on_denied(self) -> None:
+        """The leader does not have this number: it would have answered a batch that it has as a duplicate."""
+        self.unknown_sends = 0
+
     def finish(self) -> None:
         if self.is_done:
             raise LocalProtocolError(f"batch of {self.topic}-{self.partition} completed twice")

@@ -250,6 +250,8 @@ class Production:
         error_code: int = answer["error_code"]
         outcome = produce_outcome(error_code)
         batch.on_answered(is_definite=is_definite(error_code))
+        if outcome in (ProduceOutcome.OUT_OF_ORDER, ProduceOutcome.STATE_LOST):
+            batch.on_denied()
         if batch.is_done:
             # Given up meanwhile. That it is in the log after all closes the question about its sequences.
             if outcome is ProduceOutcome.ACKED and self._sequences is not None and batch.has_sequence:

@@ -13,9 +13,11 @@ answer. If the last of them was acknowledged, the broker accepted all sequences,
 all. If not, there may be a gap, and only a new epoch (sequences start at 0 again) gets over it.
 
 Epoch bump. Without transactions the producer raises its epoch by itself: brokers do not fence ids that belong to
-nobody else. It happens only when no batch of the affected partitions is on the wire, because a batch that may be in
-the log under its old number must not get a new one. In a transaction nothing is ever renumbered: the transaction is
-aborted instead.
+nobody else. A batch that is in the log under its old number must not get a new one, or it would be written twice. So
+it happens only when no batch of the affected partitions is on the wire and the first unsettled batch of each is
+certainly not in the log (then those behind it are not either: a broker takes a number only after the one before).
+Where the first one may be in the log it is resent under its old number until a broker says yes or no. Java renumbers
+at once. In a transaction nothing is ever renumbered: the transaction is aborted instead.
 """
 
 from __future__ import annotations
@@ -59,10 +61,10 @@ class Sequences:
         partition = self._partitions.get(batch.topic_partition)
         if not batch.has_sequence:
             return self._may_number(batch.topic_partition, partition)
-        if partition is None or batch.topic_partition in self._to_renumber:
-            return False
         # A resend goes only when everything before it is settled: in effect one in flight until the retry is through.
-        return partition.unacked[0] is batch
+        if partition is None or partition.unacked[0] is not batch:
+            return False
+        return batch.topic_partition not in self._to_renumber or batch.may_be_in_log
 
     def is_next_expected(self, batch: ProducerBatch) -> bool:
         """Does this batch directly follow what the broker is known to have?"""
@@ -151,16 +153,14 @@ class Sequences:
         self._to_renumber[topic_partition] = None
 
     def renumber_when_quiet(self) -> bool:
-        """Raises the epoch once nothing of the marked partitions is on the wire; tells whether it did.
+        """Raises the epoch once all marked partitions can be renumbered; tells whether it did.
 
         With the epoch used up the identity becomes invalid: the owner must fetch a new producer id and `adopt` it.
         """
         if not self._to_renumber or not self.identity.is_valid:
             return False
-        for topic_partition in self._to_renumber:
-            partition = self._partitions.get(topic_partition)
-            if partition is not None and any(batch.is_on_wire for batch in partition.unacked):
-                return False
+        if not all(self._can_renumber(topic_partition) for topic_partition in self._to_renumber):
+            return False
         if self.identity.producer_epoch >= PRODUCER_EPOCH_MAX:
             self.identity = NO_IDENTITY
             return True
@@ -168,11 +168,14 @@ class Sequences:
         return True
 
     def adopt(self, identity: Identity) -> None:
-        """Takes a new identity; marked partitions restart under it at once, others when their old batches are done."""
+        """Takes a new identity; marked partitions restart under it, others when their old batches are done.
+
+        One that was marked while a new producer id was fetched may have to wait for yet another epoch.
+        """
         self.identity = identity
-        for topic_partition in self._to_renumber:
+        for topic_partition in [key for key in self._to_renumber if self._can_renumber(key)]:
             self._restart(topic_partition)
-        self._to_renumber.clear()
+            del self._to_renumber[topic_partition]
 
     def restart_all(self, identity: Identity) -> None:
         """A new transaction epoch: every partition starts at 0. Nothing may be unacknowledged any more."""
@@ -186,6 +189,12 @@ class Sequences:
     def restart_after_retention(self, topic_partition: TopicPartition) -> None:
         """The broker lost the state of this partition to retention: its batches start at 0 in the same epoch."""
         self._restart(topic_partition)
+
+    def _can_renumber(self, topic_partition: TopicPartition) -> bool:
+        partition = self._partitions.get(topic_partition)
+        if partition is None or not partition.unacked:
+            return True
+        return not partition.unacked[0].may_be_in_log and not any(batch.is_on_wire for batch in partition.unacked)
 
     def _restart(self, topic_partition: TopicPartition) -> None:
         old = self._partitions.get(topic_partition)

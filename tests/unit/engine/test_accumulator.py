@@ -1,0 +1,303 @@
+"""Queues of closed batches: order, back-off, fairness, what a request may hold."""
+
+from __future__ import annotations
+
+import pytest
+from driver import START_MS, new_batch
+
+from kafka_sink.engine.accumulator import Accumulator
+from kafka_sink.engine.cluster import ClusterView, Endpoint, PartitionView, TopicView
+from kafka_sink.engine.producer_batch import Identity, ProducerBatch
+
+NOW_MS = START_MS
+LARGE = 2**20
+IDENTITY = Identity(7, 0)
+
+
+def cluster(*leaders: int, leader_epoch: int = 0) -> ClusterView:
+    """Topic "t", one partition per given leader; leader -1 is none."""
+    partitions = {index: PartitionView(leader, leader_epoch) for index, leader in enumerate(leaders)}
+    brokers = {leader: Endpoint("host", 9092) for leader in leaders if leader >= 0}
+    return ClusterView(brokers=brokers, topics={"t": TopicView("t", partitions=partitions)})
+
+
+def filled(*partitions: int) -> tuple[Accumulator, list[ProducerBatch]]:
+    accumulator = Accumulator()
+    batches = [new_batch(partition) for partition in partitions]
+    for batch in batches:
+        accumulator.append(batch)
+    return accumulator, batches
+
+
+def drain(
+    accumulator: Accumulator, view: ClusterView, *, node_id: int = 0, now_ms: int = NOW_MS, bytes_max: int = LARGE
+) -> list[ProducerBatch]:
+    return accumulator.drain(now_ms, view, node_id, bytes_max, lambda batch: True)
+
+
+def sent_once(batch: ProducerBatch, leader: tuple[int, int] = (0, 0), *, backoff_ms: int = 100) -> ProducerBatch:
+    """As it is after a failed send."""
+    batch.on_sent(NOW_MS, leader)
+    batch.on_answered(is_definite=True)
+    batch.retry_at_ms = NOW_MS + backoff_ms
+    return batch
+
+
+def numbered(base_sequence: int, record_count: int = 1, identity: Identity = IDENTITY) -> ProducerBatch:
+    batch = new_batch(0, record_count)
+    batch.base_sequence, batch.identity = base_sequence, identity
+    return batch
+
+
+# ---- readiness -----------------------------------------------------------------------------------------------------
+
+
+def test_a_closed_batch_is_ready_at_once() -> None:
+    accumulator, _ = filled(0)
+    readiness = accumulator.readiness(NOW_MS, cluster(0))
+    assert (readiness.node_ids, readiness.leaderless_topics, readiness.next_ready_ms) == ((0,), (), None)
+
+
+def test_an_empty_accumulator_has_nothing_ready_and_nothing_to_wait_for() -> None:
+    readiness = Accumulator().readiness(NOW_MS, cluster(0))
+    assert (readiness.node_ids, readiness.leaderless_topics, readiness.next_ready_ms) == ((), (), None)
+
+
+def test_a_partition_without_a_leader_names_its_topic_and_no_node() -> None:
+    accumulator, _ = filled(0, 1)
+    readiness = accumulator.readiness(NOW_MS, cluster(0, -1))
+    assert readiness.node_ids == (0,)
+    assert readiness.leaderless_topics == ("t",)
+
+
+def test_a_topic_that_is_not_known_yet_is_leaderless() -> None:
+    accumulator = Accumulator()
+    accumulator.append(new_batch(topic="new"))
+    assert accumulator.readiness(NOW_MS, cluster(0)).leaderless_topics == ("new",)
+
+
+def test_the_next_moment_is_the_earliest_end_of_a_back_off_over_all_partitions() -> None:
+    accumulator = Accumulator()
+    for partition, backoff_ms in ((0, 300), (1, 200), (2, 400)):
+        accumulator.requeue(sent_once(new_batch(partition), backoff_ms=backoff_ms))
+    readiness = accumulator.readiness(NOW_MS, cluster(0, 0, 0))
+    assert (readiness.node_ids, readiness.next_ready_ms) == ((), NOW_MS + 200)
+
+
+def test_a_back_off_behind_a_missing_leader_is_no_reason_to_wake_up() -> None:
+    accumulator = Accumulator()
+    accumulator.requeue(sent_once(new_batch()))
+    readiness = accumulator.readiness(NOW_MS, cluster(-1))
+    assert (readiness.leaderless_topics, readiness.next_ready_ms) == (("t",), None)
+
+
+@pytest.mark.parametrize(("waited_ms", "is_ready"), [(0, False), (99, False), (100, True)])
+def test_a_batch_that_failed_is_ready_exactly_when_its_back_off_ends(waited_ms: int, is_ready: bool) -> None:
+    accumulator = Accumulator()
+    batch = sent_once(new_batch(), backoff_ms=100)
+    accumulator.requeue(batch)
+    readiness = accumulator.readiness(NOW_MS + waited_ms, cluster(0))
+    assert readiness.node_ids == ((0,) if is_ready else ())
+    assert drain(accumulator, cluster(0), now_ms=NOW_MS + waited_ms) == ([batch] if is_ready else [])
+
+
+def test_batches_behind_one_that_backs_off_wait_with_it() -> None:
+    accumulator, _ = filled(0)
+    accumulator.requeue(sent_once(new_batch()))
+    assert accumulator.readiness(NOW_MS, cluster(0)).node_ids == ()
+    assert drain(accumulator, cluster(0)) == []
+
+
+def test_a_back_off_of_one_partition_does_not_hold_up_another() -> None:
+    accumulator, (other,) = filled(1)
+    accumulator.requeue(sent_once(new_batch(0)))
+    readiness = accumulator.readiness(NOW_MS, cluster(0, 0))
+    assert (readiness.node_ids, readiness.next_ready_ms) == ((0,), NOW_MS + 100)
+    assert drain(accumulator, cluster(0, 0)) == [other]
+
+
+@pytest.mark.parametrize(
+    ("leader_id", "leader_epoch", "is_ready"),
+    [(1, 1, True), (0, 1, True), (0, 0, False)],
+    ids=["another node", "same node elected again", "nothing changed"],
+)
+def test_a_new_leader_cuts_the_back_off_short(leader_id: int, leader_epoch: int, is_ready: bool) -> None:
+    accumulator = Accumulator()
+    batch = sent_once(new_batch(), (0, 0))
+    accumulator.requeue(batch)
+    view = cluster(leader_id, leader_epoch=leader_epoch)
+    assert accumulator.readiness(NOW_MS, view).node_ids == ((leader_id,) if is_ready else ())
+    assert drain(accumulator, view, node_id=leader_id) == ([batch] if is_ready else [])
+
+
+def test_the_back_off_is_cut_short_by_a_leader_newer_than_that_of_the_last_send_and_not_of_the_first() -> None:
+    accumulator = Accumulator()
+    batch = sent_once(sent_once(new_batch(), (0, 0)), (1, 1))
+    accumulator.requeue(batch)
+    assert drain(accumulator, cluster(1, leader_epoch=1), node_id=1) == []
+    assert drain(accumulator, cluster(0, leader_epoch=2), node_id=0) == [batch]
+
+
+# ---- draining ------------------------------------------------------------------------------------------------------
+
+
+def test_one_batch_of_each_partition_goes_into_a_request() -> None:
+    accumulator, (first, second, third) = filled(0, 0, 1)
+    assert drain(accumulator, cluster(0, 0)) == [first, third]
+    assert drain(accumulator, cluster(0, 0)) == [second]
+    assert len(accumulator) == 0
+
+
+def test_only_partitions_of_the_asked_node_are_drained() -> None:
+    accumulator, (zero, one) = filled(0, 1)
+    assert drain(accumulator, cluster(0, 1), node_id=1) == [one]
+    assert drain(accumulator, cluster(0, 1), node_id=0) == [zero]
+
+
+def test_a_node_that_leads_nothing_drains_nothing() -> None:
+    accumulator, _ = filled(0, 1)
+    assert drain(accumulator, cluster(0, 0), node_id=5) == []
+    assert len(accumulator) == 2
+
+
+def test_a_request_holds_as_many_batches_as_fit() -> None:
+    accumulator, batches = filled(0, 1, 2)
+    size = batches[0].encoded.size
+    assert drain(accumulator, cluster(0, 0, 0), bytes_max=2 * size) == batches[:2]
+    assert drain(accumulator, cluster(0, 0, 0), bytes_max=2 * size) == batches[2:]
+
+
+def test_a_batch_larger_than_a_request_goes_alone() -> None:
+    accumulator, (large, other) = filled(0, 1)
+    assert drain(accumulator, cluster(0, 0), bytes_max=10) == [large]
+    assert drain(accumulator, cluster(0, 0), bytes_max=10) == [other]
+
+
+def test_partitions_are_drained_in_turn() -> None:
+    accumulator, _ = filled(*[0] * 4, *[1] * 4, *[2] * 4)
+    view = cluster(0, 0, 0)
+    drained = [drain(accumulator, view, bytes_max=1)[0].partition for _ in range(12)]
+    assert drained == [0, 1, 2] * 4
+
+
+def test_no_partition_starves_beside_busy_ones_that_never_run_dry() -> None:
+    accumulator, _ = filled(0, 1, 2, 3)
+    view = cluster(0, 0, 0, 0)
+    drained = []
+    for _ in range(40):
+        (batch,) = drain(accumulator, view, bytes_max=1)
+        drained.append(batch.partition)
+        accumulator.append(new_batch(batch.partition))
+    assert {partition: drained.count(partition) for partition in range(4)} == dict.fromkeys(range(4), 10)
+
+
+def test_each_node_keeps_its_own_turn() -> None:
+    accumulator, _ = filled(*[0, 1, 2, 3] * 2)
+    view = cluster(0, 0, 1, 1)
+    turns = [drain(accumulator, view, node_id=node_id, bytes_max=1)[0].partition for node_id in (0, 1, 0, 1)]
+    assert turns == [0, 2, 1, 3]
+
+
+def test_a_partition_whose_head_may_not_go_is_left_out_and_keeps_its_order() -> None:
+    accumulator, (first, second, other) = filled(0, 0, 1)
+    allowed = accumulator.drain(NOW_MS, cluster(0, 0), 0, LARGE, lambda batch: batch is not first)
+    assert allowed == [other]
+    assert list(accumulator) == [first, second]
+
+
+def test_a_muted_partition_is_neither_ready_nor_drained_until_it_is_unmuted() -> None:
+    accumulator, (batch,) = filled(0)
+    accumulator.mute(("t", 0))
+    assert accumulator.readiness(NOW_MS, cluster(0)).node_ids == ()
+    assert drain(accumulator, cluster(0)) == []
+    accumulator.unmute(("t", 0))
+    assert accumulator.readiness(NOW_MS, cluster(0)).node_ids == (0,)
+    assert drain(accumulator, cluster(0)) == [batch]
+
+
+def test_a_muted_partition_does_not_hold_up_another() -> None:
+    accumulator, (_, other) = filled(0, 1)
+    accumulator.mute(("t", 0))
+    assert drain(accumulator, cluster(0, 0)) == [other]
+
+
+# ---- coming back ---------------------------------------------------------------------------------------------------
+
+
+def test_without_sequences_a_batch_comes_back_to_the_front() -> None:
+    accumulator, (first, second) = filled(0, 0)
+    assert drain(accumulator, cluster(0)) == [first]
+    accumulator.requeue(first)
+    assert list(accumulator) == [first, second]
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])
+def test_numbered_batches_come_back_in_the_order_of_their_sequences_whoever_fails_first(order: tuple[int, ...]) -> None:
+    accumulator, (unnumbered,) = filled(0)
+    batches = [numbered(0), numbered(1), numbered(2)]
+    for index in order:
+        accumulator.requeue(batches[index])
+    assert list(accumulator) == [*batches, unnumbered]
+
+
+def test_the_order_holds_across_the_wrap_of_the_sequence() -> None:
+    accumulator = Accumulator()
+    last, first = numbered(2**31 - 1), numbered(0)
+    accumulator.requeue(first)
+    accumulator.requeue(last)
+    assert list(accumulator) == [last, first]
+
+
+def test_parts_of_a_split_batch_take_its_place_in_order() -> None:
+    accumulator = Accumulator()
+    behind, parts = numbered(4), [numbered(0, 2), numbered(2, 2)]
+    accumulator.requeue(behind)
+    accumulator.requeue_parts(parts)
+    assert list(accumulator) == [*parts, behind]
+
+
+def test_parts_without_sequences_go_to_the_front_in_order() -> None:
+    accumulator, (behind,) = filled(0)
+    parts = [new_batch(), new_batch(), new_batch()]
+    accumulator.requeue_parts(parts)
+    assert list(accumulator) == [*parts, behind]
+
+
+# ---- giving up -----------------------------------------------------------------------------------------------------
+
+
+def test_expired_batches_are_taken_out_wherever_they_stand() -> None:
+    accumulator = Accumulator()
+    batches = [new_batch(opened_ms=opened_ms) for opened_ms in (30, 10, 20)]
+    for batch in batches:
+        accumulator.append(batch)
+    assert accumulator.expired(20) == batches[1:]
+    assert list(accumulator) == batches[:1]
+
+
+def test_expiry_counts_from_the_first_record_and_not_from_the_last_try() -> None:
+    accumulator = Accumulator()
+    batch = sent_once(new_batch(opened_ms=NOW_MS - 1000))
+    accumulator.requeue(batch)
+    assert accumulator.expired(NOW_MS - 1001) == []
+    assert accumulator.expired(NOW_MS - 1000) == [batch]
+
+
+def test_a_partition_that_expired_completely_is_no_longer_ready() -> None:
+    accumulator, batches = filled(0, 0)
+    assert accumulator.expired(NOW_MS) == batches
+    assert accumulator.readiness(NOW_MS, cluster(0)).node_ids == ()
+
+
+def test_taking_all_leaves_nothing() -> None:
+    accumulator, batches = filled(0, 1)
+    assert accumulator.take_all() == batches
+    assert len(accumulator) == 0
+    assert drain(accumulator, cluster(0, 0)) == []
+
+
+def test_queue_loads_count_what_waits_per_partition() -> None:
+    accumulator, _ = filled(0, 0, 1)
+    assert accumulator.queue_loads() == {"t": {0: 2, 1: 1}}
+    drain(accumulator, cluster(0, 0))
+    assert accumulator.queue_loads() == {"t": {0: 1}}
