@@ -118,9 +118,10 @@ class EngineDriver:
 
     def sleep_until_due(self) -> int:
         """Until the moment at which the engine wants to be called again; returns how long that was."""
-        wake_at_ms = self.engine.step(self.now_ms, ()).wake_at_ms
-        assert wake_at_ms is not None and wake_at_ms > self.now_ms
-        waited_ms = wake_at_ms - self.now_ms
+        step = self.engine.step(self.now_ms, ())
+        assert not step.commands, "a step did something although nothing had happened since the last one"
+        assert step.wake_at_ms is not None and step.wake_at_ms > self.now_ms
+        waited_ms = step.wake_at_ms - self.now_ms
         self.sleep(waited_ms)
         return waited_ms
 
