@@ -1,9 +1,9 @@
 """Open batches, one per topic and partition: rows come in by whole columns, closed batches come out.
 
-Theory of operation. One append call is cut into chunks that fit the processor's cache; each chunk is sorted by partition
-(stable, so rows of a partition keep their order), planned (which rows go into which batch, from sizes alone),
-encoded in one pass, and handed out: every batch gets its section of the encoded bytes. Planning changes nothing, so
-whatever fails until the bytes are there leaves the open batches as they were.
+Theory of operation. One append call is cut into chunks that fit the processor's cache; each chunk is sorted by
+partition (stable, so rows of a partition keep their order), planned (which rows go into which batch, from sizes
+alone), encoded in one pass, and handed out: every batch gets its section of the encoded bytes. Planning changes
+nothing, so whatever fails until the bytes are there leaves the open batches as they were.
 
 A batch closes when the next record does not fit, when it is full to the limit, or when the caller says so (its linger
 is over, a flush). Closing joins the sections and compresses them. Whether a record fits is judged before compression
@@ -215,7 +215,7 @@ class Assembler:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Rows sorted by partition: those of `partitions[i]` end before `stops[i]`. `timestamps` is a number if all equal."""
+    """Rows sorted by partition; those of `partitions[i]` end before `stops[i]`. Equal `timestamps` are one number."""
 
     columns: RecordColumns
     order: Array | None

@@ -64,7 +64,7 @@ def seal(
     base_sequence: int = NO_SEQUENCE,
     is_transactional: bool = False,
 ) -> bytes:
-    """The 61 bytes that go in front of the payload. Timestamps are CreateTime; the base offset is the broker's to set."""
+    """The 61 bytes in front of the payload. Timestamps are CreateTime; the base offset is the broker's to set."""
     checked = CHECKED.pack(
         batch.codec | (TRANSACTIONAL_BIT if is_transactional else 0),
         batch.record_count - 1,

@@ -63,10 +63,10 @@ def murmur2_column(column: BytesColumn) -> Array:
     windows = np.ndarray((last - first + 1,), f"V{WINDOW_BYTES}", padded, strides=(1,))
     positions = column.starts[:-1].astype(np.int64) - first
 
-    hashed = lengths.astype(np.uint32) ^ np.uint32(SEED)
+    hashed: Array = lengths.astype(np.uint32) ^ np.uint32(SEED)
     for offset in range(0, column.longest, WINDOW_BYTES):
-        if offset == 0:
-            _hash_window(hashed, windows[positions], lengths)
+        if offset == 0 or offset < column.shortest:
+            _hash_window(hashed, windows[positions + offset], lengths - offset)
             continue
         rows = np.flatnonzero(lengths > offset)
         if len(rows) < _FEW_KEYS:
@@ -86,7 +86,9 @@ def murmur2_column(column: BytesColumn) -> Array:
 
 def partitions_of_keys(column: BytesColumn, partition_count: int) -> Array:
     """Where Java's default partitioner puts keys."""
-    return ((murmur2_column(column) & np.uint32(0x7FFFFFFF)) % np.uint32(partition_count)).astype(np.int32)
+    positive = murmur2_column(column) & np.uint32(0x7FFFFFFF)
+    partitions: Array = (positive % np.uint32(partition_count)).astype(np.int32)
+    return partitions
 
 
 def _hash_window(hashed: Array, window: Array, remaining: Array) -> None:

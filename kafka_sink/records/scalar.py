@@ -239,7 +239,7 @@ def decode_batch(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> 
 
 
 def decode_batches(data: bytes, *, records_bytes_max: int = RECORDS_BYTES_MAX) -> list[DecodedBatch]:
-    """The record set of a fetch answer: batches one after the other. A broker may cut the last one off; it is left out."""
+    """The record set of a fetch answer, batch after batch. A broker may cut the last one off; it is left out."""
     batches = []
     position = 0
     while len(data) - position >= layout.LENGTH_STARTS_AT:

@@ -137,7 +137,7 @@ def _shifted(words: Array | int, counts: Array | int) -> Array | int:
             return 0
         if isinstance(counts, int):
             return words << (8 * counts)
-        return np.uint64(words) << (counts.astype(np.uint64) << np.uint64(3))
+        words = np.full(1, words, np.uint64)
     bits = np.uint64(8 * counts) if isinstance(counts, int) else counts.astype(np.uint64) << np.uint64(3)
     shifted: Array = words << bits
     return shifted
@@ -162,7 +162,7 @@ def _fields_of_number(unsigned: int) -> list[Field]:
 
 def _spread(unsigned: Array, byte_count: int) -> Array:
     """Moves each group of 7 bits to the low end of its byte."""
-    words = unsigned & np.uint64(0x7F)
+    words: Array = unsigned & np.uint64(0x7F)
     for index in range(1, byte_count):
         words |= (unsigned & np.uint64(0x7F << (7 * index))) << np.uint64(index)
     return words

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def arrow_calls(draw: st.DrawFn) -> tuple[list[dict[str, Any]], pa.RecordBatch |
     if not cuts:
         return rows, batch
     bounds = [0, *cuts, len(rows)]
-    chunks = [batch.slice(start, stop - start) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    chunks = [batch.slice(start, stop - start) for start, stop in pairwise(bounds)]
     return rows, pa.Table.from_batches(chunks, batch.schema)
 
 
