@@ -97,12 +97,14 @@ class ProducerBatch:
         self.is_done = True
 
     def split(self, parts: list[EncodedBatch]) -> list[ProducerBatch]:
-        """Children for `parts` of the same records; each gets its piece of the shares."""
+        """Children for `parts` of the same records; each gets its piece of the shares, and the doubt of earlier sends."""
         children = []
         first_record = 0
         for part in parts:
             shares = _shares_between(self.shares, first_record, first_record + part.record_count)
-            children.append(ProducerBatch(self.topic, self.partition, part, self.opened_ms, shares, split_from=self))
+            child = ProducerBatch(self.topic, self.partition, part, self.opened_ms, shares, split_from=self)
+            child.unknown_sends = self.unknown_sends
+            children.append(child)
             first_record += part.record_count
         return children
 
