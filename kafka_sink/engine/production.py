@@ -21,7 +21,7 @@ from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import Transaction
-from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
+from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.options import ProducerOptions
 from kafka_sink.records.batch import seal
 from kafka_sink.records.scalar import split
@@ -97,7 +97,9 @@ class Production:
         flight = answer.request.purpose
         assert isinstance(flight, Flight)
         self.flights_count -= 1
-        if answer.failure is not None:
+        if isinstance(answer.failure, (BrokerError, LocalProtocolError)):
+            self._on_unsendable(flight, answer.failure)
+        elif answer.failure is not None:
             self._on_no_answer(now_ms, flight, answer.failure, was_sent=answer.was_sent)
         elif answer.body is None:
             for batch in flight.batches.values():  # acks=0: that it left is all there is to know
@@ -223,6 +225,15 @@ class Production:
         )
 
     # ---- answers ----
+
+    def _on_unsendable(self, flight: Flight, error: KafkaSinkError) -> None:
+        """The leader speaks no version that could carry the request: another try would end the same way."""
+        if self._transaction is not None:
+            self._transaction.on_fatal(error)
+        for batch in flight.batches.values():
+            batch.on_answered(is_definite=True)
+            if not batch.is_done:
+                self._give_up(batch, failure.dropped(batch, error))
 
     def _on_no_answer(self, now_ms: int, flight: Flight, error: KafkaSinkError, *, was_sent: bool) -> None:
         self.metadata_is_stale = True
