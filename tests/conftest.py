@@ -30,6 +30,13 @@ def without_kafka(reason: str) -> None:
     pytest.skip(reason)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`pytest -m "not kafka"` leaves out whatever would start a broker."""
+    for item in items:
+        if "kafka_of" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.kafka)
+
+
 @pytest.fixture(scope="session")
 def kafka_of() -> Iterator[Callable[[str, int], KafkaCluster]]:
     """`kafka_of(version, nodes)`: the shared cluster of that kind, started at its first use.
