@@ -29,6 +29,8 @@ from kafka_sink.records.varint import Array
 
 # Rows and their encoded form stay within a core's cache; larger chunks lose more to memory than they save in calls.
 CHUNK_BYTES = 2 * 1024 * 1024
+# What a partition gets of a chunk costs some microseconds whatever it holds; that many rows make it bearable.
+ROWS_PER_PARTITION = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ class Assembler:
         """Takes in all rows or, with `DataError`, none. `timestamp_ms` is for rows that have no timestamp."""
         columns.check_record_sizes(self._request_bytes_max)
         closed: list[ClosedBatch] = []
-        for start, stop in _chunks(columns, self._chunk_bytes):
+        for start, stop in _chunks(columns, partitions, self._chunk_bytes):
             chunk = _Chunk.of(columns.slice(start, stop), partitions[start:stop], timestamp_ms)
             pieces = list(self._plan(topic, chunk))
             closed += self._carry_out(topic, chunk, pieces, now_ms, token)
@@ -173,7 +175,6 @@ class Assembler:
         encoded = encode_rows(
             chunk.columns,
             chunk.order,
-            sizes=chunk.sizes,
             timestamp_deltas=chunk.timestamp_deltas(bases, counts),
             offset_deltas=np.arange(chunk.row_count) - np.repeat(starts - firsts, counts),
         )
@@ -221,7 +222,6 @@ class _Chunk:
     order: Array | None
     partitions: list[int]
     stops: list[int]
-    sizes: Array | int
     timestamps: Array | int
 
     @classmethod
@@ -234,7 +234,7 @@ class _Chunk:
             oldest = int(timestamps.min())
             if oldest == int(timestamps.max()):
                 timestamps = oldest
-        return cls(columns, order, of_groups, stops, columns.sizes(), timestamps)
+        return cls(columns, order, of_groups, stops, timestamps)
 
     @property
     def row_count(self) -> int:
@@ -247,9 +247,7 @@ class _Chunk:
             known.append(self.timestamps)
         else:
             known += [int(self.timestamps.min()), int(self.timestamps.max())]
-        sizes = self.columns.record_sizes(
-            self.sizes, timestamp_span_ms=max(known) - min(known), records_max=records_max
-        )
+        sizes = self.columns.record_sizes(timestamp_span_ms=max(known) - min(known), records_max=records_max)
         if isinstance(sizes, int):
             return np.arange(self.row_count + 1) * sizes
         ends = np.zeros(self.row_count + 1, np.int64)
@@ -291,9 +289,15 @@ def _grouped(partitions: Array) -> tuple[Array | None, list[int], list[int]]:
     return order, sorted_partitions[firsts].tolist(), [*stops.tolist(), row_count]
 
 
-def _chunks(columns: RecordColumns, chunk_bytes: int) -> Iterator[tuple[int, int]]:
+def _chunks(columns: RecordColumns, partitions: Array, chunk_bytes: int) -> Iterator[tuple[int, int]]:
+    """Pieces of about `chunk_bytes`; of more, up to eight times, where partitions would get few rows of each."""
     row_count = columns.row_count
-    sizes = columns.sizes()
+    if not row_count:
+        return
+    sizes = columns.sizes
+    partition_count = int(partitions.max()) + 1
+    wanted_bytes = ROWS_PER_PARTITION * partition_count * (columns.bytes_max // row_count)
+    chunk_bytes = max(chunk_bytes, min(wanted_bytes, 8 * chunk_bytes))
     if isinstance(sizes, int):
         step = max(1, chunk_bytes // sizes)
         for start in range(0, row_count, step):

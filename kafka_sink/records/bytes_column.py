@@ -108,7 +108,7 @@ class BytesColumn:
         if self.is_equal_length:
             lengths = self.lengths[:1]
             return int(length_counts(lengths)[0]) + max(self.longest, 0)
-        counts = length_counts(self.lengths)
+        counts = length_counts(self.lengths).astype(np.int64)
         counts += np.maximum(self.lengths, 0) if self.has_nulls else self.lengths
         return counts
 

@@ -40,9 +40,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """A key or value of None is null in every row; headers of None are no headers; timestamps of None are all now."""
+    """A key or value of None is null in every row; headers of None are no headers; timestamps of None are all now.
+
+    `sizes` are the bytes of key, value and headers as they stand in a record; one number if all rows have the same.
+    """
 
     row_ids: Array
+    sizes: Array | int
     key: BytesColumn | None
     value: BytesColumn | None
     headers: BytesColumn | None = None
@@ -50,11 +54,24 @@ class RecordColumns:
     partitions: Array | None = None
 
     @classmethod
+    def of(
+        cls,
+        row_count: int,
+        key: BytesColumn | None,
+        value: BytesColumn | None,
+        headers: BytesColumn | None = None,
+        timestamps: Array | None = None,
+        partitions: Array | None = None,
+    ) -> RecordColumns:
+        row_ids = np.arange(row_count, dtype=np.int32)
+        return cls(row_ids, _sizes(key, value, headers), key, value, headers, timestamps, partitions)
+
+    @classmethod
     def from_arrow(cls, data: ArrowData) -> RecordColumns:
         """The columns value (must be there), key, headers, timestamp and partition; others are not looked at."""
         check_schema(data.schema)
-        return cls(
-            np.arange(data.num_rows, dtype=np.int32),
+        return cls.of(
+            data.num_rows,
             _bytes(data, "key"),
             _bytes(data, "value"),
             _headers(data),
@@ -71,8 +88,8 @@ class RecordColumns:
         timestamps: Sequence[int | None] | None = None,
         partitions: Sequence[int | None] | None = None,
     ) -> RecordColumns:
-        return cls(
-            np.arange(len(values), dtype=np.int32),
+        return cls.of(
+            len(values),
             _bytes_from_rows("key", keys),
             _bytes_from_rows("value", values),
             None if headers is None else _headers_from_rows(headers),
@@ -95,6 +112,7 @@ class RecordColumns:
     ) -> RecordColumns:
         return RecordColumns(
             of_array(self.row_ids),
+            self.sizes if isinstance(self.sizes, int) else of_array(self.sizes),
             None if self.key is None else of_bytes(self.key),
             None if self.value is None else of_bytes(self.value),
             None if self.headers is None else of_bytes(self.headers),
@@ -102,21 +120,9 @@ class RecordColumns:
             None if self.partitions is None else of_array(self.partitions),
         )
 
-    def sizes(self) -> Array | int:
-        """Bytes of key, value and headers as they stand in a record; one number if all rows have the same."""
-        total: Array | int = 0
-        for column in (self.key, self.value):
-            total = total + (1 if column is None else column.sizes())
-        if self.headers is None:
-            return total + 1
-        if self.headers.is_equal_length:
-            return total + self.headers.longest
-        return total + self.headers.lengths
-
-    @staticmethod
-    def record_sizes(sizes: Array | int, *, timestamp_span_ms: int, records_max: int) -> Array | int:
-        """No record of such `sizes` takes more in a batch of so many records and so long a time; nearly exact."""
-        body = sizes + (1 + count_of(timestamp_span_ms) + count_of(records_max))
+    def record_sizes(self, *, timestamp_span_ms: int, records_max: int) -> Array | int:
+        """No record takes more than this in a batch of so many records and so long a time; nearly exact."""
+        body = self.sizes + (1 + count_of(timestamp_span_ms) + count_of(records_max))
         if isinstance(body, int):
             return count_of(body) + body
         body += length_counts(body)
@@ -125,13 +131,13 @@ class RecordColumns:
     @property
     def bytes_max(self) -> int:
         """Upper bound of what all records together take, before compression and without batch headers."""
-        sizes = self.sizes()
+        sizes = self.sizes
         total = sizes * self.row_count if isinstance(sizes, int) else int(sizes.sum())
         return total + RECORD_OVERHEAD_BYTES_MAX * self.row_count
 
     def check_record_sizes(self, request_bytes_max: int) -> None:
         """No record may be too large for a request of its own; Java's client counts in the same way."""
-        sizes = self.sizes() + (HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX)
+        sizes = self.sizes + (HEADER_BYTES + RECORD_OVERHEAD_BYTES_MAX)
         largest = sizes if isinstance(sizes, int) else int(sizes.max(initial=0))
         if largest <= request_bytes_max or not self.row_count:
             return
@@ -187,6 +193,13 @@ def columns_by_topic(data: ArrowData, *, topic: str | None) -> list[tuple[str, R
         return [(topics[0], columns)]
     index = encoded.indices.to_numpy()
     return [(name, columns.take(np.flatnonzero(index == number))) for number, name in enumerate(topics)]
+
+
+def _sizes(key: BytesColumn | None, value: BytesColumn | None, headers: BytesColumn | None) -> Array | int:
+    total: Array | int = 1 if headers is None else headers.longest if headers.is_equal_length else headers.lengths
+    for column in (key, value):
+        total = total + (1 if column is None else column.sizes())
+    return total
 
 
 # ---- from Arrow ------------------------------------------------------------------------------------------------

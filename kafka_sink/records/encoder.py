@@ -50,14 +50,10 @@ def encode_rows(
     columns: RecordColumns,
     order: Array | None,
     *,
-    sizes: Array | int,
     timestamp_deltas: Array | int,
     offset_deltas: Array,
 ) -> EncodedRows:
-    """Row `order[i]` becomes record i; the deltas are those of record i. Less than 2 GiB in all.
-
-    `sizes` are those of `columns`: whoever has to know how much fits into a batch has computed them already.
-    """
+    """Row `order[i]` becomes record i; the deltas are those of record i. Less than 2 GiB in all."""
     row_count = columns.row_count
     rows = np.arange(row_count) if order is None else order.astype(np.int64)
     key, value, headers = columns.key, columns.value, columns.headers
@@ -65,7 +61,7 @@ def encode_rows(
 
     # What follows the length, as far as it is part of the prefix; without a key the value's length belongs to it too.
     fields = [_ATTRIBUTES, *fields_of(timestamp_deltas), *fields_of(offset_deltas)]
-    record_bytes = sizes if isinstance(sizes, int) else sizes[rows]
+    record_bytes = columns.sizes if isinstance(columns.sizes, int) else columns.sizes[rows]
     for field in fields:
         # Counts are bytes; a sum of them with a large size is not.
         counts = field.counts if isinstance(field.counts, int) else field.counts.astype(np.int64)

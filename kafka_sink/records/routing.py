@@ -185,7 +185,6 @@ class Router:
 
     def _record_ends(self, columns: RecordColumns, rows: Array | None) -> Array:
         sizes = columns.record_sizes(
-            columns.sizes(),
             timestamp_span_ms=columns.timestamp_span_ms(),
             records_max=self._sticky_bytes // RECORD_BYTES_MIN,
         )

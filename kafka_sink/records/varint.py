@@ -59,13 +59,13 @@ def counts_of(values: Array) -> Array:
 
 
 def length_counts(lengths: Array) -> Array:
-    """`counts_of` for lengths (-1 and up, below 2**31), from comparisons alone."""
+    """`counts_of` for lengths (-1 and up, below 2**31), from comparisons alone, as uint8."""
     longest = int(lengths.max(initial=0))
-    counts = np.ones(len(lengths), np.int64)
+    counts = np.ones(len(lengths), np.uint8)
     for bits in range(6, 31, 7):
         if longest >> bits == 0:
             break
-        counts += lengths >= (1 << bits)
+        counts += (lengths >= (1 << bits)).view(np.uint8)
     return counts
 
 

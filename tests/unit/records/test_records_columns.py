@@ -54,7 +54,7 @@ def test_bytes_under_a_null_are_never_read() -> None:
     array = pa.Array.from_buffers(pa.binary(), 3, [validity, starts, pa.py_buffer(b"aaXXXb")])
     columns = RecordColumns.from_arrow(pa.table({"key": array, "value": array}))
     assert rows_of(columns.key, 3) == [b"aa", None, b"b"]
-    assert columns.sizes().tolist() == [1 + 2 + 1 + 2 + 1, 3, 1 + 1 + 1 + 1 + 1]  # type: ignore[union-attr]
+    assert columns.sizes.tolist() == [1 + 2 + 1 + 2 + 1, 3, 1 + 1 + 1 + 1 + 1]  # type: ignore[union-attr]
 
 
 def test_slices_and_chunks_give_the_rows_they_show() -> None:
@@ -79,7 +79,7 @@ def test_columns_without_any_content_are_as_if_absent(kind: pa.DataType) -> None
         pa.table({"key": empty, "value": empty, "headers": pa.array([None, None]), "timestamp": pa.array([None, None])})
     )
     assert (columns.key, columns.value, columns.headers, columns.timestamps) == (None, None, None, None)
-    assert (columns.row_count, columns.sizes()) == (2, 3)
+    assert (columns.row_count, columns.sizes) == (2, 3)
 
 
 def test_no_rows_are_no_rows_for_every_type() -> None:
