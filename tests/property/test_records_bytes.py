@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import confluent_kafka
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.records.batch import CHECKED, HEADER_BYTES, PREFIX, EncodedBatch, seal
 from kafka_sink.records.bytes_column import BytesColumn
+from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import CODEC_IDS, compressor, decompress
 from kafka_sink.records.murmur2 import murmur2, murmur2_column
+from kafka_sink.records.routing import PartitionView, Router
 from kafka_sink.records.scalar import Record, decode_batch, decode_batches, encode_batch, encode_varint
 from kafka_sink.records.varint import constant, count_of, counts_of, fields_of, length_counts, length_elements, pack
 
@@ -62,6 +65,14 @@ def test_murmur2_of_a_column_equals_the_scalar_hash(keys: list[bytes | None], sk
     array = pa.array(keys, pa.binary()).slice(skipped)
     column = BytesColumn.from_arrow(array, "key")
     assert murmur2_column(column).tolist() == [murmur2(key or b"") for key in keys[skipped:]]
+
+
+@given(st.lists(st.binary(min_size=1, max_size=80), min_size=1), st.integers(1, 2000))
+def test_consistent_random_places_keys_as_librdkafka_does(keys: list[bytes], partition_count: int) -> None:
+    router = Router(sticky_bytes=1000, random_number=lambda: 0.0, partitioner="consistent_random")
+    columns = RecordColumns.from_rows(keys, keys)
+    expected = [confluent_kafka.consistent(key, partition_count) for key in keys]
+    assert router.route("t", columns, PartitionView(partition_count, ())).tolist() == expected
 
 
 @given(codecs, st.binary(max_size=3000), st.integers(0, 3000))
