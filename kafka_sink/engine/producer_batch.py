@@ -97,7 +97,7 @@ class ProducerBatch:
         self.is_done = True
 
     def split(self, parts: list[EncodedBatch]) -> list[ProducerBatch]:
-        """Children for `parts` of the same records, each with its piece of the shares and the doubt of earlier sends."""
+        """Children for `parts` of the same records, each with its shares and the doubt of earlier sends."""
         children = []
         first_record = 0
         for part in parts:

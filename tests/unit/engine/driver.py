@@ -40,6 +40,8 @@ from kafka_sink.wire.apis import PRODUCE
 
 NO_JITTER = 0.5
 START_MS = 1_000_000
+# So long ago was the first metadata: the pause between two requests for it is over when a test begins.
+WARM_UP_MS = 1_000
 BACKOFF_MS = 100
 NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID, INVALID_RECORD = 6, 10, 45, 46, 59, 87
 
@@ -82,7 +84,7 @@ class EngineDriver:
         options.setdefault("bootstrap_servers", (next(iter(self.cluster.brokers.values())),))
         self.options = ProducerOptions(**options)
         self.engine = Engine(self.options, jitter=lambda: jitter)
-        self.now_ms = START_MS
+        self.now_ms = START_MS - WARM_UP_MS
         self.delivered: dict[ProducerBatch, Delivered] = {}
         self.failed: dict[ProducerBatch, Failed] = {}
         self.finished: dict[int, Finished] = {}
@@ -90,6 +92,7 @@ class EngineDriver:
         self.notices: list[Notice] = []
         self._operation_ids = count(1)
         self.run(WantTopic("t"))
+        self.sleep(WARM_UP_MS)
 
     # ---- time ------------------------------------------------------------------------------------------------------
 
