@@ -291,9 +291,10 @@ class Production:
         """OUT_OF_ORDER_SEQUENCE_NUMBER. Usually an earlier batch failed first: then the resend heals it."""
         if self._sequences is None or not batch.has_sequence:
             return False
-        gap_is_real = self._sequences.is_unresolved(batch.topic_partition) or (
-            self._sequences.is_next_expected(batch) and not batch.sequence_was_reset
-        )
+        if self._sequences.is_unresolved(batch.topic_partition):
+            gap_is_real = self._sequences.is_first_unsettled(batch)
+        else:
+            gap_is_real = self._sequences.is_next_expected(batch) and not batch.sequence_was_reset
         if not gap_is_real:
             return True
         if self._transaction is not None:

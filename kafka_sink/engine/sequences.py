@@ -74,6 +74,10 @@ class Sequences:
             expected = sequence_after(partition.last_acked_sequence, 1)
         return batch.base_sequence == expected
 
+    def is_first_unsettled(self, batch: ProducerBatch) -> bool:
+        """Has everything before this batch had its end?"""
+        return self._partition_of(batch).unacked[0] is batch
+
     def is_unresolved(self, topic_partition: TopicPartition) -> bool:
         partition = self._partitions.get(topic_partition)
         return partition is not None and partition.is_unresolved

@@ -20,9 +20,9 @@ from kafka_sink.errors import DeliveryError
 NOT_ENOUGH_REPLICAS_AFTER_APPEND, STALE_EPOCH = 20, 47
 
 
-def across_a_move(**options: object) -> tuple[EngineDriver, ProducerBatch, ProducerBatch]:
+def across_a_move() -> tuple[EngineDriver, ProducerBatch, ProducerBatch]:
     """Two batches of one partition in flight at once on two connections: its leader moved from node 0 to node 1."""
-    driver = EngineDriver(leaders=(0, 1), metadata_max_age_ms=2_000, **options)
+    driver = EngineDriver(leaders=(0, 1), metadata_max_age_ms=2_000)
     driver.send(1)
     driver.answer()
     first = driver.send()
