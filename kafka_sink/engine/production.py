@@ -81,11 +81,13 @@ class Production:
 
     def append(self, batches: Iterable[ProducerBatch]) -> None:
         for batch in batches:
-            self.incomplete[batch] = None
             refusal = self._transaction.refusal if self._transaction is not None else None
             if refusal is not None:
-                self._give_up(batch, failure.dropped(batch, refusal))
+                # It was never part of the transaction, whose commit may be on its way: only the batch fails.
+                batch.finish()
+                self.commands.append(Failed(batch, failure.dropped(batch, refusal)))
                 continue
+            self.incomplete[batch] = None
             self.accumulator.append(batch)
             expiry_ms = batch.opened_ms + self._options.delivery_timeout_ms
             if self._next_expiry_ms is None or expiry_ms < self._next_expiry_ms:
