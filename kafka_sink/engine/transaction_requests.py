@@ -109,6 +109,8 @@ class TransactionRequests:
     def on_answer(self, now_ms: int, answer: Answer) -> None:
         self._is_waiting = False
         asked = _asked(answer.request)
+        if self._transaction.state is State.FATAL:
+            return  # the producer was given up in the same step, or by what closed this connection
         if answer.failure is not None:
             self._on_failure(now_ms, asked, answer)
             return
