@@ -11,6 +11,7 @@ import threading
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.testing.server import EmbeddedBroker
+from kafka_sink.testing.settings import RELEASES
 
 
 def _pair(text: str, separator: str, name: str) -> tuple[str, str]:
@@ -38,12 +39,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=9092, help="of the first broker, the others follow; 0: any")
     parser.add_argument("--topic", type=_topic, action="append", default=[], metavar="NAME:PARTITIONS")
     parser.add_argument("--property", type=_property, action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--release", choices=RELEASES, default=RELEASES[0], help="whose API versions are offered")
     parser.add_argument("--data-dir", help="where to keep topics and records; without it they are gone at the end")
     given = parser.parse_args(arguments)
     try:
         kafka = EmbeddedBroker(
             given.brokers, topics=dict(given.topic), data_dir=given.data_dir, properties=dict(given.property),
-            host=given.host, port=given.port,
+            release=given.release, host=given.host, port=given.port,
         )
     except ConfigError as error:
         parser.error(str(error))

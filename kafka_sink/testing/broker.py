@@ -21,7 +21,7 @@ from typing import Any
 
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.testing.api import HANDLERS
-from kafka_sink.testing.api.versions import refuse_version
+from kafka_sink.testing.api.versions import refuse_version, version_max
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.cluster import Cluster
 from kafka_sink.testing.errors import Refused
@@ -183,7 +183,7 @@ class BrokerCluster:
             call = Call(
                 self, connection.broker_id, connection_id, api, version, correlation_id, client_id or "", {}
             )
-            if not api.version_min <= version <= api.version_max:
+            if not api.version_min <= version <= version_max(self.settings, api):
                 if key == API_VERSIONS_KEY:
                     refuse_version(call)
                 else:

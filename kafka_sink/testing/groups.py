@@ -102,6 +102,9 @@ class Groups:
             return
         group = self.groups.setdefault(group_id, Group(group_id))
         old_id = self._id_of_instance(group, template.instance_id)
+        if group.members and not self._fits(group, protocol_type, template, old_id or member_id):
+            done(Joined(Code.INCONSISTENT_GROUP_PROTOCOL, member_id))
+            return
         if not member_id and old_id is not None:
             group.members.pop(old_id)  # a static member came back under its name: the new incarnation replaces it
         if not member_id:
@@ -116,9 +119,6 @@ class Groups:
             return
         elif member_id not in group.members and member_id not in group.promised_ids:
             done(Joined(Code.UNKNOWN_MEMBER_ID, member_id))
-            return
-        if group.members and not self._fits(group, protocol_type, template, member_id):
-            done(Joined(Code.INCONSISTENT_GROUP_PROTOCOL, member_id))
             return
         group.promised_ids.discard(member_id)
         group.protocol_type = protocol_type

@@ -84,6 +84,11 @@ class ProducerStates:
         entry = self.entries.get(producer_id)
         return entry is not None and entry.transaction_first_offset is not None and entry.epoch == epoch
 
+    def refuse_stale(self, batch: Batch) -> None:
+        entry = self.entries.get(batch.producer_id)
+        if entry is not None and batch.producer_epoch < entry.epoch:
+            raise Refused(Code.INVALID_PRODUCER_EPOCH)
+
     def new_guard(self, batch: Batch, *, starts_at_zero: bool) -> Guard:
         """Asked for before the coordinator is; whatever ends the transaction meanwhile makes it worthless."""
         guard = self._guards.get(batch.producer_id)

@@ -25,7 +25,7 @@ from typing import TypeVar
 
 from kafka_sink.testing.broker import BrokerCluster, Output
 from kafka_sink.testing.faults import Fault
-from kafka_sink.testing.settings import Settings
+from kafka_sink.testing.settings import RELEASES, Settings
 from kafka_sink.testing.storage import Storage
 from kafka_sink.testing.topics import Broker
 
@@ -48,7 +48,7 @@ class EmbeddedBroker:
     """A Kafka cluster in this process, listening on `host`; a context manager.
 
     `port` is that of the first broker, the others follow; 0 lets the system choose. `properties` are Kafka's (see
-    settings.py, others are refused). With `data_dir` a later instance finds topics, records, transactions and offsets.
+    settings.py, others are refused), `release` chooses the versions on offer. With `data_dir` a later instance finds topics, records, transactions and offsets.
     """
 
     def __init__(
@@ -58,6 +58,7 @@ class EmbeddedBroker:
         topics: Mapping[str, int] | None = None,
         data_dir: str | Path | None = None,
         properties: Mapping[str, str] | None = None,
+        release: str = RELEASES[0],
         host: str = "127.0.0.1",
         port: int = 0,
     ) -> None:
@@ -66,7 +67,7 @@ class EmbeddedBroker:
         self._storage = Storage(Path(data_dir)) if data_dir is not None else None
         nodes = [Broker(number, host, port + number - 1 if port else 0) for number in range(1, brokers + 1)]
         self._started = time.time() * 1000 - time.monotonic() * 1000
-        self.core = BrokerCluster(nodes, settings=Settings(dict(properties or {})), now_ms=self._now_ms())
+        self.core = BrokerCluster(nodes, settings=Settings(dict(properties or {}), release), now_ms=self._now_ms())
         self._lock = threading.RLock()
         self._selector = selectors.DefaultSelector()
         self._wake_receiver, self._wake_sender = socket.socketpair()

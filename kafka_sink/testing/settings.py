@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from kafka_sink.errors import ConfigError
 
 LONG_MAX = (1 << 63) - 1
+RELEASES = ("4.3", "3.9")
 
 DEFAULTS: Mapping[str, str] = {
     "auto.create.topics.enable": "true",
@@ -77,12 +78,15 @@ def always(_what: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`delay_ms` is asked about: transaction_log, marker, marker_retry, replication, coordinator_load, metadata.
+    """`release` is the Kafka whose versions are on offer; 3.9 knows no transactions of version 2.
+
+    `delay_ms` is asked about: transaction_log, marker, marker_retry, replication, coordinator_load, metadata.
 
     `chance` is asked about: transaction_log_survives (a record was being written when its coordinator moved).
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
+    release: str = RELEASES[0]
     delay_ms: Callable[[str], int] = default_delay_ms
     chance: Callable[[str], bool] = always
 
@@ -90,8 +94,12 @@ class Settings:
         for name in self.properties:
             if name not in DEFAULTS:
                 raise ConfigError(f"the embedded broker does not model the property {name!r}")
+        if self.release not in RELEASES:
+            raise ConfigError(f"the embedded broker knows the releases {', '.join(RELEASES)}, not {self.release!r}")
 
     def text(self, name: str) -> str:
+        if name == "transaction.version" and self.release == "3.9":
+            return "0"
         return str(self.properties.get(name, DEFAULTS[name]))
 
     def number(self, name: str) -> int:

@@ -269,6 +269,11 @@ class TransactionCoordinator:
         epoch = self._surroundings.coordinator_epoch(transactional_id)
         transaction.pending = after
         transaction.is_appending = True
+        if after.version >= 2 and self._settings.number("transaction.version") == 0:
+            # The log's format has no room for it. Kafka fails in the same way, and the id stays pending until its
+            # coordinator moves; only a client that ignores the cluster's features gets here.
+            done(Code.UNSUPPORTED_VERSION)
+            return
 
         def on_appended() -> None:
             if self._surroundings.coordinator_epoch(transactional_id) != epoch:

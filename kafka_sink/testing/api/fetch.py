@@ -111,7 +111,7 @@ class FetchRound:
         if is_committed:
             answer["aborted_transactions"] = [
                 {"producer_id": one.producer_id, "first_offset": one.first_offset}
-                for one in log.aborted_between(offset, end_offset)
+                for one in (log.aborted_between(offset, end_offset) if records else ())
             ]
         return answer
 

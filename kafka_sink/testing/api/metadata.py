@@ -140,12 +140,12 @@ def _find(call: Call, key_type: int, key: str) -> dict[str, Any]:
         if topic is None:
             raise Refused(Code.INVALID_REQUEST)
         is_new = topic not in cluster.topics
-        partition = cluster.coordinator_partition(topic, key)
-        if is_new or partition.leader_id == NO_LEADER:
+        leader_id, _ = cluster.leader_as_seen_by(call.broker_id, cluster.coordinator_partition(topic, key))
+        if is_new or leader_id == NO_LEADER:
             raise Refused(Code.COORDINATOR_NOT_AVAILABLE)
     except Refused as refusal:
         answer.update(error_code=int(refusal.code), error_message=refusal.code.name)
         return answer
-    broker = cluster.brokers[cluster.leader_as_seen_by(call.broker_id, partition)[0]]
+    broker = cluster.brokers[leader_id]
     answer.update(node_id=broker.node_id, host=broker.host, port=broker.port)
     return answer

@@ -34,6 +34,8 @@ from kafka_sink.testing.topics import TRANSACTION_TOPIC, Partition
 ADMIN_CLIENT_ID = "__admin_client"
 VERSION_ADDS_PARTITIONS = 12
 VERSION_ABORTABLE = 11
+# This one asks the coordinator even about a batch whose epoch the partition knows to be old.
+RELEASE_ASKS_FIRST = "3.9"
 MASKED = (
     Code.NETWORK_EXCEPTION, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR
 )
@@ -146,13 +148,14 @@ class ProduceRound:
     def _begin_verification(self, part: Part, batch: Batch, adds: bool) -> None:
         try:
             partition = self.call.core.cluster.led_partition(part.topic, part.index, self.call.broker_id)
+            producers = partition.log.producers
+            if not producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
+                if self.call.core.settings.release != RELEASE_ASKS_FIRST:
+                    producers.refuse_stale(batch)
+                part.guard = producers.new_guard(batch, starts_at_zero=adds)
+                self.added.append(part)
         except Refused as refusal:
             part.fail(refusal)
-            return
-        producers = partition.log.producers
-        if not producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
-            part.guard = producers.new_guard(batch, starts_at_zero=adds)
-            self.added.append(part)
 
     def _begin_asking(self, transactional_id: str, producer_id: int, epoch: int, adds: bool) -> None:
         core = self.call.core

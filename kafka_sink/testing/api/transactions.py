@@ -145,7 +145,7 @@ def on_txn_offset_commit(call: Call) -> None:
 
     def answer(code: Code) -> None:
         if code is Code.NONE:
-            call.core.groups.commit_in_transaction(body["group_id"], body["producer_id"], offsets)
+            code = _commit_offsets(call, offsets)
         elif code is Code.PRODUCER_FENCED:
             code = Code.INVALID_PRODUCER_EPOCH
         topics = [
@@ -169,9 +169,6 @@ def on_txn_offset_commit(call: Call) -> None:
         if not body["group_id"]:
             raise Refused(Code.INVALID_GROUP_ID)
         call.core.cluster.check_coordinator(OFFSETS_TOPIC, body["group_id"], call.broker_id)
-        call.core.groups.check_committer(
-            body["group_id"], body["member_id"], body["generation_id"], is_transactional=True
-        )
     except Refused as refusal:
         answer(refusal.code)
         return
@@ -182,6 +179,19 @@ def on_txn_offset_commit(call: Call) -> None:
     else:
         code = call.core.coordinator.verify(*producer, (partition,))[partition]
         answer(Code.INVALID_TXN_STATE if code is Code.TRANSACTION_ABORTABLE else code)
+
+
+def _commit_offsets(call: Call, offsets: dict[tuple[str, int], CommittedOffset]) -> Code:
+    """The group is asked after the transaction."""
+    body = call.body
+    try:
+        call.core.groups.check_committer(
+            body["group_id"], body["member_id"], body["generation_id"], is_transactional=True
+        )
+    except Refused as refusal:
+        return refusal.code
+    call.core.groups.commit_in_transaction(body["group_id"], body["producer_id"], offsets)
+    return Code.NONE
 
 
 def on_describe_transactions(call: Call) -> None:

@@ -1,32 +1,46 @@
 """ApiVersions (18), versions 0-4: what the broker speaks, and the features of the cluster.
 
-Finalized features are those of `transaction.version`: 2 turns on transactions of the second generation in clients. A
-version from the future is answered in version 0 with UNSUPPORTED_VERSION and the whole list (KIP-511). Produce is
-listed from version 0 although 0-2 are refused, because librdkafka looks for that (KAFKA-18659). With
-`transaction.version` 0 or 1 the list ends where that of Kafka 3.9 does: Produce 11, EndTxn 4, TxnOffsetCommit 4.
+The finalized feature `transaction.version` is what turns on transactions of the second generation in clients. A
+version from the future is answered in version 0 with UNSUPPORTED_VERSION (KIP-511). Produce is listed from version 0
+although 0-2 are refused, because librdkafka looks for that (KAFKA-18659). `Settings.release` ends the list where that
+Kafka's ends.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
-from kafka_sink.wire.apis import API_VERSIONS, APIS, END_TXN, PRODUCE, TXN_OFFSET_COMMIT
+from kafka_sink.testing.settings import Settings
+from kafka_sink.wire.api import Api
+from kafka_sink.wire.apis import API_VERSIONS, APIS, PRODUCE
 
 TRANSACTION_VERSION = "transaction.version"
 TRANSACTION_VERSION_MAX = 2
+LAST_VERSIONS: Mapping[str, Mapping[str, int]] = {
+    "4.3": {},
+    "3.9": {
+        "Produce": 11, "Fetch": 17, "ListOffsets": 9, "Metadata": 12, "DescribeGroups": 5, "DescribeCluster": 1,
+        "EndTxn": 4, "TxnOffsetCommit": 4, "ListTransactions": 1, "LeaveGroup": 5,
+    },
+}
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 NOT_SERVED = frozenset({"SaslHandshake", "SaslAuthenticate"})
 
 
+def version_max(settings: Settings, api: Api) -> int:
+    return min(api.version_max, LAST_VERSIONS[settings.release].get(api.name, api.version_max))
+
+
 def served_versions(call: Call) -> list[dict[str, int]]:
-    version = call.core.settings.number(TRANSACTION_VERSION)
-    last_of_old = {PRODUCE.key: 11, END_TXN.key: 4, TXN_OFFSET_COMMIT.key: 4} if version < 2 else {}
     return [
         {
             "api_key": api.key,
             "min_version": 0 if api is PRODUCE else api.version_min,
-            "max_version": min(api.version_max, last_of_old.get(api.key, api.version_max)),
+            "max_version": version_max(call.core.settings, api),
         }
         for api in sorted(APIS.values(), key=lambda one: one.key)
         if api.name not in NOT_SERVED
@@ -36,6 +50,8 @@ def served_versions(call: Call) -> list[dict[str, int]]:
 def on_api_versions(call: Call) -> None:
     try:
         call.check_fault()
+        if call.version >= 3:
+            _check_software(call)
     except Refused as refusal:
         call.answer({"error_code": int(refusal.code), "api_keys": []})
         return
@@ -50,6 +66,12 @@ def on_api_versions(call: Call) -> None:
             {"name": TRANSACTION_VERSION, "max_version_level": level, "min_version_level": level}
         ] if level else []
     call.answer(body)
+
+
+def _check_software(call: Call) -> None:
+    for name in ("client_software_name", "client_software_version"):
+        if SOFTWARE_NAME.fullmatch(call.body[name]) is None:
+            raise Refused(Code.INVALID_REQUEST)
 
 
 def refuse_version(call: Call) -> None:
