@@ -220,12 +220,13 @@ class Engine:
         self._adopt_identity()
         if request is None or self._end is not None:
             return
-        node_id = requests.node_for(request)
-        if node_id is None:
-            node_id = self._nodes.least_loaded(now_ms)
-        elif node_id not in self.cluster.brokers:
-            # A coordinator that metadata does not know yet: it joined a moment ago.
+        coordinator = requests.coordinator_for(request)
+        node_id = self._nodes.least_loaded(now_ms) if coordinator is None else coordinator.node_id
+        if coordinator is not None and coordinator.node_id not in self.cluster.brokers:
+            # It joined a moment ago and the metadata is older than that; or it left, and another one does its work.
             self._metadata.request_update()
+            if self._metadata.is_newer_than(coordinator.found_ms):
+                requests.on_coordinator_gone(now_ms, coordinator.node_id)
             return
         if node_id is None:
             return

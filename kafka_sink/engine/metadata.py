@@ -83,6 +83,9 @@ class Metadata:
         elif topic in self.view.topics and self.view.topics[topic].error_code in FINAL_TOPIC_ERRORS:
             self._new_topics.add(topic)  # perhaps the permission has been granted meanwhile
 
+    def is_newer_than(self, moment_ms: int) -> bool:
+        return self._succeeded_ms is not None and self._succeeded_ms > moment_ms
+
     def request_update(self) -> None:
         """A leader was wrong, or is missing. Asked is at the next moment the back-off allows."""
         self._is_full_wanted = True

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka_sink.engine.backoff import Backoff
 from kafka_sink.engine.outcome import Verdict, coordinated_verdict, describe
@@ -65,6 +65,11 @@ class Asked:
     partitions: tuple[TopicPartition, ...] = ()
 
 
+class Coordinator(NamedTuple):
+    node_id: int
+    found_ms: int
+
+
 class TransactionRequests:
     def __init__(
         self, transaction: Transaction, *, transaction_timeout_ms: int, request_timeout_ms: int, backoff: Backoff
@@ -73,7 +78,7 @@ class TransactionRequests:
         self._transaction_timeout_ms = transaction_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._backoff = backoff
-        self._coordinators: dict[int, int] = {}  # key type -> node id
+        self._coordinators: dict[int, Coordinator] = {}  # by key type
         self._is_waiting = False
         self._failures = 0
         self._retry_at_ms = 0
@@ -96,8 +101,8 @@ class TransactionRequests:
             asked = Asked(FIND_COORDINATOR, asked.key_type)
         return self._request(asked)
 
-    def node_for(self, request: Request) -> int | None:
-        """The coordinator's node, or None: any broker will do."""
+    def coordinator_for(self, request: Request) -> Coordinator | None:
+        """Whom to send it to, or None: any broker will do."""
         asked = _asked(request)
         return None if asked.api is FIND_COORDINATOR else self._coordinators[asked.key_type]
 
@@ -122,7 +127,7 @@ class TransactionRequests:
     def on_coordinator_gone(self, now_ms: int, node_id: int) -> None:
         """The node cannot be reached. Whom to ask instead is known only after the cluster noticed it too."""
         self._repeat_later(now_ms)
-        for key_type in [key for key, value in self._coordinators.items() if value == node_id]:
+        for key_type in [key for key, value in self._coordinators.items() if value.node_id == node_id]:
             del self._coordinators[key_type]
 
     # ---- what to ask ----
@@ -186,7 +191,7 @@ class TransactionRequests:
             self._failures = 0
             self._retry_at_ms = 0
             assert answer.body is not None
-            self._on_done(asked, answer.body)
+            self._on_done(now_ms, asked, answer.body)
         elif verdict is Verdict.REPEAT:
             self._repeat_later(now_ms)
         elif verdict is Verdict.REPEAT_SOON:
@@ -200,10 +205,10 @@ class TransactionRequests:
         else:
             transaction.on_fatal(_error_for(asked, transaction, verdict, code))
 
-    def _on_done(self, asked: Asked, body: Mapping[str, Any]) -> None:
+    def _on_done(self, now_ms: int, asked: Asked, body: Mapping[str, Any]) -> None:
         transaction = self._transaction
         if asked.api is FIND_COORDINATOR:
-            self._coordinators[asked.key_type] = body["node_id"]
+            self._coordinators[asked.key_type] = Coordinator(body["node_id"], now_ms)
         elif asked.api is INIT_PRODUCER_ID:
             transaction.on_initialized(Identity(body["producer_id"], body["producer_epoch"]))
         elif asked.api is ADD_PARTITIONS_TO_TXN:
