@@ -150,7 +150,7 @@ class Transaction:
         self.registered: set[TopicPartition] = set()
         self.written: dict[TopicPartition, int] = {}
         self.offsets: SendOffsets | None = None
-        self.offsets_group_is_registered = False
+        self.registered_groups: set[str] = set()
         # The coordinator may know of this transaction, so it has to be ended there.
         self.is_started = False
         # A registration went out and its fate is unknown: ending could be refused, a new epoch cannot.
@@ -381,6 +381,6 @@ class Transaction:
         self.unregistered.clear()
         self.registered.clear()
         self.written.clear()
-        self.offsets_group_is_registered = False
+        self.registered_groups.clear()
         self.is_started = False
         self.has_unknown_start = False

@@ -63,6 +63,7 @@ class Asked:
     api: Api
     key_type: int = TRANSACTION_KEY
     partitions: tuple[TopicPartition, ...] = ()
+    group_id: str = ""
 
 
 class Coordinator(NamedTuple):
@@ -140,8 +141,8 @@ class TransactionRequests:
             if transaction.unregistered:
                 return Asked(ADD_PARTITIONS_TO_TXN, partitions=tuple(transaction.unregistered))
             if transaction.offsets is not None:
-                if transaction.generation == 1 and not transaction.offsets_group_is_registered:
-                    return Asked(ADD_OFFSETS_TO_TXN)
+                if transaction.generation == 1 and transaction.offsets.group_id not in transaction.registered_groups:
+                    return Asked(ADD_OFFSETS_TO_TXN, group_id=transaction.offsets.group_id)
                 return Asked(TXN_OFFSET_COMMIT, GROUP_KEY)
         if transaction.state in (State.COMMITTING, State.ABORTING) and is_quiet:
             return self._end_asked()
@@ -220,7 +221,7 @@ class TransactionRequests:
         elif asked.api is ADD_OFFSETS_TO_TXN:
             transaction.is_started = True
             transaction.has_unknown_start = False
-            transaction.offsets_group_is_registered = True
+            transaction.registered_groups.add(asked.group_id)
         elif asked.api is TXN_OFFSET_COMMIT:
             transaction.is_started = True
             transaction.on_offsets_sent()
