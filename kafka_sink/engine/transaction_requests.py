@@ -109,8 +109,12 @@ class TransactionRequests:
 
     def on_sent(self, request: Request) -> None:
         self._is_waiting = True
-        if _asked(request).api in (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN):
+        api = _asked(request).api
+        if api in (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN):
             self._transaction.has_unknown_start = True
+        elif api is TXN_OFFSET_COMMIT:
+            # Generation 2: the group's coordinator registers the group as soon as this arrives.
+            self._transaction.is_started = True
 
     def on_answer(self, now_ms: int, answer: Answer) -> None:
         self._is_waiting = False
