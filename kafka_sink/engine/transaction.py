@@ -81,6 +81,7 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
     },
     State.PREPARING: {
         Event.PREPARED: State.PREPARED,
+        Event.ABORT: State.ABORTING,
         Event.ERROR: State.ABORTABLE,
         Event.FATAL_ERROR: State.FATAL,
     },
@@ -225,8 +226,9 @@ class Transaction:
         self.offsets = wish
 
     def prepare(self, operation_id: int) -> None:
-        if self._accepts(operation_id, Event.PREPARE):
-            self._waiting["prepare"].append(operation_id)
+        if self.state is not State.PREPARING and not self._accepts(operation_id, Event.PREPARE):
+            return
+        self._waiting["prepare"].append(operation_id)
 
     def resume(self, operation_id: int, receipt: TransactionReceipt) -> None:
         if receipt.transactional_id != self.transactional_id:
@@ -251,14 +253,14 @@ class Transaction:
         self._waiting["end"].append(operation_id)
         if not commit:
             self.unregistered.clear()
-            self._finish_offsets(TransactionAborted("the transaction was aborted"))
+            error = TransactionAborted("the transaction was aborted")
+            self._finish("prepare", error)
+            self._finish_offsets(error)
 
     def abort_before_close(self) -> None:
         """A graceful close ends what is open; what is prepared belongs to the holder of the receipt."""
         if self.state in (State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE):
             self.error = self.error or TransactionAborted("the producer was closed")
-            if self.state is State.PREPARING:
-                self._move(Event.ERROR)
             self._finish_all(self._current_error())
             self._move(Event.ABORT)
             self.unregistered.clear()
