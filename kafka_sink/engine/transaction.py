@@ -312,6 +312,8 @@ class Transaction:
 
     def on_prepared(self) -> None:
         self._move(Event.PREPARED)
+        # From now on somebody else may end this transaction, once or again: no other one may have its epoch.
+        self.epoch_is_stale = self.generation == 1
         self._finish("prepare", None, self.receipt())
 
     def on_ended(self, next_identity: Identity | None) -> None:
