@@ -12,11 +12,12 @@ Two generations of the protocol (KIP-890), chosen when a transaction begins and 
  1  partitions are registered before the first produce to them; the epoch stays the same over many transactions;
  2  the leader registers a partition with the first batch; ending a transaction raises the epoch.
 In generation 1 a delayed request of one transaction can hit the next one, since both have the same epoch. The remedy
-is a new epoch (InitProducerId) whenever a request of the transaction stayed without a definite answer, and after each
+is a new epoch (InitProducerId) whenever a request to a coordinator stayed without a definite answer, and after each
 abort: that is the state RENEWING.
 
 A prepared transaction (PREPARED) has all its records in the log and belongs to whoever holds its receipt. Nothing here
-ends it by itself, not even closing the producer.
+ends it by itself, not even closing the producer. Whoever resumes a receipt may end that transaction and, after that,
+has no identity: a new epoch under the id would turn the answer to somebody's repeated end from "done" into "fenced".
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Event(Enum):
     ABORT = "abort"
     ENDED = "ended"
     ENDED_STALE = "ended, epoch is stale"
+    ENDED_RESUMED = "ended, epoch is somebody else's"
     ERROR = "error"
     FATAL_ERROR = "fatal error"
 
@@ -93,12 +95,14 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
     State.COMMITTING: {
         Event.ENDED: State.READY,
         Event.ENDED_STALE: State.RENEWING,
+        Event.ENDED_RESUMED: State.UNINITIALIZED,
         Event.ERROR: State.ABORTABLE,
         Event.FATAL_ERROR: State.FATAL,
     },
     State.ABORTING: {
         Event.ENDED: State.READY,
         Event.ENDED_STALE: State.RENEWING,
+        Event.ENDED_RESUMED: State.UNINITIALIZED,
         Event.FATAL_ERROR: State.FATAL,
     },
     State.RENEWING: {Event.INITIALIZED: State.READY, Event.FATAL_ERROR: State.FATAL},
@@ -158,6 +162,8 @@ class Transaction:
         self.has_unknown_start = False
         # Some request of this epoch may still arrive late; see the module on generation 1.
         self.epoch_is_stale = False
+        # The epoch is that of a receipt.
+        self.is_resumed = False
 
         self._waiting: dict[str, list[int]] = {"init": [], "begin": [], "prepare": [], "end": []}
         self._generation_to_begin = 1
@@ -241,8 +247,7 @@ class Transaction:
         self.generation = receipt.generation
         self.written = dict(receipt.last_offsets)
         self.is_started = receipt.is_started
-        # The epoch was somebody else's; it may end this transaction but not begin another one.
-        self.epoch_is_stale = receipt.generation == 1
+        self.is_resumed = True
         self._finished.append(Finished(operation_id))
 
     def end(self, operation_id: int, *, commit: bool) -> None:
@@ -318,13 +323,16 @@ class Transaction:
 
     def on_ended(self, next_identity: Identity | None) -> None:
         """The end is certain. `next_identity` is what generation 2 gives for the next transaction."""
-        aborted = self.state is State.ABORTING
-        if next_identity is not None:
-            self.identity = next_identity
-            self.epoch_is_stale = False
-        elif aborted and self.generation == 1 and self.is_started:
-            self.epoch_is_stale = True
-        self._move(Event.ENDED_STALE if self.epoch_is_stale else Event.ENDED)
+        was_aborted_by_old_rules = self.state is State.ABORTING and self.generation == 1 and self.is_started
+        if self.is_resumed:
+            self._move(Event.ENDED_RESUMED)
+            next_identity = NO_IDENTITY
+        elif next_identity is None and (self.epoch_is_stale or was_aborted_by_old_rules):
+            self._move(Event.ENDED_STALE)
+        else:
+            self._move(Event.ENDED)
+        self.identity = next_identity or self.identity
+        self.epoch_is_stale = self.is_resumed = False
         self.error = None
         self._clear_touched()
         self._finish("end", None)
