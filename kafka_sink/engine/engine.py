@@ -314,9 +314,9 @@ class Engine:
         self._production.splits.clear()
 
     def _is_over(self) -> bool:
-        if not self._production.is_quiet:
-            return False
-        return self._end is not None or self._transaction is None or self._transaction.is_settled
+        if self._end is not None:
+            return True  # every batch has failed; what is on the wire is nobody's any more
+        return self._production.is_quiet and (self._transaction is None or self._transaction.is_settled)
 
     def _take_commands(self) -> list[c.Command]:
         """What the network must do first, then what the user is told."""
