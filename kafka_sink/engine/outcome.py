@@ -57,9 +57,10 @@ _PRODUCE = {
     51: ProduceOutcome.RETRY,
 }
 
-# After these the batch may have been appended: REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND say so, and an
-# UNKNOWN_SERVER_ERROR or KAFKA_STORAGE_ERROR can come after the append as well as before it.
-_INDEFINITE = frozenset({-1, 7, 20, 56})
+# After these the batch may have been appended: REQUEST_TIMED_OUT and NOT_ENOUGH_REPLICAS_AFTER_APPEND say so; an
+# UNKNOWN_SERVER_ERROR or KAFKA_STORAGE_ERROR can come after the append as well as before it; and a leader that loses
+# its office while it waits for the replicas answers NOT_LEADER_OR_FOLLOWER, though they may have the batch by then.
+_INDEFINITE = frozenset({-1, 6, 7, 20, 56})
 
 
 def produce_outcome(error_code: int) -> ProduceOutcome:

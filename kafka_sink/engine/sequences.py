@@ -5,6 +5,10 @@ its old offset; a batch whose base sequence is not the next one is refused as ou
 sequence when it is first drained and keeps it over all resends, and batches that wait for an answer are resent in
 sequence order.
 
+The first batch of a producer id goes to a partition alone. A leader that knows nothing of the producer takes any first
+sequence, so with several on the wire and the first of them refused (too large, too few replicas for a moment) the
+second would be taken in its place, and the first could never be written any more.
+
 Two situations leave that path:
 
 Unresolved. A batch was given up (delivery.timeout.ms) after it had been sent without a definite answer: nobody knows
@@ -54,6 +58,8 @@ class Sequences:
         self.identity = NO_IDENTITY
         self._partitions: dict[TopicPartition, PartitionSequences] = {}
         self._to_renumber: dict[TopicPartition, None] = {}
+        # Partitions whose leader has taken a batch of this producer id; see above on the first batch.
+        self._known_at: set[TopicPartition] = set()
 
     # ---- questions ----
 
@@ -105,6 +111,8 @@ class Sequences:
             return True
         if partition.is_unresolved or topic_partition in self._to_renumber:
             return False
+        if partition.unacked and topic_partition not in self._known_at:
+            return False
         # Batches of the old epoch first: a broker that saw the new epoch refuses them.
         return partition.identity == self.identity or not partition.unacked
 
@@ -127,6 +135,8 @@ class Sequences:
         """Also for a batch that was given up meanwhile: that it is in the log after all may settle its partition."""
         partition = self._partition_of(batch)
         self._forget(batch)
+        if batch.identity.producer_id == self.identity.producer_id:
+            self._known_at.add(batch.topic_partition)
         last = sequence_after(batch.base_sequence, batch.record_count - 1)
         if batch.identity == partition.identity and _is_later(last, partition.last_acked_sequence):
             partition.last_acked_sequence = last
@@ -176,7 +186,7 @@ class Sequences:
 
         One that was marked while a new producer id was fetched may have to wait for yet another epoch.
         """
-        self.identity = identity
+        self._become(identity)
         for topic_partition in [key for key in self._to_renumber if self._can_renumber(key)]:
             self._restart(topic_partition)
             del self._to_renumber[topic_partition]
@@ -188,11 +198,16 @@ class Sequences:
             raise LocalProtocolError(f"new producer epoch while batches of {unsettled[0]} are unsettled")
         self._partitions.clear()
         self._to_renumber.clear()
-        self.identity = identity
+        self._become(identity)
 
     def restart_after_retention(self, topic_partition: TopicPartition) -> None:
         """The broker lost the state of this partition to retention: its batches start at 0 in the same epoch."""
         self._restart(topic_partition)
+
+    def _become(self, identity: Identity) -> None:
+        if identity.producer_id != self.identity.producer_id:
+            self._known_at.clear()
+        self.identity = identity
 
     def _can_renumber(self, topic_partition: TopicPartition) -> bool:
         partition = self._partitions.get(topic_partition)
