@@ -53,7 +53,7 @@ def test_each_leader_gets_only_its_own_partitions() -> None:
 
 
 def test_at_most_one_batch_of_a_partition_is_in_a_request() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     driver.run(Append([new_batch(), new_batch()]))
     assert [len(request.body["topic_data"][0]["partition_data"]) for request in driver.produces] == [1, 1]
 
@@ -66,7 +66,7 @@ def test_requests_are_kept_below_the_limit_of_their_size() -> None:
 
 
 def test_no_more_requests_are_in_flight_than_allowed() -> None:
-    driver = EngineDriver(max_in_flight_requests_per_connection=3)
+    driver = EngineDriver(warm=[0], max_in_flight_requests_per_connection=3)
     for _ in range(4):
         driver.send()
     assert len(driver.produces) == 3

@@ -24,7 +24,7 @@ def timeout_of(driver: EngineDriver, batch: ProducerBatch) -> DeliveryTimeout:
 
 
 def without_a_leader() -> EngineDriver:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     driver.cluster.topics["lost"] = {0: 9, 1: 9}
     return driver
 
@@ -54,7 +54,7 @@ def test_a_batch_that_cannot_be_sent_expires_exactly_in_time_and_is_not_in_the_l
 
 
 def test_the_engine_wakes_up_for_the_next_expiry() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     first = driver.send()
     driver.sleep(4_000)
     second = driver.send()
@@ -65,7 +65,7 @@ def test_the_engine_wakes_up_for_the_next_expiry() -> None:
 
 
 def test_age_counts_from_the_first_record_and_not_from_the_append() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     batch = new_batch(opened_ms=driver.now_ms - 3_000)
     driver.run(Append([batch]))
     assert driver.sleep_until_due() == DELIVERY_TIMEOUT_MS - 3_000
@@ -88,7 +88,7 @@ def test_batches_of_several_partitions_expire_together() -> None:
 
 
 def test_retries_do_not_extend_the_time() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     batch = driver.send()
     while driver.is_open(batch):
         if driver.produces:
@@ -100,7 +100,7 @@ def test_retries_do_not_extend_the_time() -> None:
 
 
 def test_an_answer_in_the_very_step_of_the_expiry_still_counts() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     batch = driver.send()
     driver.now_ms += DELIVERY_TIMEOUT_MS
     driver.answer()
@@ -108,19 +108,19 @@ def test_an_answer_in_the_very_step_of_the_expiry_still_counts() -> None:
 
 
 def test_a_retriable_answer_at_the_end_of_the_time_is_the_last_word() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     batch = driver.send()
     driver.now_ms += DELIVERY_TIMEOUT_MS
-    driver.answer(NOT_LEADER)
+    driver.answer(NOT_ENOUGH_REPLICAS)
     error = timeout_of(driver, batch)
     assert not error.ambiguous
-    assert "NOT_LEADER_OR_FOLLOWER" in str(error)
+    assert "NOT_ENOUGH_REPLICAS" in str(error)
     driver.sleep(60_000)
     assert len(driver.sent) == 1
 
 
 def test_a_flush_ends_when_the_last_batch_has_expired() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     driver.send()
     driver.run(Flush(1))
     driver.sleep(DELIVERY_TIMEOUT_MS)
@@ -132,7 +132,7 @@ def test_a_flush_ends_when_the_last_batch_has_expired() -> None:
 
 @pytest.mark.parametrize("code", [0, NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, NOT_ENOUGH_REPLICAS_AFTER_APPEND])
 def test_the_answer_to_an_expired_batch_changes_its_result_no_more(code: int) -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     batch = driver.send(record_count=2)
     driver.sleep(DELIVERY_TIMEOUT_MS)
     assert timeout_of(driver, batch).ambiguous
@@ -172,14 +172,14 @@ def test_a_batch_that_expires_before_it_was_sent_leaves_the_sequences_alone() ->
 
 
 def test_after_a_sent_batch_expired_no_new_number_is_given_until_those_behind_it_are_answered() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     sent_then_expired(driver)
     driver.send()
     assert driver.sequences_sent == [0, 1]
 
 
 def test_success_of_a_later_batch_proves_that_the_expired_one_is_in_the_log_and_keeps_the_epoch() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     _, (second,) = sent_then_expired(driver)
     third = driver.send()
     driver.answer(0)
@@ -190,7 +190,7 @@ def test_success_of_a_later_batch_proves_that_the_expired_one_is_in_the_log_and_
 
 
 def test_a_later_batch_that_is_out_of_order_proves_a_gap_and_raises_the_epoch() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     _, (second,) = sent_then_expired(driver)
     driver.answer(NOT_LEADER)
     driver.answer(OUT_OF_ORDER)
@@ -202,7 +202,7 @@ def test_a_later_batch_that_is_out_of_order_proves_a_gap_and_raises_the_epoch() 
 
 
 def test_only_the_batch_right_behind_the_expired_one_can_prove_a_gap() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     _, (second, third) = sent_then_expired(driver, behind=2)
     driver.answer(NOT_LEADER)
     driver.answer(NOT_LEADER)
@@ -215,7 +215,7 @@ def test_only_the_batch_right_behind_the_expired_one_can_prove_a_gap() -> None:
 
 
 def test_when_all_sent_batches_expire_the_next_one_starts_a_new_epoch() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     sent_then_expired(driver)
     driver.sleep(1_000)
     driver.send()
@@ -223,14 +223,14 @@ def test_when_all_sent_batches_expire_the_next_one_starts_a_new_epoch() -> None:
 
 
 def test_other_partitions_do_not_notice_the_uncertainty() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     sent_then_expired(driver)
     driver.send(1)
     assert driver.epochs_and_sequences_sent[2:] == [(0, 0)]
 
 
 def test_a_late_success_of_the_last_batch_of_the_old_epoch_does_not_disturb_the_new_one() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     expired = driver.send(record_count=3)
     driver.sleep(DELIVERY_TIMEOUT_MS)
     fresh = driver.send()
@@ -243,12 +243,12 @@ def test_a_late_success_of_the_last_batch_of_the_old_epoch_does_not_disturb_the_
 
 
 def test_a_batch_refused_before_it_expired_is_certainly_not_in_the_log_and_those_behind_it_are_renumbered() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     first = driver.send()
     driver.sleep(1_000)
     second = driver.send()
     driver.sleep(DELIVERY_TIMEOUT_MS - 1_001)
-    driver.answer(NOT_LEADER)
+    driver.answer(NOT_ENOUGH_REPLICAS)
     driver.sleep(1)
     assert not timeout_of(driver, first).ambiguous
     driver.answer(OUT_OF_ORDER)
@@ -259,7 +259,7 @@ def test_a_batch_refused_before_it_expired_is_certainly_not_in_the_log_and_those
 
 
 def test_an_expired_batch_that_waited_for_another_try_leaves_a_doubt_if_its_try_did() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     batch = driver.send()
     driver.cluster.refusing.add(0)
     driver.disconnect()
@@ -268,7 +268,7 @@ def test_an_expired_batch_that_waited_for_another_try_leaves_a_doubt_if_its_try_
 
 
 def test_an_append_in_the_step_after_an_expiry_is_accepted() -> None:
-    driver = EngineDriver(**OPTIONS)
+    driver = EngineDriver(warm=[0], **OPTIONS)
     driver.send()
     driver.sleep(DELIVERY_TIMEOUT_MS)
     again = driver.send()

@@ -32,7 +32,7 @@ def resend_all(driver: EngineDriver, code: int) -> None:
 @pytest.mark.parametrize("lost", range(1, IN_FLIGHT + 1))
 @pytest.mark.parametrize("code", [NOT_ENOUGH_REPLICAS_AFTER_APPEND, REQUEST_TIMED_OUT, STORAGE_ERROR])
 def test_batches_written_but_not_acknowledged_are_resent_under_their_numbers(lost: int, code: int) -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     batches = five_sent(driver)
     for _ in range(lost):
         driver.answer(code)
@@ -47,7 +47,7 @@ def test_batches_written_but_not_acknowledged_are_resent_under_their_numbers(los
 
 @pytest.mark.parametrize("answered", range(IN_FLIGHT))
 def test_a_connection_lost_behind_the_requests_leaves_no_sequence_out_of_step(answered: int) -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     batches = five_sent(driver)
     for _ in range(answered):
         driver.answer(0)
@@ -58,7 +58,7 @@ def test_a_connection_lost_behind_the_requests_leaves_no_sequence_out_of_step(an
 
 
 def test_the_connection_may_be_lost_again_and_again() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     batches = five_sent(driver)
     for _ in range(4):
         driver.disconnect()
@@ -70,7 +70,7 @@ def test_the_connection_may_be_lost_again_and_again() -> None:
 
 
 def test_a_lost_batch_that_was_not_written_makes_those_behind_it_wait_and_all_keep_their_numbers() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     five_sent(driver)
     driver.answer(REQUEST_TIMED_OUT)
     for _ in range(IN_FLIGHT - 1):
@@ -84,7 +84,7 @@ def test_a_lost_batch_that_was_not_written_makes_those_behind_it_wait_and_all_ke
 def test_first_batches_that_expired_here_but_arrived_there_are_proven_by_the_later_success(
     lost: int, code: int
 ) -> None:
-    driver = EngineDriver(delivery_timeout_ms=10_000)
+    driver = EngineDriver(warm=[0], delivery_timeout_ms=10_000)
     expired = [driver.send() for _ in range(lost)]
     driver.sleep(1_000)
     last = driver.send()
@@ -101,7 +101,7 @@ def test_first_batches_that_expired_here_but_arrived_there_are_proven_by_the_lat
 
 
 def test_a_doubtful_batch_given_up_for_good_leaves_its_doubt_to_the_batch_behind_it() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     doubtful, behind = driver.send(), driver.send()
     driver.answer(UNKNOWN_SERVER_ERROR)
     error = driver.error_of(doubtful)
@@ -116,7 +116,7 @@ def test_a_doubtful_batch_given_up_for_good_leaves_its_doubt_to_the_batch_behind
 
 
 def test_a_doubtful_batch_given_up_and_a_gap_behind_it_raise_the_epoch() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     driver.send()
     behind = driver.send()
     driver.answer(UNKNOWN_SERVER_ERROR)
@@ -128,7 +128,7 @@ def test_a_doubtful_batch_given_up_and_a_gap_behind_it_raise_the_epoch() -> None
 
 
 def test_a_doubtful_batch_given_up_with_nothing_behind_it_raises_the_epoch_at_once() -> None:
-    driver = EngineDriver(retries=0)
+    driver = EngineDriver(warm=[0], retries=0)
     driver.send()
     driver.disconnect()
     driver.send()

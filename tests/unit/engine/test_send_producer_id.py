@@ -167,7 +167,7 @@ def test_a_raised_epoch_leaves_batches_of_other_partitions_with_their_number_unt
 
 
 def test_a_partition_that_fails_while_the_new_id_is_fetched_is_not_renumbered_on_the_wire() -> None:
-    driver = EngineDriver(cluster=cluster_with_ids(LAST_EPOCH), leaders=(0, 0))
+    driver = EngineDriver(cluster=cluster_with_ids(LAST_EPOCH), warm=[1])
     driver.send(0)
     refused, behind = driver.send(1), driver.send(1)
     driver.answer(OUT_OF_ORDER)

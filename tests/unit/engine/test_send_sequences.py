@@ -22,14 +22,12 @@ NOT_ENOUGH_REPLICAS_AFTER_APPEND, STALE_EPOCH = 20, 47
 
 def across_a_move() -> tuple[EngineDriver, ProducerBatch, ProducerBatch]:
     """Two batches of one partition in flight at once on two connections: its leader moved from node 0 to node 1."""
-    driver = EngineDriver(leaders=(0, 1), metadata_max_age_ms=2_000)
-    driver.send(1)
-    driver.answer()
+    driver = EngineDriver(leaders=(0, 1), metadata_max_age_ms=2_000, warm=[0, 1])
     first = driver.send()
     driver.cluster.move_leader("t", 0, 1)
     driver.sleep(2_000)
     second = driver.send()
-    assert [(sent.node_id, sent.base_sequence) for sent in driver.sent[1:]] == [(0, 0), (1, 1)]
+    assert [(sent.node_id, sent.base_sequence) for sent in driver.sent] == [(0, 0), (1, 1)]
     return driver, first, second
 
 
@@ -37,7 +35,7 @@ def across_a_move() -> tuple[EngineDriver, ProducerBatch, ProducerBatch]:
 
 
 def test_sequences_grow_by_the_number_of_records() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     for record_count in (1, 3, 2):
         driver.send(record_count=record_count)
     assert driver.sequences_sent == [0, 1, 4]
@@ -45,7 +43,7 @@ def test_sequences_grow_by_the_number_of_records() -> None:
 
 
 def test_five_batches_are_in_flight_and_succeed_in_order() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     batches = [driver.send() for _ in range(6)]
     assert len(driver.produces) == 5
     for offset in range(6):
@@ -54,7 +52,7 @@ def test_five_batches_are_in_flight_and_succeed_in_order() -> None:
 
 
 def test_batches_in_flight_on_a_lost_connection_are_resent_one_after_the_other_in_order() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     batches = [driver.send() for _ in range(3)]
     driver.disconnect()
     driver.sleep(BACKOFF_MS)
@@ -68,7 +66,7 @@ def test_batches_in_flight_on_a_lost_connection_are_resent_one_after_the_other_i
 
 
 def test_new_batches_queue_behind_those_that_are_resent() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     for _ in range(2):
         driver.send()
     driver.disconnect()
@@ -80,7 +78,7 @@ def test_new_batches_queue_behind_those_that_are_resent() -> None:
 
 
 def test_when_the_first_of_two_fails_both_are_resent_in_order_with_their_old_sequences() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     first, second = driver.send(), driver.send()
     driver.answer(NOT_LEADER)
     driver.answer(OUT_OF_ORDER)
@@ -101,7 +99,7 @@ def test_when_the_second_answer_comes_first_both_are_resent_in_order() -> None:
     driver.sleep(BACKOFF_MS)
     driver.answer(base_offset=0)
     driver.answer(base_offset=1)
-    assert driver.epochs_and_sequences_sent[3:] == [(0, 0), (0, 1)]
+    assert driver.epochs_and_sequences_sent[2:] == [(0, 0), (0, 1)]
     assert (driver.offset_of(first), driver.offset_of(second)) == (0, 1)
 
 
@@ -113,14 +111,14 @@ def test_when_the_second_succeeds_before_the_first_is_answered_the_first_is_rese
     driver.answer(NOT_ENOUGH_REPLICAS_AFTER_APPEND, request=on_old)
     driver.sleep(BACKOFF_MS)
     driver.answer(base_offset=0)
-    assert driver.epochs_and_sequences_sent[3:] == [(0, 0)]
+    assert driver.epochs_and_sequences_sent[2:] == [(0, 0)]
     assert driver.offset_of(first) == 0
     driver.send()
-    assert driver.epochs_and_sequences_sent[4:] == [(0, 2)]
+    assert driver.epochs_and_sequences_sent[3:] == [(0, 2)]
 
 
 def test_a_duplicate_is_a_success_of_unknown_offset() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     batch = driver.send()
     driver.disconnect()
     driver.sleep(BACKOFF_MS)
@@ -131,7 +129,7 @@ def test_a_duplicate_is_a_success_of_unknown_offset() -> None:
 
 
 def test_partitions_with_failures_do_not_disturb_the_sequences_of_others() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     driver.send(0)
     driver.send(1)
     driver.answer(OUT_OF_ORDER)
@@ -148,7 +146,7 @@ def test_partitions_with_failures_do_not_disturb_the_sequences_of_others() -> No
 
 
 def test_when_the_first_batch_is_refused_for_good_those_behind_it_are_renumbered_and_resent() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     first, second, third = driver.send(), driver.send(), driver.send()
     driver.answer(INVALID_RECORD)
     assert isinstance(driver.error_of(first), DeliveryError)
@@ -162,7 +160,7 @@ def test_when_the_first_batch_is_refused_for_good_those_behind_it_are_renumbered
 
 
 def test_nothing_is_renumbered_before_the_last_answer_of_the_partition_is_there() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     for _ in range(3):
         driver.send()
     driver.answer(INVALID_RECORD)
@@ -175,7 +173,7 @@ def test_nothing_is_renumbered_before_the_last_answer_of_the_partition_is_there(
 
 
 def test_a_refused_batch_with_nothing_behind_it_costs_an_epoch_and_nothing_else() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     driver.send()
     driver.answer(INVALID_RECORD)
     driver.send()
@@ -183,7 +181,7 @@ def test_a_refused_batch_with_nothing_behind_it_costs_an_epoch_and_nothing_else(
 
 
 def test_a_stale_epoch_told_by_a_leader_fails_the_batch_and_raises_the_epoch() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     batch = driver.send()
     driver.answer(STALE_EPOCH)
     assert isinstance(driver.error_of(batch), DeliveryError)
@@ -192,7 +190,7 @@ def test_a_stale_epoch_told_by_a_leader_fails_the_batch_and_raises_the_epoch() -
 
 
 def test_a_batch_that_may_be_in_the_log_is_resent_with_its_old_number_before_those_behind_it_get_new_ones() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     first, second, third = driver.send(), driver.send(), driver.send()
     driver.answer(NOT_ENOUGH_REPLICAS_AFTER_APPEND)
     driver.answer(INVALID_RECORD)
@@ -207,7 +205,7 @@ def test_a_batch_that_may_be_in_the_log_is_resent_with_its_old_number_before_tho
 
 
 def test_a_leader_that_does_not_have_the_doubtful_batch_lets_it_be_renumbered_too() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     first, _, third = driver.send(), driver.send(), driver.send()
     driver.answer(NOT_ENOUGH_REPLICAS_AFTER_APPEND)
     driver.answer(INVALID_RECORD)
@@ -225,7 +223,7 @@ def test_a_leader_that_does_not_have_the_doubtful_batch_lets_it_be_renumbered_to
 
 
 def test_out_of_order_for_the_next_expected_batch_is_a_gap_and_raises_the_epoch() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     driver.send()
     driver.answer()
     batch = driver.send(record_count=2)
@@ -240,7 +238,7 @@ def test_out_of_order_for_the_next_expected_batch_is_a_gap_and_raises_the_epoch(
 
 
 def test_a_gap_waits_for_the_batch_behind_it_that_is_in_flight_before_the_epoch_is_raised() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     first, second = driver.send(), driver.send()
     driver.answer(OUT_OF_ORDER)
     driver.sleep(BACKOFF_MS)
@@ -254,7 +252,7 @@ def test_a_gap_waits_for_the_batch_behind_it_that_is_in_flight_before_the_epoch_
 
 
 def test_a_batch_in_flight_behind_a_gap_that_fails_for_good_does_not_stop_the_new_epoch() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     first, second = driver.send(), driver.send()
     driver.answer(OUT_OF_ORDER)
     driver.answer(INVALID_RECORD)
@@ -277,7 +275,7 @@ def test_without_idempotence_out_of_order_is_an_error_like_any_other() -> None:
 
 @pytest.mark.parametrize("log_start_offset", [0, 10], ids=["records are lost", "retention took them"])
 def test_an_unknown_producer_id_raises_the_epoch_and_the_batch_is_tried_again(log_start_offset: int) -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     driver.send()
     driver.answer(base_offset=5)
     batch = driver.send()
@@ -290,7 +288,7 @@ def test_an_unknown_producer_id_raises_the_epoch_and_the_batch_is_tried_again(lo
 
 
 def test_an_unknown_producer_id_without_a_log_start_is_tried_again_as_it_is() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     driver.send()
     driver.answer(base_offset=5)
     driver.send()
@@ -300,7 +298,7 @@ def test_an_unknown_producer_id_without_a_log_start_is_tried_again_as_it_is() ->
 
 
 def test_all_batches_in_flight_that_meet_the_unknown_producer_id_come_through_in_order() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     driver.send()
     driver.answer(base_offset=5)
     second, third = driver.send(), driver.send()
@@ -314,7 +312,7 @@ def test_all_batches_in_flight_that_meet_the_unknown_producer_id_come_through_in
 
 
 def test_a_broker_that_stays_forgetful_does_not_keep_a_doubtful_batch_waiting() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     batch = driver.send()
     driver.disconnect()
     driver.sleep(BACKOFF_MS)

@@ -31,7 +31,7 @@ def parts_of(whole: ProducerBatch, driver: EngineDriver) -> list[ProducerBatch]:
 
 
 def test_the_parts_carry_all_records_in_order_under_the_sequences_of_the_whole() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     whole = driver.send(record_count=6)
     driver.answer(TOO_LARGE)
     assert whole not in driver.delivered
@@ -47,7 +47,7 @@ def test_the_parts_carry_all_records_in_order_under_the_sequences_of_the_whole()
 
 
 def test_each_part_knows_its_records_and_its_own_offset() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     batch = new_batch(record_count=4)
     batch.shares = (Share("call", np.arange(4), 0),)
     driver.run(Append([batch]))
@@ -62,14 +62,14 @@ def test_each_part_knows_its_records_and_its_own_offset() -> None:
 
 
 def test_parts_go_at_once_without_a_back_off() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     driver.send(record_count=4)
     driver.answer(TOO_LARGE)
     assert len(driver.sent) > 1
 
 
 def test_a_part_that_is_still_too_large_is_split_again_until_single_records_are_left() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     driver.send(record_count=4)
     while driver.produces:
         driver.answer(TOO_LARGE)
@@ -78,7 +78,7 @@ def test_a_part_that_is_still_too_large_is_split_again_until_single_records_are_
 
 
 def test_a_single_record_that_is_too_large_fails_alone_and_what_is_behind_it_goes_on() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     large, behind = driver.send(), driver.send()
     driver.answer(TOO_LARGE)
     error = driver.error_of(large)
@@ -92,7 +92,7 @@ def test_a_single_record_that_is_too_large_fails_alone_and_what_is_behind_it_goe
 
 
 def test_batches_in_flight_behind_the_whole_follow_its_parts_in_order() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     whole, behind = driver.send(record_count=4), driver.send(record_count=2)
     driver.answer(TOO_LARGE)
     driver.answer(OUT_OF_ORDER)
@@ -119,7 +119,7 @@ def test_without_sequences_the_parts_go_before_what_was_queued_behind_the_whole(
 
 
 def test_a_flush_waits_for_the_parts() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     driver.send(record_count=4)
     driver.run(Flush(1))
     driver.answer(TOO_LARGE)
@@ -158,7 +158,7 @@ def test_a_part_given_up_after_a_doubtful_send_of_the_whole_is_reported_as_perha
 
 
 def test_a_split_is_observed_once() -> None:
-    driver = EngineDriver()
+    driver = EngineDriver(warm=[0])
     whole = driver.send(record_count=2)
     driver.answer(TOO_LARGE)
     assert [event for event in driver.observed if event.event == "split"] == [BatchObserved("split", whole)]
