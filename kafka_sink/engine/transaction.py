@@ -269,6 +269,8 @@ class Transaction:
             self._finish_all(self._current_error())
             self._move(Event.ABORT)
             self.unregistered.clear()
+        elif self.state is State.RENEWING:
+            self._finish("begin", LocalProtocolError("the producer was closed"))
 
     # ---- facts from the produce side ----
 
