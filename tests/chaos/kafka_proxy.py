@@ -1,0 +1,367 @@
+"""A TCP proxy that speaks enough of Kafka's protocol to hurt one chosen request.
+
+    with KafkaProxy(kafka.bootstrap_servers) as proxy:
+        fault = proxy.on(END_TXN, Harm.LOSE_ANSWER)
+        ... a producer with bootstrap.servers = proxy.bootstrap_servers ...
+        assert fault.has_acted
+
+One listener stands for each broker: Metadata and FindCoordinator answers are rewritten on their way to the client, so
+every connection goes through the proxy and none of the brokers' own traffic does. Requests are counted per API over all
+connections, beginning when the fault is placed. Each connection has a thread for each direction.
+
+What a fault does to the rest of the connection is the point of it: `HOLD_REQUEST` cuts the client off and keeps the
+broker's side open, so that the request arrives long after the client gave it up, as from an old socket buffer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from types import TracebackType
+from typing import Any
+
+from kafka_sink.wire.api import Api
+from kafka_sink.wire.apis import APIS, FIND_COORDINATOR, METADATA
+from kafka_sink.wire.frames import decode_request_header, decode_response, encode_response
+
+Address = tuple[str, int]
+
+# Long enough that the receiver mostly reads one slice at a time.
+SLICE_PAUSE_S = 0.0001
+
+
+class Harm(Enum):
+    LOSE_REQUEST = "the request does not arrive, the connection is closed"
+    LOSE_ANSWER = "the request is carried out, the answer does not arrive, the connection is closed"
+    CUT_REQUEST = "half of the request arrives, then the connection is closed"
+    CUT_ANSWER = "the request is carried out, half of the answer arrives, then the connection is closed"
+    HOLD_REQUEST = "the client's connection is closed; the request arrives when the test releases it"
+    DUPLICATE_REQUEST = "the request arrives twice, the second time on a connection of its own"
+    DELAY_REQUEST = "the request arrives late"
+    SILENCE = "from this request on nothing passes in either direction, the connection stays open"
+    SILENT_ANSWER = "the request is carried out, from its answer on nothing passes, the connection stays open"
+    SILENT_HOLD = "as HOLD_REQUEST, but the client has to find out by itself that nobody answers"
+
+
+@dataclass(eq=False)
+class Fault:
+    """One planned harm to the `nth` request of an API, and what became of it."""
+
+    api: Api
+    harm: Harm
+    nth: int = 1
+    delay_s: float = 0.0
+    # Of the copy of a duplicate and of a held request: what the broker answered, for tests that want to know.
+    answer: dict[str, Any] | None = None
+    _seen: int = 0
+    _acted: threading.Event = field(default_factory=threading.Event)
+    _released: threading.Event = field(default_factory=threading.Event)
+    _answered: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def has_acted(self) -> bool:
+        return self._acted.is_set()
+
+    def wait_until_acted(self, timeout_s: float = 20) -> bool:
+        return self._acted.wait(timeout_s)
+
+    def release(self, timeout_s: float = 20) -> dict[str, Any]:
+        """Lets a held request go on to the broker; returns its answer, which the client never sees."""
+        self._released.set()
+        return self.wait_for_answer(timeout_s)
+
+    def wait_for_answer(self, timeout_s: float = 20) -> dict[str, Any]:
+        if not self._answered.wait(timeout_s) or self.answer is None:
+            raise TimeoutError(f"the broker did not answer the {self.api.name} that was {self.harm.name}")
+        return self.answer
+
+
+@dataclass(eq=False)
+class _Asked:
+    """A request that the broker still has to answer."""
+
+    api_key: int
+    version: int
+    correlation_id: int
+    fault: Fault | None
+
+
+class KafkaProxy:
+    def __init__(self, upstream: str, *, slice_bytes: int | None = None) -> None:
+        """`slice_bytes`: whatever passes does so in pieces of at most this size, each in a packet of its own."""
+        self.slice_bytes = slice_bytes
+        self.counts: Counter[str] = Counter()
+        self.slice_count = 0
+        self.lock = threading.Lock()
+        self._upstream = [_address(text) for text in upstream.split(",")]
+        self._listeners: dict[Address, socket.socket] = {}
+        self._faults: list[Fault] = []
+        self._connections: list[_ProxiedConnection] = []
+        self._threads: list[threading.Thread] = []
+        self._is_closed = False
+
+    def __enter__(self) -> KafkaProxy:
+        for address in self._upstream:
+            self.listener_for(address)
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self.lock:
+            self._is_closed = True
+            connections, listeners = list(self._connections), list(self._listeners.values())
+        for fault in self._faults:
+            fault._released.set()
+        for connection in connections:
+            connection.shut_down()
+        for listener in listeners:
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+        for each in listeners:
+            each.close()
+        for connection in connections:
+            connection.client.close()
+            connection.broker.close()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join("{}:{}".format(*self.listener_for(address)) for address in self._upstream)
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def on(self, api: Api, harm: Harm, *, nth: int = 1, delay_s: float = 0.0) -> Fault:
+        """Harms the `nth` request of this API from now on."""
+        fault = Fault(api, harm, nth, delay_s)
+        with self.lock:
+            self._faults.append(fault)
+        return fault
+
+    # ---- for the connections ----
+
+    def listener_for(self, broker: Address) -> Address:
+        """The proxy's own address that leads to this broker."""
+        with self.lock:
+            listener = self._listeners.get(broker)
+            if listener is None:
+                listener = self._listeners[broker] = socket.create_server(("127.0.0.1", 0))
+                self.start(lambda: self._accept(listener, broker))
+        host, port = listener.getsockname()
+        return host, port
+
+    def take_fault(self, api_key: int) -> Fault | None:
+        """Counts a request; returns the fault whose turn it is."""
+        with self.lock:
+            api = APIS.get(api_key)
+            self.counts[api.name if api is not None else str(api_key)] += 1
+            due = None
+            for fault in self._faults:
+                if fault.api.key == api_key and not fault.has_acted:
+                    fault._seen += 1
+                    due = due or (fault if fault._seen == fault.nth else None)
+        return due
+
+    def start(self, run: Callable[[], None]) -> None:
+        thread = threading.Thread(target=run, name="kafka-proxy", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def send(self, target: socket.socket, data: bytes) -> None:
+        if self.slice_bytes is None:
+            target.sendall(data)
+            return
+        for start in range(0, len(data), self.slice_bytes):
+            target.sendall(data[start : start + self.slice_bytes])
+            self.slice_count += 1
+            time.sleep(SLICE_PAUSE_S)
+
+    def _accept(self, listener: socket.socket, broker: Address) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = listener.accept()
+                try:
+                    upstream = socket.create_connection(broker, 10)
+                except OSError:
+                    client.close()
+                    continue
+                upstream.settimeout(None)
+                for each in (client, upstream):
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection = _ProxiedConnection(self, client, upstream, broker)
+                with self.lock:
+                    self._connections.append(connection)
+                    is_late = self._is_closed
+                if is_late:
+                    connection.shut_down()
+                self.start(connection.pass_requests)
+                self.start(connection.pass_answers)
+
+
+class _ProxiedConnection:
+    def __init__(self, proxy: KafkaProxy, client: socket.socket, broker: socket.socket, address: Address) -> None:
+        self.client = client
+        self.broker = broker
+        self._proxy = proxy
+        self._address = address
+        self._asked: deque[_Asked] = deque()
+        self._is_silent = False
+        # The client is gone and the broker's side lives on, for a request that is held back.
+        self._is_holding = False
+
+    def shut_down(self) -> None:
+        for each in (self.client, self.broker):
+            _shut_down(each)
+
+    # ---- towards the broker ----
+
+    def pass_requests(self) -> None:
+        with contextlib.suppress(OSError):
+            while (frame := _read_frame(self.client)) is not None:
+                if self._is_silent:
+                    continue
+                api_key, version, correlation_id, _, _ = decode_request_header(frame)
+                fault = self._proxy.take_fault(api_key)
+                asked = _Asked(api_key, version, correlation_id, fault)
+                if not (self._forward(asked, frame) if fault is None else self._harm_request(asked, fault, frame)):
+                    break
+        if not self._is_holding:
+            self.shut_down()
+
+    def _forward(self, asked: _Asked, frame: bytes) -> bool:
+        self._asked.append(asked)
+        self._proxy.send(self.broker, _framed(frame))
+        return True
+
+    def _harm_request(self, asked: _Asked, fault: Fault, frame: bytes) -> bool:
+        """Returns whether the connection goes on."""
+        harm = fault.harm
+        if harm in (Harm.LOSE_ANSWER, Harm.CUT_ANSWER, Harm.SILENT_ANSWER):
+            return self._forward(asked, frame)  # the rest happens when the answer comes
+        if harm is Harm.DELAY_REQUEST:
+            time.sleep(fault.delay_s)
+            fault._acted.set()
+            return self._forward(asked, frame)
+        if harm is Harm.DUPLICATE_REQUEST:
+            self._forward(asked, frame)
+            fault.answer = self._ask_alone(asked, frame)
+            fault._acted.set()
+            fault._answered.set()
+            return True
+        if harm is Harm.SILENCE:
+            self._is_silent = True
+            fault._acted.set()
+            return True
+        if harm in (Harm.HOLD_REQUEST, Harm.SILENT_HOLD):
+            self._hold(asked, fault, frame)
+            return harm is Harm.SILENT_HOLD
+        if harm is Harm.CUT_REQUEST:
+            whole = _framed(frame)
+            self.broker.sendall(whole[: len(whole) // 2])
+        fault._acted.set()
+        return False
+
+    def _hold(self, asked: _Asked, fault: Fault, frame: bytes) -> None:
+        self._is_holding = self._is_silent = True
+
+        def deliver() -> None:
+            fault._released.wait()
+            with contextlib.suppress(OSError):
+                self._forward(asked, frame)
+
+        self._proxy.start(deliver)
+        fault._acted.set()
+        if fault.harm is Harm.HOLD_REQUEST:
+            _shut_down(self.client)
+
+    def _ask_alone(self, asked: _Asked, frame: bytes) -> dict[str, Any] | None:
+        with socket.create_connection(self._address, 10) as second:
+            second.sendall(_framed(frame))
+            answer = _read_frame(second)
+        return None if answer is None else _decoded(asked, answer)
+
+    # ---- towards the client ----
+
+    def pass_answers(self) -> None:
+        with contextlib.suppress(OSError):
+            while (frame := _read_frame(self.broker)) is not None:
+                asked = self._asked.popleft()
+                if not self._pass_answer(asked, self._rewritten(asked, frame)):
+                    break
+        self.shut_down()
+
+    def _pass_answer(self, asked: _Asked, frame: bytes) -> bool:
+        fault = asked.fault
+        if fault is not None and fault.harm in (Harm.HOLD_REQUEST, Harm.SILENT_HOLD):
+            fault.answer = _decoded(asked, frame)
+            fault._answered.set()
+            return False
+        if fault is not None and fault.harm is Harm.LOSE_ANSWER:
+            fault._acted.set()
+            return False
+        if fault is not None and fault.harm is Harm.CUT_ANSWER:
+            whole = _framed(frame)
+            self.client.sendall(whole[: len(whole) // 2])
+            fault._acted.set()
+            return False
+        if fault is not None and fault.harm is Harm.SILENT_ANSWER:
+            self._is_silent = True
+            fault._acted.set()
+        if not self._is_silent:
+            self._proxy.send(self.client, _framed(frame))
+        return True
+
+    def _rewritten(self, asked: _Asked, frame: bytes) -> bytes:
+        """Brokers' addresses become the proxy's."""
+        if asked.api_key not in (METADATA.key, FIND_COORDINATOR.key):
+            return frame
+        body = _decoded(asked, frame)
+        places = body["brokers"] if asked.api_key == METADATA.key else [body, *(body.get("coordinators") or ())]
+        for place in places:
+            if place.get("host") and place.get("port", -1) >= 0:
+                place["host"], place["port"] = self._proxy.listener_for((place["host"], place["port"]))
+        return encode_response(APIS[asked.api_key], asked.version, asked.correlation_id, body)[4:]
+
+
+def _decoded(asked: _Asked, frame: bytes) -> dict[str, Any]:
+    return decode_response(APIS[asked.api_key], asked.version, frame, asked.correlation_id)
+
+
+def _framed(frame: bytes) -> bytes:
+    return struct.pack(">i", len(frame)) + frame
+
+
+def _read_frame(source: socket.socket) -> bytes | None:
+    prefix = _read_exactly(source, 4)
+    return None if prefix is None else _read_exactly(source, struct.unpack(">i", prefix)[0])
+
+
+def _read_exactly(source: socket.socket, size: int) -> bytes | None:
+    """None at the end of the stream, also in the middle of a frame."""
+    data = bytearray()
+    while len(data) < size:
+        piece = source.recv(size - len(data))
+        if not piece:
+            return None
+        data += piece
+    return bytes(data)
+
+
+def _shut_down(each: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        each.shutdown(socket.SHUT_RDWR)
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return host, int(port)
