@@ -19,19 +19,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafka_sink.engine.backoff import Backoff
-from kafka_sink.engine.outcome import Verdict, coordinated_verdict, describe
+from kafka_sink.engine.outcome import Verdict, coordinated_verdict
 from kafka_sink.engine.producer_batch import Identity, TopicPartition
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.engine.transaction import State, Transaction
-from kafka_sink.errors import (
-    AuthorizationError,
-    BrokerError,
-    KafkaSinkError,
-    LocalProtocolError,
-    ProducerFenced,
-    RemoteProtocolError,
-    TransportError,
-)
+from kafka_sink.engine.transaction_failure import refused
+from kafka_sink.errors import KafkaSinkError, RemoteProtocolError, TransportError
 from kafka_sink.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -99,7 +92,7 @@ class TransactionRequests:
         if asked is None:
             return None
         if asked.api is not FIND_COORDINATOR and asked.key_type not in self._coordinators:
-            asked = Asked(FIND_COORDINATOR, asked.key_type)
+            asked = Asked(FIND_COORDINATOR, asked.key_type, group_id=asked.group_id)
         return self._request(asked)
 
     def coordinator_for(self, request: Request) -> Coordinator | None:
@@ -147,7 +140,7 @@ class TransactionRequests:
             if transaction.offsets is not None:
                 if transaction.generation == 1 and transaction.offsets.group_id not in transaction.registered_groups:
                     return Asked(ADD_OFFSETS_TO_TXN, group_id=transaction.offsets.group_id)
-                return Asked(TXN_OFFSET_COMMIT, GROUP_KEY)
+                return Asked(TXN_OFFSET_COMMIT, GROUP_KEY, group_id=transaction.offsets.group_id)
         if transaction.state in (State.COMMITTING, State.ABORTING) and is_quiet:
             return self._end_asked()
         return None
@@ -206,9 +199,9 @@ class TransactionRequests:
             self._coordinators.pop(asked.key_type, None)
             self._repeat_later(now_ms)
         elif verdict is Verdict.ABORT:
-            transaction.on_error(_error_for(asked, transaction, verdict, code))
+            transaction.on_error(self._error(asked, verdict, code))
         else:
-            transaction.on_fatal(_error_for(asked, transaction, verdict, code))
+            transaction.on_fatal(self._error(asked, verdict, code))
 
     def _on_done(self, now_ms: int, asked: Asked, body: Mapping[str, Any]) -> None:
         transaction = self._transaction
@@ -233,6 +226,20 @@ class TransactionRequests:
             has_next = transaction.generation >= 2 and body.get("producer_id", -1) >= 0
             transaction.on_ended(Identity(body["producer_id"], body["producer_epoch"]) if has_next else None)
 
+    def _error(self, asked: Asked, verdict: Verdict, code: int) -> KafkaSinkError:
+        wish = self._transaction.offsets
+        partitions = asked.partitions or (() if wish is None else tuple(wish.offsets))
+        return refused(
+            asked.api,
+            code,
+            verdict,
+            transactional_id=self._transaction.transactional_id,
+            transaction_timeout_ms=self._transaction_timeout_ms,
+            is_commit=self._transaction.state is State.COMMITTING,
+            topics=sorted({topic for topic, _ in partitions}),
+            group_id=asked.group_id,
+        )
+
     def _repeat_later(self, now_ms: int) -> None:
         self._failures += 1
         self._retry_at_ms = now_ms + self._backoff.delay_ms(self._failures)
@@ -242,11 +249,7 @@ class TransactionRequests:
 
 
 def _find_coordinator(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
-    key = transaction.transactional_id
-    if asked.key_type == GROUP_KEY:
-        if transaction.offsets is None:
-            raise LocalProtocolError("a group coordinator is looked for without offsets to send")
-        key = transaction.offsets.group_id
+    key = asked.group_id if asked.key_type == GROUP_KEY else transaction.transactional_id
     return {"key": key, "key_type": asked.key_type}, 1, FIND_COORDINATOR_LAST_SINGLE
 
 
@@ -273,8 +276,7 @@ def _add_partitions(transaction: Transaction, asked: Asked) -> tuple[dict[str, A
 
 
 def _add_offsets(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
-    assert transaction.offsets is not None
-    return {**_owner(transaction), "group_id": transaction.offsets.group_id}, 0, ADD_OFFSETS_TO_TXN.version_max
+    return {**_owner(transaction), "group_id": asked.group_id}, 0, ADD_OFFSETS_TO_TXN.version_max
 
 
 def _txn_offset_commit(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
@@ -354,19 +356,3 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
     return topics
-
-
-def _error_for(asked: Asked, transaction: Transaction, verdict: Verdict, code: int) -> KafkaSinkError:
-    name = transaction.transactional_id
-    answer = f"{asked.api.name} was answered with {describe(code)}"
-    if verdict is Verdict.FENCED:
-        return ProducerFenced(
-            f"transactional id {name!r}: another producer took it over, or the transaction was open for longer than "
-            f"transaction.timeout.ms and was aborted by the broker ({answer}). Nothing more can be sent; make a new "
-            "producer if no other one is running"
-        )
-    if verdict is Verdict.UNAUTHORIZED:
-        return AuthorizationError(
-            f"transactional id {name!r}: {answer}. The principal needs Write and Describe on this TransactionalId"
-        )
-    return BrokerError(f"transactional id {name!r}: {answer}", code=code, api=asked.api.name)

@@ -1,0 +1,50 @@
+"""Error values for what coordinators refuse: what was asked, what was answered, what it means, what to do.
+
+It only finds words. What a code does to the transaction is the verdict of `outcome`, which comes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafka_sink.engine.outcome import Verdict, describe
+from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, ProducerFenced
+from kafka_sink.wire.apis import TXN_OFFSET_COMMIT, Api
+
+TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT = 29, 30, 50
+
+
+def refused(
+    api: Api,
+    error_code: int,
+    verdict: Verdict,
+    *,
+    transactional_id: str,
+    transaction_timeout_ms: int,
+    is_commit: bool,
+    topics: Sequence[str],
+    group_id: str,
+) -> KafkaSinkError:
+    who = f"transactional id {transactional_id!r}"
+    answer = f"{api.name} was answered with {describe(error_code)}"
+    if verdict is Verdict.FENCED:
+        doubt = ". If an earlier try to commit stayed without an answer, the transaction may have been committed by it"
+        return ProducerFenced(
+            f"{who}: another producer took it over, or the transaction was open for longer than "
+            f"transaction.timeout.ms and was aborted by the broker ({answer}). Nothing more can be sent; make a new "
+            f"producer if no other one is running{doubt if is_commit else ''}"
+        )
+    if verdict is Verdict.UNAUTHORIZED:
+        return AuthorizationError(f"{who}: {answer}. The principal needs Write and Describe on this TransactionalId")
+    if error_code == GROUP_AUTHORIZATION_FAILED:
+        return AuthorizationError(f"{who}: {answer}. The principal needs Read on group {group_id!r}")
+    if error_code == TOPIC_AUTHORIZATION_FAILED:
+        operation = "Read" if api is TXN_OFFSET_COMMIT else "Write"
+        names = ", ".join(f"topic {topic!r}" for topic in topics)
+        return AuthorizationError(f"{who}: {answer}. The principal needs {operation} on {names}")
+    if error_code == INVALID_TRANSACTION_TIMEOUT:
+        answer = (
+            f"transaction.timeout.ms={transaction_timeout_ms} is more than the brokers allow; lower it, or raise "
+            f"transaction.max.timeout.ms of the brokers (900000 by default) ({answer})"
+        )
+    return BrokerError(f"{who}: {answer}", code=error_code, api=api.name)
