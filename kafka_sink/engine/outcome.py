@@ -102,6 +102,9 @@ _COORDINATED = {
     120: Verdict.ABORT,
     31: Verdict.UNAUTHORIZED,
     53: Verdict.UNAUTHORIZED,
+    # The coordinator sees another transaction, or another producer, than we do: no request of ours can mend that.
+    48: Verdict.FATAL,
+    49: Verdict.FATAL,
     # Java gives up on UNKNOWN_SERVER_ERROR. The coordinator may have carried out the request, and repeating it is
     # harmless, so that is what finds out.
     -1: Verdict.REPEAT,
@@ -125,6 +128,7 @@ _PER_API = {
     (TXN_OFFSET_COMMIT.key, 82): Verdict.ABORT,
     (TXN_OFFSET_COMMIT.key, 113): Verdict.ABORT,
     (TXN_OFFSET_COMMIT.key, 7): Verdict.FIND_COORDINATOR,
+    # Java calls it abortable; but while an identity is asked for there is no transaction to abort.
     (INIT_PRODUCER_ID.key, 120): Verdict.REPEAT,
 }
 
