@@ -189,7 +189,7 @@ class BrokerCluster:
                 else:
                     self.close(connection_id)
                 return
-            call.body = api.decode_request(version, frame[body_offset:])
+            call.body = api.decode_request(version, frame, body_offset, ignore_rest=True)
         except RemoteProtocolError:
             self.close(connection_id)
             return

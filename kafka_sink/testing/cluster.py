@@ -224,7 +224,7 @@ class Cluster:
         self.schedule.after(self.settings.delay_ms("replication"), replicated)
 
     def wait(self, partitions: list[tuple[str, int]], is_over: Callable[[], bool]) -> int:
-        """`is_over` is asked after each change of one of these partitions, until it says yes or the wait is given up."""
+        """`is_over` is asked after each change of one of these partitions, until yes or `give_up_wait`."""
         self._wait_count += 1
         self._waiting[self._wait_count] = (frozenset(partitions), is_over)
         return self._wait_count

@@ -12,10 +12,12 @@ Broker properties and the number of brokers are given by a marker:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kafka_sink.testing.server import EmbeddedBroker
+if TYPE_CHECKING:
+    from kafka_sink.testing.server import EmbeddedBroker
 
 MARKER = "embedded_kafka"
 
@@ -28,6 +30,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def embedded_kafka(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
+    # Imported here: a plugin is loaded in every run, most of which need no broker.
+    from kafka_sink.testing.server import EmbeddedBroker
+
     marker = request.node.get_closest_marker(MARKER)
     with EmbeddedBroker(**(marker.kwargs if marker is not None else {})) as kafka:
         yield kafka

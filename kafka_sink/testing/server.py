@@ -48,7 +48,8 @@ class EmbeddedBroker:
     """A Kafka cluster in this process, listening on `host`; a context manager.
 
     `port` is that of the first broker, the others follow; 0 lets the system choose. `properties` are Kafka's (see
-    settings.py, others are refused), `release` chooses the versions on offer. With `data_dir` a later instance finds topics, records, transactions and offsets.
+    settings.py, others are refused), `release` chooses the versions on offer. With `data_dir` a later instance finds
+    topics, records, transactions and offsets.
     """
 
     def __init__(

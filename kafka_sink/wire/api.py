@@ -49,9 +49,14 @@ class Api:
     def encode_request(self, version: int, body: Mapping[str, Any]) -> bytes:
         return self._encode(True, version, body)
 
-    def decode_request(self, version: int, data: bytes, offset: int = 0) -> dict[str, Any]:
-        """`offset` is where the body starts in `data`: behind the header, when `data` is a whole frame."""
-        return self._decode(True, version, data, offset)
+    def decode_request(
+        self, version: int, data: bytes, offset: int = 0, *, ignore_rest: bool = False
+    ) -> dict[str, Any]:
+        """`offset` is where the body starts in `data`: behind the header, when `data` is a whole frame.
+
+        A broker passes `ignore_rest`, as Kafka's do: librdkafka's Metadata request for all topics is too long.
+        """
+        return self._decode(True, version, data, offset, ignore_rest)
 
     def encode_response(self, version: int, body: Mapping[str, Any]) -> bytes:
         return self._encode(False, version, body)
@@ -67,14 +72,16 @@ class Api:
             raise LocalProtocolError(f"{self._title(is_request, version)}: {cause}") from None
         return bytes(out)
 
-    def _decode(self, is_request: bool, version: int, data: bytes, offset: int) -> dict[str, Any]:
+    def _decode(
+        self, is_request: bool, version: int, data: bytes, offset: int, ignore_rest: bool = False
+    ) -> dict[str, Any]:
         data = bytes(data)
         codec = self._codec(is_request, version)
         try:
             values, position = codec.read(data, offset)
         except RemoteProtocolError as cause:
             raise RemoteProtocolError(f"{self._title(is_request, version)}: {cause}") from None
-        if position != len(data):
+        if position != len(data) and not ignore_rest:
             title = self._title(is_request, version)
             raise RemoteProtocolError(f"{title}: {len(data) - position} bytes left over at byte {position}")
         decoded: dict[str, Any] = values

@@ -27,7 +27,9 @@ def join(peer: Peer, group: str, member_id: str = "", *, version: int = 5, sessi
     return peer.ask(1, apis.JOIN_GROUP, version, body)
 
 
-def commit(peer: Peer, group: str, offset: int, *, member_id: str = "", generation: int = -1, partition: int = 0) -> int:
+def commit(
+    peer: Peer, group: str, offset: int, *, member_id: str = "", generation: int = -1, partition: int = 0
+) -> int:
     body = {"group_id": group, "generation_id_or_member_epoch": generation, "member_id": member_id, "topics": [
         {"name": peer.topic, "partitions": [
             {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}]}]}

@@ -47,7 +47,7 @@ def init_refusals(peer: Peer, seen: Seen) -> None:
 def init_in_empty(peer: Peer, seen: Seen) -> None:
     tid = peer.name("tx")
     peer.find(tid)
-    producer_id, epoch = note_init(peer, seen, "first", tid)
+    producer_id, _ = note_init(peer, seen, "first", tid)
     note_init(peer, seen, "again", tid)
     note_init(peer, seen, "stale epoch", tid, producer_id=producer_id, epoch=0)
     note_init(peer, seen, "stale epoch before version 4", tid, producer_id=producer_id, epoch=0, version=3)

@@ -153,7 +153,7 @@ class KafkaPeer(Peer):
         ]
         self._socket.sendall(b"".join(requests))
         buffer = frames.FrameBuffer(1 << 27)
-        answers = []
+        answers: list[dict[str, Any]] = []
         while len(answers) < len(bodies):
             frame = buffer.next_frame()
             if frame is not None:

@@ -53,7 +53,7 @@ def test_both_brokers_answer_the_script_alike(pair: Pair, name: str) -> None:
     assert [question for question, _ in ours] == [question for question, _ in theirs]
     differences = [
         f"{question}: Kafka {their}, embedded {our}"
-        for (question, our), (_, their) in zip(ours, theirs)
+        for (question, our), (_, their) in zip(ours, theirs, strict=True)
         if (our != their) != ((name, question) in DOCUMENTED)
     ]
     assert not differences, "\n".join(differences)

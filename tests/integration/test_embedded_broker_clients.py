@@ -94,8 +94,11 @@ def write_with_aiokafka(servers: str) -> None:
 def read_with_confluent(servers: str, count: int) -> list[bytes]:
     """In a group, and it commits: the second reader of the group must find nothing new."""
     config = {
-        "bootstrap.servers": servers, "group.id": "confluent", "auto.offset.reset": "earliest",
-        "isolation.level": "read_committed", "enable.auto.commit": False,
+        "bootstrap.servers": servers,
+        "group.id": "confluent",
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
     }
     consumer = confluent_kafka.Consumer(config)
     consumer.subscribe([TOPIC])
@@ -116,8 +119,12 @@ def read_with_confluent(servers: str, count: int) -> list[bytes]:
 
 def read_with_kafka_python(servers: str, count: int) -> list[bytes]:
     consumer = kafka.KafkaConsumer(
-        TOPIC, bootstrap_servers=servers, group_id="kafka-python", auto_offset_reset="earliest",
-        isolation_level="read_committed", consumer_timeout_ms=WAIT_S * 1000,
+        TOPIC,
+        bootstrap_servers=servers,
+        group_id="kafka-python",
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        consumer_timeout_ms=WAIT_S * 1000,
     )
     values: list[bytes] = []
     for message in consumer:
@@ -131,7 +138,10 @@ def read_with_kafka_python(servers: str, count: int) -> list[bytes]:
 def read_with_aiokafka(servers: str, count: int) -> list[bytes]:
     async def read() -> list[bytes]:
         consumer = aiokafka.AIOKafkaConsumer(
-            TOPIC, bootstrap_servers=servers, group_id="aiokafka", auto_offset_reset="earliest",
+            TOPIC,
+            bootstrap_servers=servers,
+            group_id="aiokafka",
+            auto_offset_reset="earliest",
             isolation_level="read_committed",
         )
         await consumer.start()
@@ -155,9 +165,20 @@ def run_java(version: str, main_class: str, *arguments: str, stdin: bytes = b"")
 
 def read_with_java(servers: str, count: int, version: str = "4.3.1", *more: str) -> list[bytes]:
     output = run_java(
-        version, "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", servers, "--topic", TOPIC,
-        "--from-beginning", "--isolation-level", "read_committed", "--max-messages", str(count),
-        "--timeout-ms", str(WAIT_S * 1000), *more,
+        version,
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        "--bootstrap-server",
+        servers,
+        "--topic",
+        TOPIC,
+        "--from-beginning",
+        "--isolation-level",
+        "read_committed",
+        "--max-messages",
+        str(count),
+        "--timeout-ms",
+        str(WAIT_S * 1000),
+        *more,
     )
     return output.splitlines()
 
@@ -191,8 +212,15 @@ def test_the_java_console_tools_write_and_read(cluster: EmbeddedBroker, version:
     lines = [f"line {number}".encode() for number in range(500)]
     package = "org.apache.kafka.tools" if version.startswith("4.") else "kafka.tools"
     run_java(
-        version, f"{package}.ConsoleProducer", "--bootstrap-server", cluster.bootstrap_servers, "--topic", TOPIC,
-        "--compression-codec", "lz4", stdin=b"\n".join(lines),
+        version,
+        f"{package}.ConsoleProducer",
+        "--bootstrap-server",
+        cluster.bootstrap_servers,
+        "--topic",
+        TOPIC,
+        "--compression-codec",
+        "lz4",
+        stdin=b"\n".join(lines),
     )
     group = ("--group", "console")
     assert sorted(read_with_java(cluster.bootstrap_servers, len(lines), version, *group)) == sorted(lines)
@@ -203,9 +231,23 @@ def test_the_java_console_tools_write_and_read(cluster: EmbeddedBroker, version:
 def test_transactions_of_the_java_producer_are_read_back(cluster: EmbeddedBroker, version: str) -> None:
     """Transactions of 50 ms each, about five of them; with version 2 the 4.3.1 client uses the second generation."""
     run_java(
-        version, "org.apache.kafka.tools.ProducerPerformance", "--topic", TOPIC, "--num-records", "300",
-        "--record-size", "20", "--throughput", "1000", "--transactional-id", "java", "--transaction-duration-ms", "50",
-        "--producer-props", f"bootstrap.servers={cluster.bootstrap_servers}", "compression.type=zstd",
+        version,
+        "org.apache.kafka.tools.ProducerPerformance",
+        "--topic",
+        TOPIC,
+        "--num-records",
+        "300",
+        "--record-size",
+        "20",
+        "--throughput",
+        "1000",
+        "--transactional-id",
+        "java",
+        "--transaction-duration-ms",
+        "50",
+        "--producer-props",
+        f"bootstrap.servers={cluster.bootstrap_servers}",
+        "compression.type=zstd",
     )
     assert len(read_with_confluent(cluster.bootstrap_servers, 300)) == 300
     transaction = cluster.do(lambda core: core.coordinator.transactions["java"].record)
@@ -239,8 +281,13 @@ def test_offsets_sent_in_a_transaction_appear_with_its_commit_only(cluster: Embe
 
 def test_a_writer_survives_faults_leader_moves_and_a_broker_that_restarts(cluster: EmbeddedBroker) -> None:
     producer = confluent_kafka.Producer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "linger.ms": 1,
-         "reconnect.backoff.max.ms": 200, "log_level": 0}
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "enable.idempotence": True,
+            "linger.ms": 1,
+            "reconnect.backoff.max.ms": 200,
+            "log_level": 0,
+        }
     )
     failures: list[str] = []
 

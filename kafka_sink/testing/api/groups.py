@@ -1,5 +1,5 @@
-"""JoinGroup (11) 0-9, SyncGroup (14) 0-5, Heartbeat (12) 0-4, LeaveGroup (13) 0-5, OffsetCommit (8) 2-9, OffsetFetch (9)
-1-9, ListGroups (16) 0-5, DescribeGroups (15) 0-5: the classic protocol, as much of it as ordinary consumers use.
+"""JoinGroup (11) 0-9, SyncGroup (14) 0-5, Heartbeat (12) 0-4, LeaveGroup (13) 0-5, OffsetCommit (8) 2-9, OffsetFetch
+(9) 1-9, ListGroups (16) 0-5, DescribeGroups (15) 0-5: the classic protocol, as much of it as ordinary consumers use.
 
 From JoinGroup v4 on a newcomer gets its id with MEMBER_ID_REQUIRED and joins again. Not modelled: the protocol of
 KIP-848 (clients then fall back or must ask for group.protocol=classic), expiry of committed offsets, static members

@@ -1,4 +1,4 @@
-"""A client of the embedded core for tests: asks with dicts, hears dicts, and lets the core's time pass while it waits."""
+"""A client of the embedded core for tests: asks with dicts, hears dicts, and lets its time pass while it waits."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ class ClusterClient(Requests):
     """One connection per broker; `now_ms` is the test's clock."""
 
     def __init__(self, core: BrokerCluster, connection_base: int = 0) -> None:
+        """Clients of one core need different connection bases; `hears_from` shares what one of them received."""
         self.core = core
         self.now_ms = core.schedule.now_ms
         self._connection_base = connection_base
-        self._correlation_id = 0
+        self._correlation_id = connection_base * 1_000_000
         self._ready: dict[int, bytes | None] = {}
 
     def send(self, broker_id: int, api: apis.Api, version: int, body: dict[str, Any]) -> int:
@@ -45,6 +46,11 @@ class ClusterClient(Requests):
             self._take(self.core.tick(self.now_ms))
         self.now_ms = end_ms
         self._take(self.core.tick(self.now_ms))
+
+    def hears_from(self, other: ClusterClient) -> None:
+        """The core hands its outputs to whoever called it: take what was meant for this client."""
+        self.now_ms = max(self.now_ms, other.now_ms)
+        self._ready.update(other._ready)
 
     def has_answer(self, correlation_id: int) -> bool:
         return correlation_id in self._ready

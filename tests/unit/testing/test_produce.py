@@ -98,7 +98,9 @@ LINKED = lz4.frame.compress(b"x" * 200_000, block_linked=True, block_size=lz4.fr
         pytest.param(batch(b"a", timestamp_ms=3_601_001), 32, id="timestamp in the future"),
     ],
 )
-def test_a_bad_batch_is_refused_and_the_log_stays_empty(client: ClusterClient, records: bytes | None, code: int) -> None:
+def test_a_bad_batch_is_refused_and_the_log_stays_empty(
+    client: ClusterClient, records: bytes | None, code: int
+) -> None:
     assert client.produce(records) == (code, -1)
     assert client.fetch()["high_watermark"] == 0
 

@@ -1,0 +1,132 @@
+"""The embedded broker as a process on the machine: data directory, restart, command line, pytest fixture, faults."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Fault
+
+WAIT_S = 20
+
+
+def write(servers: str, topic: str, values: list[bytes], **config: object) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "log_level": 0, **config})
+    for value in values:
+        producer.produce(topic, value)
+    assert producer.flush(WAIT_S) == 0
+
+
+def read(servers: str, topic: str, count: int, group: str = "g") -> list[bytes]:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": servers, "group.id": group, "auto.offset.reset": "earliest", "log_level": 0}
+    )
+    consumer.subscribe([topic])
+    values: list[bytes] = []
+    try:
+        while len(values) < count:
+            message = consumer.poll(WAIT_S)
+            assert message is not None and message.error() is None
+            values.append(message.value())
+    finally:
+        consumer.close()
+    return values
+
+
+def identities(core: BrokerCluster) -> tuple[bytes, int, int]:
+    record = core.coordinator.transactions["tx"].record
+    return core.cluster.topics["t"].topic_id, record.producer_id, record.producer_epoch
+
+
+def test_topics_records_transactions_and_offsets_survive_a_restart(tmp_path: Path) -> None:
+    data = tmp_path / "kafka"
+    with EmbeddedBroker(topics={"t": 1}, data_dir=data) as kafka:
+        producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "tx"})
+        producer.init_transactions(WAIT_S)
+        producer.begin_transaction()
+        producer.produce("t", b"first")
+        producer.commit_transaction(WAIT_S)
+        gone_id = kafka.do(lambda core: core.cluster.create_topic("gone", 1, 1)).topic_id.hex()
+        kafka.do(lambda core: core.cluster.delete_topic("gone"))
+        old = kafka.do(identities)
+    with EmbeddedBroker(topics={"t": 1}, data_dir=data) as kafka:
+        assert kafka.do(identities) == old
+        assert kafka.do(lambda core: core.cluster.create_topic("gone", 1, 1)).topic_id.hex() != gone_id
+        write(kafka.bootstrap_servers, "t", [b"second"])
+        assert read(kafka.bootstrap_servers, "t", 2) == [b"first", b"second"]
+
+
+def test_a_log_that_was_cut_off_in_the_middle_of_a_batch_loses_that_batch_only(tmp_path: Path) -> None:
+    with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path) as kafka:
+        for number in range(3):
+            write(kafka.bootstrap_servers, "t", [b"%d" % number])
+    [log] = [path for path in tmp_path.glob("*-0.log") if path.stat().st_size > 0]
+    log.write_bytes(log.read_bytes()[:-5])
+    with EmbeddedBroker(data_dir=tmp_path) as kafka:
+        assert read(kafka.bootstrap_servers, "t", 2) == [b"0", b"1"]
+        write(kafka.bootstrap_servers, "t", [b"again"])
+        assert kafka.do(lambda core: core.cluster.topics["t"].partitions[0].log.end_offset) == 3
+    with EmbeddedBroker(data_dir=tmp_path) as kafka:
+        assert read(kafka.bootstrap_servers, "t", 1) == [b"again"], "the group's offsets were kept"
+        assert read(kafka.bootstrap_servers, "t", 3, "other") == [b"0", b"1", b"again"]
+
+
+def test_the_command_line_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "kafka_sink.testing",
+        "--port",
+        "0",
+        "--brokers",
+        "2",
+        "--topic",
+        "t:3",
+        "--data-dir",
+        str(tmp_path),
+        "--property",
+        "auto.create.topics.enable=false",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        found = re.fullmatch(r"bootstrap.servers=(\S+,\S+)\n", process.stdout.readline())
+        assert found is not None
+        write(found[1], "t", [b"x"] * 10)
+        assert len(read(found[1], "t", 10)) == 10
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(WAIT_S) == 0
+    state = json.loads((tmp_path / "state.json").read_text())
+    assert [len(topic["partitions"]) for topic in state["topics"] if topic["name"] == "t"] == [3]
+
+
+def test_an_unknown_property_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"num\.io\.threads"):
+        EmbeddedBroker(properties={"num.io.threads": "3"})
+
+
+@pytest.mark.embedded_kafka(brokers=3, topics={"rows": 6})
+def test_the_fixture_starts_what_its_marker_says(embedded_kafka: EmbeddedBroker) -> None:
+    admin = AdminClient({"bootstrap.servers": embedded_kafka.bootstrap_servers})
+    assert len(admin.list_topics(timeout=WAIT_S).topics["rows"].partitions) == 6
+    admin.create_topics([NewTopic("more", 2, 3)])["more"].result(WAIT_S)
+    partitions = admin.list_topics(timeout=WAIT_S).topics["more"].partitions
+    assert sorted(len(one.replicas) for one in partitions.values()) == [3, 3]
+
+
+def test_injected_faults_are_survived_and_counted(embedded_kafka: EmbeddedBroker) -> None:
+    embedded_kafka.create_topic("t")
+    embedded_kafka.inject(Fault("Produce", error_code=19))
+    embedded_kafka.inject(Fault("Produce", delay_before_ms=50, disconnect=True, after_apply=True))
+    embedded_kafka.inject(Fault("Produce", disconnect=True))
+    write(embedded_kafka.bootstrap_servers, "t", [b"x"], **{"enable.idempotence": True})
+    assert embedded_kafka.do(lambda core: core.faults.fired) == 3
+    assert read(embedded_kafka.bootstrap_servers, "t", 1) == [b"x"]
