@@ -284,13 +284,14 @@ class Transaction:
     def on_acked(self, topic_partition: TopicPartition, last_offset: int) -> None:
         self.written[topic_partition] = max(last_offset, self.written.get(topic_partition, -1))
 
-    def on_error(self, error: KafkaSinkError) -> None:
-        """This transaction cannot be committed any more. The first error is the one that is told."""
-        if self.state not in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING):
-            return
+    def on_error(self, error: KafkaSinkError) -> bool:
+        """This transaction cannot be committed any more; the first error is told. False: nothing could be committed."""
+        if Event.ERROR not in TRANSITIONS[self.state]:
+            return False
         self._move(Event.ERROR)
         self.error = error
         self._finish_all(self._current_error())
+        return True
 
     def on_fatal(self, error: KafkaSinkError) -> None:
         if self.state is State.FATAL:

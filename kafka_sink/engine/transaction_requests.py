@@ -199,7 +199,8 @@ class TransactionRequests:
             self._coordinators.pop(asked.key_type, None)
             self._repeat_later(now_ms)
         elif verdict is Verdict.ABORT:
-            transaction.on_error(self._error(asked, verdict, code))
+            if not transaction.on_error(self._error(asked, verdict, code)):
+                self._repeat_later(now_ms)  # nothing to abort, or on its way: the same may be asked again
         else:
             transaction.on_fatal(self._error(asked, verdict, code))
 
