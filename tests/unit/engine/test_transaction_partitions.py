@@ -1,0 +1,227 @@
+"""Generation 1 registers partitions before the first record goes there; generation 2 leaves that to the leader."""
+
+from __future__ import annotations
+
+import pytest
+from driver import new_batch
+from transaction_driver import TRANSACTION, TransactionDriver, registered, started
+
+from kafka_sink.engine.commands import Append
+from kafka_sink.errors import AuthorizationError, TransactionAborted
+from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE
+
+
+def begun(**options: object) -> TransactionDriver:
+    driver = TransactionDriver(1, **options)  # type: ignore[arg-type]
+    driver.begin()
+    return driver
+
+
+def asked_partitions(driver: TransactionDriver) -> list[list[int]]:
+    return [
+        sorted(index for topic in request.body["v3_and_below_topics"] for index in topic["partitions"])
+        for request in driver.cluster.requests_of(ADD_PARTITIONS_TO_TXN)
+    ]
+
+
+def test_no_record_leaves_before_its_partition_is_registered() -> None:
+    driver = begun(brokers=2, coordinator=1)
+    driver.hold(ADD_PARTITIONS_TO_TXN)
+    batch = driver.send()
+    driver.run_for(10_000)
+    assert driver.count(PRODUCE) == 0 and driver.is_open(batch)
+    driver.release(ADD_PARTITIONS_TO_TXN)
+    assert batch in driver.delivered
+
+
+def test_generation_2_registers_nothing() -> None:
+    driver = started(2)
+    driver.send(1)
+    assert driver.count(ADD_PARTITIONS_TO_TXN) == 0 and driver.count(PRODUCE) == 2
+
+
+def test_the_registration_names_id_epoch_and_partitions_in_the_version_of_clients() -> None:
+    driver = begun()
+    driver.run(Append([new_batch(0), new_batch(1)]))
+    request = driver.last(ADD_PARTITIONS_TO_TXN)
+    assert request.version <= 3
+    assert request.body["v3_and_below_transactional_id"] == "ledger"
+    assert (request.body["v3_and_below_producer_id"], request.body["v3_and_below_producer_epoch"]) == (7000, 0)
+    assert asked_partitions(driver) == [[0, 1]]
+
+
+def test_a_partition_is_registered_once_in_a_transaction_and_again_in_the_next() -> None:
+    driver = begun()
+    driver.send()
+    driver.send()
+    assert asked_partitions(driver) == [[0]]
+    driver.commit()
+    driver.begin()
+    driver.send()
+    assert asked_partitions(driver) == [[0], [0]]
+
+
+def test_partitions_that_come_while_a_registration_runs_go_together_into_the_next_one() -> None:
+    driver = begun(leaders=(0, 0, 0, 0))
+    driver.hold(ADD_PARTITIONS_TO_TXN)
+    batches = [driver.send(partition) for partition in (0, 1, 2)]
+    assert asked_partitions(driver) == [[0]]
+    driver.reply(ADD_PARTITIONS_TO_TXN)
+    assert asked_partitions(driver) == [[0], [1, 2]]
+    batches.append(driver.send(3))
+    driver.release(ADD_PARTITIONS_TO_TXN)
+    assert asked_partitions(driver) == [[0], [1, 2], [3]]
+    assert all(batch in driver.delivered for batch in batches)
+
+
+def test_while_one_partition_waits_for_its_registration_the_registered_ones_go_on() -> None:
+    driver = started(1, brokers=2, coordinator=1)
+    driver.hold(ADD_PARTITIONS_TO_TXN)
+    waiting = driver.send(1)
+    going = driver.send(0)
+    assert going in driver.delivered and driver.is_open(waiting)
+
+
+def test_commit_registers_and_sends_what_is_left_before_it_ends() -> None:
+    driver = begun(brokers=2, coordinator=1)
+    driver.hold(ADD_PARTITIONS_TO_TXN)
+    batch = driver.send()
+    commit = driver.commit()
+    driver.run_for(2_000)
+    assert driver.count(END_TXN) == 0
+    driver.release(ADD_PARTITIONS_TO_TXN)
+    assert batch in driver.delivered and driver.ok(commit)
+    assert driver.names()[-3:] == ["AddPartitionsToTxn", "Produce", "EndTxn"]
+
+
+def test_while_the_last_transaction_is_being_finished_a_registration_is_repeated_after_20_ms() -> None:
+    driver = begun()
+    driver.fail(ADD_PARTITIONS_TO_TXN, 51, 51)
+    batch = driver.send()
+    assert [driver.sleep_until_due(), driver.sleep_until_due()] == [20, 40]
+    assert batch in driver.delivered
+
+
+@pytest.mark.parametrize("code", [3, 14, 7, 6, 19, -1], ids=str)
+def test_other_passing_trouble_has_the_usual_back_off(code: int) -> None:
+    driver = begun()
+    driver.fail(ADD_PARTITIONS_TO_TXN, code, code)
+    batch = driver.send()
+    assert [driver.sleep_until_due(), driver.sleep_until_due()] == [100, 200]
+    assert batch in driver.delivered and driver.count(FIND_COORDINATOR) == 1
+
+
+@pytest.mark.parametrize("code", [15, 16], ids=str)
+def test_a_coordinator_that_moved_is_found_and_asked_the_same(code: int) -> None:
+    driver = begun(brokers=3, coordinator=1)
+    driver.fail(ADD_PARTITIONS_TO_TXN, code)
+    driver.coordinators[TRANSACTION] = 2
+    batch = driver.send()
+    driver.run_for(1_000)
+    assert batch in driver.delivered
+    assert [request.node_id for request in driver.cluster.requests_of(ADD_PARTITIONS_TO_TXN)] == [1, 2]
+    assert asked_partitions(driver) == [[0], [0]]
+
+
+def test_a_missing_permission_for_a_topic_dooms_the_transaction_and_names_the_topic() -> None:
+    driver = begun()
+    driver.fail(ADD_PARTITIONS_TO_TXN, 29)
+    batch = driver.send()
+    error = driver.refusal_of(driver.commit())
+    assert isinstance(error, TransactionAborted) and isinstance(error.__cause__, AuthorizationError)
+    assert "'t'" in str(error) and batch in driver.failed
+    assert driver.ok(driver.abort())
+    driver.run_for(1_000)
+    assert driver.ok(driver.begin())
+    assert driver.send() in driver.delivered
+
+
+def test_of_several_codes_the_one_that_says_why_counts() -> None:
+    driver = begun()
+    driver.hold(ADD_PARTITIONS_TO_TXN)
+    driver.run(Append([new_batch(0), new_batch(1)]))
+    [request] = driver.cluster.pending_of(ADD_PARTITIONS_TO_TXN)
+    driver.cluster.answer(request, {"results_by_topic_v3_and_below": registered(request, {0: 55, 1: 29})})
+    driver.run()
+    assert "TOPIC_AUTHORIZATION_FAILED" in str(driver.engine.refusal)
+
+
+def test_when_no_partition_was_tried_the_transaction_is_doomed() -> None:
+    driver = begun()
+    driver.fail(ADD_PARTITIONS_TO_TXN, 55)
+    driver.send()
+    assert isinstance(driver.engine.refusal, TransactionAborted)
+
+
+def test_abort_cancels_registrations_that_were_not_sent() -> None:
+    driver = begun(brokers=2, coordinator=1)
+    driver.hold(ADD_PARTITIONS_TO_TXN)
+    driver.send(0)
+    unsent = driver.send(1)
+    abort = driver.abort()
+    assert unsent in driver.failed and driver.is_waiting(abort)
+    driver.release(ADD_PARTITIONS_TO_TXN)
+    assert driver.ok(abort)
+    assert asked_partitions(driver) == [[0]] and driver.count(PRODUCE) == 0
+    assert driver.last(END_TXN).body["committed"] is False
+
+
+def test_abort_does_not_ask_to_end_what_the_coordinator_refused_to_begin() -> None:
+    driver = begun()
+    driver.fail(ADD_PARTITIONS_TO_TXN, 29)
+    driver.send()
+    assert driver.ok(driver.abort())
+    assert driver.count(END_TXN) == 0
+
+
+@pytest.mark.parametrize("aborts_first", [True, False], ids=["abort before the loss", "abort after the loss"])
+def test_a_registration_of_unknown_fate_is_aborted_by_a_new_epoch(aborts_first: bool) -> None:
+    # Ending could be refused as "no such transaction", and could meet the next one if the registration comes late.
+    driver = begun(brokers=2, coordinator=1)
+    driver.hold(ADD_PARTITIONS_TO_TXN)
+    driver.send()
+    abort = driver.abort() if aborts_first else 0
+    driver.disconnect(1)
+    abort = abort or driver.abort()
+    driver.run_for(1_000)
+    assert driver.ok(abort) and driver.count(END_TXN) == 0
+    renewal = driver.last(INIT_PRODUCER_ID)
+    assert (renewal.body["producer_id"], renewal.body["producer_epoch"]) == (7000, 0)
+    driver.release(ADD_PARTITIONS_TO_TXN)
+    driver.begin()
+    driver.send()
+    assert driver.epochs_and_sequences_sent == [(1, 0)]
+
+
+def test_a_registration_that_gets_through_at_the_second_try_is_ended_as_usual() -> None:
+    driver = begun(brokers=2, coordinator=1)
+    driver.hold(ADD_PARTITIONS_TO_TXN)
+    batch = driver.send()
+    driver.disconnect(1)
+    driver.release(ADD_PARTITIONS_TO_TXN)
+    driver.run_for(1_000)
+    assert batch in driver.delivered and asked_partitions(driver) == [[0], [0]]
+    assert driver.ok(driver.commit()) and driver.count(END_TXN) == 1
+
+
+@pytest.mark.parametrize("code", [29, 3, 51, 15], ids=str)
+def test_a_refused_registration_after_the_abort_was_asked_for_does_not_delay_it_for_ever(code: int) -> None:
+    driver = begun(brokers=2, coordinator=1)
+    driver.hold(ADD_PARTITIONS_TO_TXN)
+    driver.send()
+    abort = driver.abort()
+    driver.reply(ADD_PARTITIONS_TO_TXN, code)
+    driver.run_for(1_000)
+    assert driver.ok(abort) and driver.count(ADD_PARTITIONS_TO_TXN) == 1
+
+
+def test_a_record_that_expires_while_its_partition_is_registered_dooms_the_transaction() -> None:
+    driver = begun(brokers=2, coordinator=1, delivery_timeout_ms=5_000, request_timeout_ms=4_000)
+    driver.fail(ADD_PARTITIONS_TO_TXN, *[3] * 100)
+    batch = driver.send()
+    driver.run_for(6_000)
+    assert "delivery.timeout.ms" in str(driver.error_of(batch))
+    asked = driver.count(ADD_PARTITIONS_TO_TXN)
+    driver.run_for(6_000)
+    assert driver.count(ADD_PARTITIONS_TO_TXN) == asked
+    assert isinstance(driver.refusal_of(driver.commit()), TransactionAborted)

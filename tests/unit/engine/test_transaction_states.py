@@ -1,0 +1,193 @@
+"""The table of the transaction's states: every event in every state, and what the user may wish in which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kafka_sink.engine.commands import SendOffsets
+from kafka_sink.engine.producer_batch import Identity
+from kafka_sink.engine.transaction import TRANSITIONS, Event, State, Transaction, TransactionReceipt
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, ProducerFenced, TransactionAborted, TransactionError
+
+RECEIPT = TransactionReceipt("id", 7, 3, 2, True, {("t", 0): 9})
+CAUSE = ProducerFenced("somebody else")
+
+WISHES: dict[str, Callable[[Transaction], None]] = {
+    "init": lambda transaction: transaction.init(1),
+    "begin": lambda transaction: transaction.begin(1, 1),
+    "send_offsets": lambda transaction: transaction.send_offsets(SendOffsets(1, "g", {})),
+    "prepare": lambda transaction: transaction.prepare(1),
+    "resume": lambda transaction: transaction.resume(1, RECEIPT),
+    "commit": lambda transaction: transaction.end(1, commit=True),
+    "abort": lambda transaction: transaction.end(1, commit=False),
+}
+
+# Where a wish is heard, and what the state is afterwards. Everywhere else it is refused.
+HEARD: dict[str, dict[State, State]] = {
+    "init": {State.UNINITIALIZED: State.INITIALIZING, State.INITIALIZING: State.INITIALIZING},
+    "begin": {State.READY: State.IN_TRANSACTION, State.RENEWING: State.RENEWING},
+    "send_offsets": {State.IN_TRANSACTION: State.IN_TRANSACTION},
+    "prepare": {State.IN_TRANSACTION: State.PREPARING, State.PREPARING: State.PREPARING},
+    "resume": {State.UNINITIALIZED: State.PREPARED},
+    "commit": {
+        State.IN_TRANSACTION: State.COMMITTING,
+        State.PREPARED: State.COMMITTING,
+        State.COMMITTING: State.COMMITTING,
+    },
+    "abort": {
+        State.IN_TRANSACTION: State.ABORTING,
+        State.PREPARING: State.ABORTING,
+        State.PREPARED: State.ABORTING,
+        State.ABORTABLE: State.ABORTING,
+        State.ABORTING: State.ABORTING,
+    },
+}
+
+
+def transaction_in(state: State) -> Transaction:
+    transaction = Transaction("id")
+    transaction.state = state
+    transaction.identity = Identity(7, 3)
+    if state in (State.ABORTABLE, State.FATAL):
+        transaction.error = CAUSE
+    return transaction
+
+
+def facts_of(transaction: Transaction) -> tuple[object, ...]:
+    return transaction.state, transaction.identity, transaction.generation, transaction.error, transaction.is_started
+
+
+@pytest.mark.parametrize("state", State, ids=lambda state: state.name.lower())
+@pytest.mark.parametrize("event", Event, ids=lambda event: event.name.lower())
+def test_an_event_moves_to_the_state_of_the_table_or_raises_and_changes_nothing(state: State, event: Event) -> None:
+    transaction = transaction_in(state)
+    before = facts_of(transaction)
+    target = TRANSITIONS[state].get(event)
+    if target is None:
+        with pytest.raises(LocalProtocolError, match="not possible"):
+            transaction._move(event)
+        assert facts_of(transaction) == before
+    else:
+        transaction._move(event)
+        assert transaction.state is target
+
+
+def test_the_table_has_a_row_for_every_state_and_only_a_fatal_error_is_final() -> None:
+    assert set(TRANSITIONS) == set(State)
+    assert [state for state, row in TRANSITIONS.items() if not row] == [State.FATAL]
+
+
+def test_every_state_but_the_fatal_one_can_end_fatally() -> None:
+    for state in State:
+        assert (TRANSITIONS[state].get(Event.FATAL_ERROR) is State.FATAL) == (state is not State.FATAL), state
+
+
+def test_every_state_is_reached_from_the_first() -> None:
+    reached, front = {State.UNINITIALIZED}, [State.UNINITIALIZED]
+    while front:
+        new = set(TRANSITIONS[front.pop()].values()) - reached
+        reached |= new
+        front += new
+    assert reached == set(State)
+
+
+@pytest.mark.parametrize("state", State, ids=lambda state: state.name.lower())
+@pytest.mark.parametrize("name", WISHES)
+def test_a_wish_is_heard_in_its_states_and_refused_in_all_others_without_a_trace(name: str, state: State) -> None:
+    transaction = transaction_in(state)
+    before = facts_of(transaction)
+    WISHES[name](transaction)
+    finished = transaction.take_finished()
+    if state in HEARD[name]:
+        assert transaction.state is HEARD[name][state]
+        assert all(item.error is None for item in finished)
+    else:
+        assert facts_of(transaction) == before
+        assert [item.operation_id for item in finished] == [1]
+        assert isinstance(finished[0].error, LocalProtocolError | TransactionError)
+
+
+@pytest.mark.parametrize("name", WISHES)
+def test_after_a_fatal_error_every_wish_is_answered_with_that_error(name: str) -> None:
+    transaction = transaction_in(State.FATAL)
+    WISHES[name](transaction)
+    assert [item.error for item in transaction.take_finished()] == [CAUSE]
+
+
+@pytest.mark.parametrize("name", ["begin", "commit", "prepare", "init", "send_offsets"])
+def test_in_a_doomed_transaction_a_wish_is_answered_with_the_reason(name: str) -> None:
+    transaction = transaction_in(State.ABORTABLE)
+    WISHES[name](transaction)
+    [finished] = transaction.take_finished()
+    assert isinstance(finished.error, TransactionAborted) and "somebody else" in str(finished.error)
+    assert finished.error.__cause__ is CAUSE
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "text"),
+    [
+        (State.UNINITIALIZED, LocalProtocolError, "init_transactions"),
+        (State.INITIALIZING, LocalProtocolError, "has not finished"),
+        (State.READY, LocalProtocolError, "begin_transaction"),
+        (State.RENEWING, LocalProtocolError, "begin_transaction"),
+        (State.IN_TRANSACTION, None, ""),
+        (State.PREPARING, LocalProtocolError, "being prepared"),
+        (State.PREPARED, LocalProtocolError, "can only be ended"),
+        (State.COMMITTING, LocalProtocolError, "being committed"),
+        (State.ABORTING, LocalProtocolError, "being aborted"),
+        (State.ABORTABLE, TransactionAborted, "must be aborted"),
+        (State.FATAL, ProducerFenced, "somebody else"),
+    ],
+)
+def test_a_record_is_accepted_in_an_open_transaction_only(
+    state: State, kind: type[KafkaSinkError] | None, text: str
+) -> None:
+    refusal = transaction_in(state).refusal
+    if kind is None:
+        assert refusal is None
+    else:
+        assert isinstance(refusal, kind) and text in str(refusal)
+
+
+@pytest.mark.parametrize("state", State, ids=lambda state: state.name.lower())
+def test_batches_leave_while_the_transaction_may_still_be_committed_and_in_no_other_state(state: State) -> None:
+    alive = state in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING)
+    transaction = transaction_in(state)
+    transaction.generation = 2
+    assert transaction.may_send(("t", 0)) is alive
+    transaction.generation = 1
+    assert transaction.may_send(("t", 0)) is False
+    transaction.registered.add(("t", 0))
+    assert transaction.may_send(("t", 0)) is alive
+    assert transaction.may_send(("t", 1)) is False
+
+
+@pytest.mark.parametrize("state", State, ids=lambda state: state.name.lower())
+def test_only_an_error_or_an_abort_makes_queued_batches_pointless(state: State) -> None:
+    assert transaction_in(state).drops_unsent is (state in (State.ABORTABLE, State.ABORTING))
+
+
+def test_the_first_error_of_a_transaction_is_the_one_that_is_told() -> None:
+    transaction = transaction_in(State.IN_TRANSACTION)
+    transaction.on_error(TransactionAborted("first"))
+    transaction.on_error(TransactionAborted("second"))
+    transaction.end(1, commit=True)
+    [finished] = transaction.take_finished()
+    assert "first" in str(finished.error) and "second" not in str(finished.error)
+
+
+def test_the_first_fatal_error_is_the_one_that_is_told() -> None:
+    transaction = transaction_in(State.READY)
+    transaction.on_fatal(CAUSE)
+    transaction.on_fatal(ProducerFenced("another"))
+    assert transaction.refusal is CAUSE
+
+
+def test_a_receipt_of_another_id_is_refused_and_changes_nothing() -> None:
+    transaction = Transaction("mine")
+    transaction.resume(1, RECEIPT)
+    [finished] = transaction.take_finished()
+    assert isinstance(finished.error, LocalProtocolError) and "'id'" in str(finished.error)
+    assert transaction.state is State.UNINITIALIZED
