@@ -222,6 +222,8 @@ class Sequences:
             batch.identity = self.identity
             batch.base_sequence = fresh.next_sequence
             batch.sequence_was_reset = True
+            # That it could be renumbered means that it is not in the log, whatever its sends were answered.
+            batch.on_denied()
             fresh.next_sequence = sequence_after(fresh.next_sequence, batch.record_count)
             fresh.unacked.append(batch)
         self._partitions[topic_partition] = fresh
