@@ -1,0 +1,237 @@
+"""One engine with its application, as a host sees them: an inbox, a clock, a script that wishes and waits.
+
+It takes the place of the runtime: events and wishes are collected, `engine.step` is called when there are some or when
+the engine asked for it, commands are carried out. The script is a generator: it yields how long it sleeps (a number)
+or a wish, and goes on with the `Finished` of that wish. A paused client (a garbage collection, SIGSTOP) does nothing
+while its inbox fills.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections import Counter
+from collections.abc import Callable, Generator
+from random import Random
+
+import lz4.frame
+import numpy as np
+
+from kafka_sink.engine import commands as c
+from kafka_sink.engine.engine import Engine
+from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.errors import DeliveryError, KafkaSinkError
+from kafka_sink.records.assembler import Share
+from kafka_sink.records.batch import EncodedBatch
+from kafka_sink.records.scalar import Record as ScalarRecord
+from kafka_sink.records.scalar import encode_records
+from tests.sim.history import Fate, History, Record, TopicPartition, Transaction
+from tests.sim.loop import Loop
+from tests.sim.network import NETWORK_COMMANDS, Network
+from tests.sim.scenario import ProducerPlan
+from tests.sim.trace import Trace, Violation
+from tests.sim.watch import Watch
+
+Wish = Callable[[int], c.Input]
+Script = Generator["int | Wish", "c.Finished | None", "KafkaSinkError | None"]
+CODECS: dict[str, tuple[int, Callable[[bytes], bytes]]] = {
+    "none": (0, bytes),
+    "gzip": (1, lambda data: gzip.compress(data, mtime=0)),
+    "lz4": (3, lambda data: lz4.frame.compress(data, block_linked=False)),
+}
+STEPS_PER_MS_MAX = 100
+OPEN_BATCHES_MAX = 40
+
+
+class Client:
+    def __init__(
+        self, name: str, plan: ProducerPlan, *, loop: Loop, network: Network, history: History, trace: Trace,
+        pick: Random, jitter: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.plan = plan
+        self.loop = loop
+        self.network = network
+        self.history = history
+        self.trace = trace
+        self.pick = pick
+        self.engine = Engine(plan.options, jitter=jitter)
+        self.watch = Watch(self.engine, name, plan.options, history, trace)
+        self.transaction: Transaction | None = None
+        self.refusal: KafkaSinkError | None = None
+        self.is_alive = True
+        self.is_script_over = False
+        self.paused_until_ms = 0
+        # How many unanswered appends, and the wishes that the script waits for.
+        self.unfinished: Counter[ProducerBatch] = Counter()
+        self.open_wish: int | None = None
+        self.open_wish_since_ms = 0
+        self._script: Script | None = None
+        self._wishes = 0
+        self._inbox: list[c.Input] = []
+        self._planned_ms: int | None = None
+        self._steps_at: tuple[int, int] = (-1, 0)
+        self._whole: dict[ProducerBatch, int] = {}
+
+    # ---- the script ----
+
+    def run(self, script: Script) -> None:
+        self._script = script
+        self._resume(None)
+
+    def _resume(self, finished: c.Finished | None) -> None:
+        if not self.is_alive or self._script is None:
+            return
+        if self.loop.now_ms < self.paused_until_ms:
+            self.loop.at(self.paused_until_ms, lambda: self._resume(finished))
+            return
+        try:
+            wanted = self._script.send(finished)
+        except StopIteration:
+            self.is_script_over = True
+            return
+        if isinstance(wanted, int):
+            self.loop.after(wanted, lambda: self._resume(None))
+        else:
+            self._wishes += 1
+            self.open_wish, self.open_wish_since_ms = self._wishes, self.loop.now_ms
+            wish = wanted(self._wishes)
+            self.trace.note(self.loop.now_ms, f"{self.name} wishes {type(wish).__name__}")
+            self.post(wish)
+
+    def send(self, topic: str) -> None:
+        """Some records to one partition of the topic as one batch, if its partitions are known."""
+        count = self.engine.cluster.partition_count(topic) or 0
+        if count == 0:
+            self.post(c.WantTopic(topic))
+        elif self.refusal is None and len(self.unfinished) < OPEN_BATCHES_MAX:
+            self._append((topic, self.pick.randrange(count)))
+
+    def _append(self, topic_partition: TopicPartition) -> None:
+        options = self.plan.options
+        now_ms = self.loop.now_ms
+        records = [
+            self.history.new_record(
+                self.name, topic_partition, is_idempotent=options.enable_idempotence, acks=options.acks,
+                transaction=self.transaction, now_ms=now_ms,
+            )
+            for _ in range(self.pick.randint(1, self.plan.batch_records_max))
+        ]  # fmt: skip
+        values = [record.number.to_bytes(8, "big") + b"x" * self.pick.randrange(30) for record in records]
+        content = encode_records([ScalarRecord(now_ms, None, value) for value in values], now_ms)
+        codec, compress = CODECS[self.plan.codec]
+        encoded = EncodedBatch(codec, compress(content), len(records), now_ms, now_ms, len(content))
+        share = Share(None, np.array([record.number for record in records]), 0)
+        batch = ProducerBatch(*topic_partition, encoded, now_ms, (share,))
+        self.unfinished[batch] += 1
+        self._whole[batch] = len(records)
+        self.trace.note(now_ms, f"{self.name} appends {records[0].number}+{len(records)} {topic_partition}")
+        self.post(c.Append([batch]))
+
+    # ---- events ----
+
+    def on_network(self, event: c.Input) -> None:
+        self.post(event)
+
+    def post(self, event: c.Input) -> None:
+        if self.is_alive:
+            self._inbox.append(event)
+            self.plan_step(self.loop.now_ms)
+
+    def plan_step(self, when_ms: int) -> None:
+        when_ms = max(when_ms, self.paused_until_ms, self.loop.now_ms)
+        if self._planned_ms is None or when_ms < self._planned_ms:
+            self._planned_ms = when_ms
+            self.loop.at(when_ms, lambda: self._on_time(when_ms))
+
+    def _on_time(self, planned_ms: int) -> None:
+        if self._planned_ms != planned_ms or not self.is_alive:
+            return
+        self._planned_ms = None
+        if self.loop.now_ms < self.paused_until_ms:
+            self.plan_step(self.paused_until_ms)
+            return
+        self.step()
+
+    def pause(self, until_ms: int) -> None:
+        self.paused_until_ms = until_ms
+
+    def kill(self, *, is_silent: bool) -> None:
+        """The process is gone. Of what it had not heard, nobody knows anything."""
+        self.is_alive = False
+        self.network.forget_host(self.name, is_silent=is_silent)
+        for record in self.history.records:
+            if record.client == self.name and record.fate is Fate.PENDING:
+                record.fate = Fate.UNKNOWN
+                record.reason = "its producer died"
+
+    # ---- the step ----
+
+    def step(self) -> None:
+        now_ms = self.loop.now_ms
+        last_ms, count = self._steps_at
+        self._steps_at = (now_ms, count + 1 if last_ms == now_ms else 1)
+        if self._steps_at[1] > STEPS_PER_MS_MAX:
+            raise Violation("I11", f"{self.name} wants more than {STEPS_PER_MS_MAX} steps within {now_ms} ms")
+        inputs, self._inbox = self._inbox, []
+        step = self.engine.step(now_ms, inputs)
+        self.refusal = self.engine.refusal
+        finished: list[c.Finished] = []
+        for command in step.commands:
+            if isinstance(command, (c.Delivered, c.Failed)):
+                self._on_result(command)
+            elif isinstance(command, c.Finished):
+                finished.append(command)
+        for command in step.commands:
+            if isinstance(command, NETWORK_COMMANDS):
+                connection = self.network.carry_out(self, command)
+                self.watch.on_network_command(now_ms, command, connection, self.transaction)
+            elif isinstance(command, (c.Notice, c.RequestObserved, c.BatchObserved)):
+                self.watch.on_observation(now_ms, command)
+        self.watch.after_step()
+        if step.wake_at_ms is not None:
+            self.plan_step(step.wake_at_ms)
+        for result in finished:
+            self._on_finished(result)
+
+    def _on_finished(self, result: c.Finished) -> None:
+        error = "" if result.error is None else f" {type(result.error).__name__}: {result.error}"
+        self.trace.note(self.loop.now_ms, f"{self.name} finished {result.operation_id}{error}")
+        if result.operation_id != self.open_wish:
+            raise Violation("I6", f"{self.name}: wish {result.operation_id} ended twice or was never made")
+        self.open_wish = None
+        self._resume(result)
+
+    # ---- results ----
+
+    def _on_result(self, result: c.Delivered | c.Failed) -> None:
+        batch = result.batch
+        whole = batch
+        while whole.split_from is not None:
+            whole = whole.split_from
+        if whole not in self._whole:
+            raise Violation("I6", f"{self.name}: a batch ended that was not open: {type(result).__name__}")
+        position = 0
+        for share in batch.shares:
+            for number in share.rows:
+                self._settle(self.history.records[int(number)], result, position)
+                position += 1
+        if position != batch.record_count:
+            raise Violation("I6", f"{self.name}: shares of {position} records in a batch of {batch.record_count}")
+        self._whole[whole] -= batch.record_count
+        if self._whole[whole] == 0:
+            del self._whole[whole], self.unfinished[whole]
+
+    def _settle(self, record: Record, result: c.Delivered | c.Failed, position: int) -> None:
+        if record.fate is not Fate.PENDING or record.client != self.name:
+            raise Violation("I6", f"{record} ended a second time with {type(result).__name__}")
+        if isinstance(result, c.Delivered):
+            record.fate = Fate.DELIVERED
+            record.offset = result.base_offset + position if result.base_offset >= 0 else -1
+        else:
+            error = result.error
+            is_ambiguous = error.ambiguous if isinstance(error, DeliveryError) else False
+            record.fate = Fate.UNKNOWN if is_ambiguous else Fate.FAILED
+            record.reason = f"{error}"
+        if position == 0:
+            text = f"{self.name} {record.fate.value} {record.number} at {record.offset} {record.reason}"
+            self.trace.note(self.loop.now_ms, text)

@@ -1,0 +1,83 @@
+"""What the applications wrote and what they were told about it: the one side of every comparison with the logs.
+
+Every record of a run has a number of its own. A transaction here is the application's: from its begin to the end that
+the application heard of, across several engines if a receipt was handed over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+TopicPartition = tuple[str, int]
+
+
+class Fate(Enum):
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    FAILED = "failed"
+    # The producer said that it may or may not be in the log, or died before it said anything.
+    UNKNOWN = "unknown"
+
+
+class End(Enum):
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    # The engine died, or gave up, while or before it was ended; `wanted_commit` tells what could have happened.
+    UNKNOWN = "unknown"
+
+
+@dataclass(slots=True, eq=False)
+class Transaction:
+    number: int
+    transactional_id: str
+    records: list[Record] = field(default_factory=list)
+    end: End = End.OPEN
+    wanted_commit: bool = False
+    # Records of a group's offsets, if any were sent with it.
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    # After this nothing but the holder of the receipt may end it.
+    is_prepared: bool = False
+    has_decision: bool | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    number: int
+    client: str
+    topic_partition: TopicPartition
+    is_idempotent: bool
+    acks: int
+    transaction: Transaction | None
+    appended_ms: int
+    fate: Fate = Fate.PENDING
+    offset: int = -1
+    reason: str = ""
+
+    def __str__(self) -> str:
+        topic, partition = self.topic_partition
+        where = f"{topic}-{partition}"
+        inside = "" if self.transaction is None else f" of transaction {self.transaction.number}"
+        return f"record {self.number} of {self.client} for {where}{inside} ({self.fate.value} {self.reason})"
+
+
+class History:
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.transactions: list[Transaction] = []
+
+    def new_record(
+        self, client: str, topic_partition: TopicPartition, *, is_idempotent: bool, acks: int,
+        transaction: Transaction | None, now_ms: int,
+    ) -> Record:  # fmt: skip
+        record = Record(len(self.records), client, topic_partition, is_idempotent, acks, transaction, now_ms)
+        self.records.append(record)
+        if transaction is not None:
+            transaction.records.append(record)
+        return record
+
+    def begin(self, transactional_id: str) -> Transaction:
+        transaction = Transaction(len(self.transactions), transactional_id)
+        self.transactions.append(transaction)
+        return transaction

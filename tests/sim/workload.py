@@ -1,0 +1,152 @@
+"""What applications do with a producer, as scripts: generators that yield how long to sleep, or a wish."""
+
+from __future__ import annotations
+
+from kafka_sink.engine import commands as c
+from kafka_sink.engine.transaction import TransactionReceipt
+from kafka_sink.errors import TransactionAborted
+from tests.sim.client import Client, Script, Wish
+from tests.sim.history import End, Transaction
+from tests.sim.scenario import TOPICS, TRANSACTIONAL
+from tests.sim.trace import Violation
+
+
+def group_of(transactional_id: str) -> str:
+    return f"readers-of-{transactional_id}"
+
+
+class Stage:
+    """What all scripts of a run can see: whether it is time to stop, and receipts that wait for a new owner."""
+
+    def __init__(self) -> None:
+        self.is_over = False
+        self.receipts: dict[str, tuple[TransactionReceipt, Transaction]] = {}
+
+
+def script(client: Client, stage: Stage) -> Script:
+    return _transactional(client, stage) if client.plan.kind == TRANSACTIONAL else _plain(client, stage)
+
+
+def _plain(client: Client, stage: Stage) -> Script:
+    pick = client.pick
+    while not stage.is_over:
+        for _ in range(pick.randint(1, 4)):
+            client.send(pick.choice(TOPICS))
+        if pick.random() < 0.05:
+            result = yield c.Flush
+            _check_flushed(client, result)
+        yield _pause_ms(client)
+        if client.refusal is not None:
+            break
+    result = yield c.Flush
+    _check_flushed(client, result)
+    yield c.Close
+    yield 1
+    client.watch.check_empty()
+    return None
+
+
+def _pause_ms(client: Client) -> int:
+    return 1 + int(client.pick.expovariate(1 / client.plan.pause_ms))
+
+
+def _check_flushed(client: Client, result: c.Finished | None) -> None:
+    if result is not None and result.error is not None and client.refusal is None:
+        raise Violation("I6", f"{client.name}: flush failed though the producer works: {result.error}")
+
+
+def _transactional(client: Client, stage: Stage) -> Script:
+    waiting = stage.receipts.pop(str(client.plan.options.transactional_id), None)
+    if waiting is not None:
+        error = yield from _resume(client, *waiting)
+    else:
+        error = yield from _wish(c.InitTransactions)
+    while error is None and not stage.is_over:
+        error = yield from _one_transaction(client, stage)
+        if client.transaction is not None and client.transaction.is_prepared:
+            break
+        yield _pause_ms(client)
+    yield from _wish(c.Close)
+    yield 1
+    client.watch.check_empty()
+    return error
+
+
+def _wish(wish: Wish) -> Script:
+    result = yield wish
+    assert result is not None
+    return result.error
+
+
+def _resume(client: Client, receipt: TransactionReceipt, transaction: Transaction) -> Script:
+    """Another producer takes the prepared transaction over and ends it."""
+    client.trace.count("transaction resumed from its receipt")
+    error = yield from _wish(lambda number: c.ResumeTransaction(number, receipt))
+    client.transaction = transaction
+    transaction.is_prepared = False
+    if error is None:
+        error = yield from _end(client, transaction, commit=client.pick.random() < 0.8)
+    return error
+
+
+def _one_transaction(client: Client, stage: Stage) -> Script:
+    pick = client.pick
+    error = yield from _wish(c.BeginTransaction)
+    if error is not None:
+        return error
+    client.transaction = transaction = client.history.begin(str(client.plan.options.transactional_id))
+    for _ in range(pick.choice((0, 1, 1, 2, 4, 8))):
+        for _ in range(pick.randint(1, 4)):
+            client.send(pick.choice(TOPICS))
+        yield _pause_ms(client)
+        if pick.random() < 0.03:
+            yield c.Flush
+    if pick.random() < 0.2:
+        error = yield from _send_offsets(client, transaction)
+    if error is None and pick.random() < 0.15:
+        return (yield from _prepare(client, stage, transaction))
+    return (yield from _end(client, transaction, commit=error is None and pick.random() < 0.8))
+
+
+def _send_offsets(client: Client, transaction: Transaction) -> Script:
+    offset = transaction.number + 1
+    client.trace.count("offsets sent in a transaction")
+    transaction.offsets = {("source", 0): offset}
+    group_id = group_of(transaction.transactional_id)
+    return (yield from _wish(lambda number: c.SendOffsets(number, group_id, {("source", 0): (offset, -1, "")})))
+
+
+def _prepare(client: Client, stage: Stage, transaction: Transaction) -> Script:
+    """Prepared and given away; or kept, and ended by the same producer."""
+    result = yield c.PrepareTransaction
+    assert result is not None
+    if result.error is not None:
+        return (yield from _end(client, transaction, commit=False))
+    assert isinstance(result.result, TransactionReceipt)
+    client.trace.count("transaction prepared")
+    transaction.is_prepared = True
+    if client.pick.random() < 0.3:
+        yield _pause_ms(client)
+        transaction.is_prepared = False
+        return (yield from _end(client, transaction, commit=client.pick.random() < 0.8))
+    transaction.wanted_commit = True  # the next owner decides
+    stage.receipts[transaction.transactional_id] = (result.result, transaction)
+    return None
+
+
+def _end(client: Client, transaction: Transaction, *, commit: bool) -> Script:
+    """Ends it as the Java client's users are told to: what cannot be committed is aborted; a fatal error ends all."""
+    if commit:
+        transaction.wanted_commit = True
+        error = yield from _wish(lambda number: c.EndTransaction(number, commit=True))
+        if error is None:
+            transaction.end = End.COMMITTED
+            client.trace.count("transaction committed")
+            return None
+        if not isinstance(error, TransactionAborted):
+            transaction.end = End.UNKNOWN
+            return error
+    error = yield from _wish(lambda number: c.EndTransaction(number, commit=False))
+    transaction.end = End.ABORTED if error is None else End.UNKNOWN
+    client.trace.count("transaction aborted" if error is None else "transaction ended in a fatal error")
+    return error
