@@ -1,1 +1,71 @@
-"""A complete Apache Kafka producer in pure Python. Everything public is imported from here."""
+"""A complete Apache Kafka producer in pure Python. Everything public is imported from here.
+
+Names are loaded when they are first used: numpy and pyarrow take a quarter of a second, and a program that only wants
+an error class or the version should not pay for them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafka_sink.engine.transaction import TransactionReceipt as TransactionReceipt
+    from kafka_sink.errors import AuthenticationError as AuthenticationError
+    from kafka_sink.errors import AuthorizationError as AuthorizationError
+    from kafka_sink.errors import BrokerError as BrokerError
+    from kafka_sink.errors import BufferExhausted as BufferExhausted
+    from kafka_sink.errors import ConfigError as ConfigError
+    from kafka_sink.errors import DataError as DataError
+    from kafka_sink.errors import DeliveryError as DeliveryError
+    from kafka_sink.errors import DeliveryTimeout as DeliveryTimeout
+    from kafka_sink.errors import KafkaSinkError as KafkaSinkError
+    from kafka_sink.errors import LocalProtocolError as LocalProtocolError
+    from kafka_sink.errors import OperationTimeout as OperationTimeout
+    from kafka_sink.errors import ProducerFenced as ProducerFenced
+    from kafka_sink.errors import RemoteProtocolError as RemoteProtocolError
+    from kafka_sink.errors import TransactionAborted as TransactionAborted
+    from kafka_sink.errors import TransactionError as TransactionError
+    from kafka_sink.errors import TransportError as TransportError
+    from kafka_sink.options import ProducerOptions as ProducerOptions
+    from kafka_sink.options import parse_producer_options as parse_producer_options
+    from kafka_sink.runtime.arrow_future import ArrowFuture as ArrowFuture
+    from kafka_sink.runtime.arrow_future import ArrowMetadata as ArrowMetadata
+    from kafka_sink.runtime.arrow_future import PartitionRange as PartitionRange
+    from kafka_sink.runtime.future import RecordFuture as RecordFuture
+    from kafka_sink.runtime.future import RecordMetadata as RecordMetadata
+    from kafka_sink.runtime.interceptors import ProducerRecord as ProducerRecord
+    from kafka_sink.runtime.offsets import ConsumerGroup as ConsumerGroup
+    from kafka_sink.runtime.offsets import OffsetAndMetadata as OffsetAndMetadata
+    from kafka_sink.runtime.producer import Producer as Producer
+    from kafka_sink.runtime.topic_wait import PartitionInfo as PartitionInfo
+    from kafka_sink.version import VERSION as VERSION
+
+_HOMES = {
+    "engine.transaction": "TransactionReceipt",
+    "errors": "AuthenticationError AuthorizationError BrokerError BufferExhausted ConfigError DataError DeliveryError "
+    "DeliveryTimeout KafkaSinkError LocalProtocolError OperationTimeout ProducerFenced RemoteProtocolError "
+    "TransactionAborted TransactionError TransportError",
+    "options": "ProducerOptions parse_producer_options",
+    "runtime.arrow_future": "ArrowFuture ArrowMetadata PartitionRange",
+    "runtime.future": "RecordFuture RecordMetadata",
+    "runtime.interceptors": "ProducerRecord",
+    "runtime.offsets": "ConsumerGroup OffsetAndMetadata",
+    "runtime.producer": "Producer",
+    "runtime.topic_wait": "PartitionInfo",
+    "version": "VERSION",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})

@@ -85,6 +85,14 @@ class Engine:
             return LocalProtocolError("the producer is closed")
         return None if self._transaction is None else self._transaction.refusal
 
+    def topic_error(self, topic: str) -> KafkaSinkError | None:
+        """What makes waiting for the topic pointless."""
+        return self._metadata.topic_error(topic)
+
+    def topic_trouble(self, topic: str) -> str:
+        """Why the topic cannot be written to yet, for the text of a time-out."""
+        return self._metadata.topic_trouble(topic)
+
     def queue_loads(self) -> Mapping[str, Mapping[int, int]]:
         return self._production.accumulator.queue_loads()
 
@@ -118,6 +126,8 @@ class Engine:
             self._on_append(now_ms, event)
         elif isinstance(event, c.WantTopic):
             self._metadata.want_topic(event.topic, now_ms)
+            if event.topic in self.cluster.topics:
+                self._metadata.request_update()  # whoever waits has seen what is known, and it was not enough
         elif isinstance(event, c.Flush):
             self._flushes.append((event.operation_id, set(self._production.incomplete)))
         elif isinstance(event, c.Close):

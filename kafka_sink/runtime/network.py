@@ -77,7 +77,8 @@ class Network:
             end.setblocking(False)
         self._selector.register(self._wake_receiver, _READ, None)
         # A byte sent to a descriptor that was closed and given away meanwhile would go to somebody else's file.
-        self._wake_lock = threading.Lock()
+        # Reentrant, because a producer may be garbage-collected, and wake its sender, in the middle of `wake`.
+        self._wake_lock = threading.RLock()
         self._is_woken = False
         self._is_closed = False
         # What the last poll took: waiting, and then reading and writing.

@@ -1,0 +1,126 @@
+"""One future for all rows of a `send_arrow` call: counts and ranges of offsets, no row for itself.
+
+The call may span topics, slices and hundreds of batches; this object is the token that all of them carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from kafka_sink.engine.commands import Delivered, Failed
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.records.assembler import Share
+from kafka_sink.runtime.callback import run_callback
+from kafka_sink.runtime.exchange import Calls, Exchange, retold
+from kafka_sink.runtime.future import UNKNOWN_OFFSET, wait_until_done
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRange:
+    """`record_count` records from the first to the last offset; other producers' records may lie between them."""
+
+    first_offset: int
+    last_offset: int
+    record_count: int
+
+    def joined(self, other: PartitionRange) -> PartitionRange:
+        known = [each for each in (self, other) if each.first_offset != UNKNOWN_OFFSET]
+        return PartitionRange(
+            min((each.first_offset for each in known), default=UNKNOWN_OFFSET),
+            max((each.last_offset for each in known), default=UNKNOWN_OFFSET),
+            self.record_count + other.record_count,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowMetadata:
+    """`byte_count` is that of keys, values and headers as records hold them, before compression."""
+
+    row_count: int
+    byte_count: int
+    partitions: Mapping[tuple[str, int], PartitionRange]
+
+
+class ArrowFuture:
+    __slots__ = (
+        "_byte_count", "_callbacks", "_error", "_failed_count", "_ranges", "_row_count", "exchange", "open_count",
+    )  # fmt: skip
+
+    def __init__(self, exchange: Exchange, row_count: int, byte_count: int) -> None:
+        self.exchange = exchange
+        self.open_count = row_count
+        self._row_count = row_count
+        self._byte_count = byte_count
+        self._failed_count = 0
+        self._error: KafkaSinkError | None = None
+        self._ranges: dict[tuple[str, int], PartitionRange] = {}
+        self._callbacks: list[Callable[[ArrowFuture], object]] = []
+
+    # ---- from the sender, under the exchange's lock ----
+
+    def on_delivered(self, share: Share, delivered: Delivered, calls: Calls) -> None:
+        topic_partition, count = delivered.batch.topic_partition, len(share.rows)
+        first = last = UNKNOWN_OFFSET
+        if delivered.base_offset >= 0:
+            first = delivered.base_offset + share.first_record
+            last = first + count - 1
+        found = PartitionRange(first, last, count)
+        known = self._ranges.get(topic_partition)
+        self._ranges[topic_partition] = found if known is None else known.joined(found)
+        self._settle(count, calls)
+
+    def on_failed(self, share: Share, failed: Failed, calls: Calls) -> None:
+        error = failed.error
+        for position, text in failed.record_errors.items():
+            index = position - share.first_record
+            if 0 <= index < len(share.rows):
+                error = retold(error, f"{error}. Row {int(share.rows[index])}: {text or 'refused'}")
+        self.fail(len(share.rows), error, calls)
+
+    def fail_rest(self, error: KafkaSinkError, calls: Calls) -> None:
+        if self.open_count:
+            self.fail(self.open_count, error, calls)
+
+    def fail(self, row_count: int, error: KafkaSinkError, calls: Calls) -> None:
+        self._error = self._error or error
+        self._failed_count += row_count
+        self._settle(row_count, calls)
+
+    def _settle(self, row_count: int, calls: Calls) -> None:
+        self.open_count -= row_count
+        if not self.open_count:
+            calls.extend(partial(run_callback, callback, self) for callback in self._callbacks)
+            self._callbacks = []
+
+    # ---- for the user ----
+
+    def done(self) -> bool:
+        return self.open_count == 0
+
+    def result(self, timeout: float | None = None) -> ArrowMetadata:
+        """Waits at most so many seconds. Raises the first error if any row failed; its text says how many did."""
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return ArrowMetadata(self._row_count, self._byte_count, dict(sorted(self._ranges.items())))
+
+    def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
+        if self.open_count:
+            wait_until_done(self.exchange, self.done, timeout, f"{self._row_count} rows")
+        if self._error is None:
+            return None
+        return retold(self._error, f"{self._failed_count} of {self._row_count} rows failed, first: {self._error}")
+
+    def add_done_callback(self, callback: Callable[[ArrowFuture], object]) -> None:
+        """Called with this future, by the sender thread; at once, by the caller, when it is done already."""
+        with self.exchange.changed:
+            is_pending = self.open_count > 0
+            if is_pending:
+                self._callbacks.append(callback)
+        if not is_pending:
+            callback(self)
+
+    def __repr__(self) -> str:
+        return f"<ArrowFuture of {self._row_count} rows, {self.open_count} open, {self._failed_count} failed>"

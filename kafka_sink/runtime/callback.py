@@ -1,0 +1,15 @@
+"""Runs code of the user on the sender thread. Whatever it raises is reported and costs nobody else anything."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+_LOGGER = logging.getLogger("kafka_sink")
+
+
+def run_callback(callback: Callable[..., object], *arguments: object) -> None:
+    try:
+        callback(*arguments)
+    except BaseException:  # sys.exit() in a callback must not end the thread that delivers
+        _LOGGER.exception("callback %r raised", getattr(callback, "__qualname__", callback))

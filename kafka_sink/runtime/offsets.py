@@ -1,0 +1,63 @@
+"""What a user says of consumed offsets that become part of a transaction -> the engine's wish."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kafka_sink.engine.commands import SendOffsets
+from kafka_sink.errors import DataError
+
+
+class OffsetAndMetadata(NamedTuple):
+    """The next offset to be read."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroup:
+    """A member as the group's coordinator knows it, so that offsets of a member that was replaced are refused.
+
+    With the group id alone that protection is off.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+def read_offsets(offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], group: str | ConsumerGroup) -> SendOffsets:
+    """Its operation id is still to be set."""
+    member = ConsumerGroup(group) if isinstance(group, str) else group
+    if not isinstance(member, ConsumerGroup) or not member.group_id:
+        raise DataError("the consumer group must be a group id or a ConsumerGroup", column="group")
+    if member.generation_id >= 0 and not member.member_id:
+        text = f"consumer group {member.group_id}: generation {member.generation_id} without a member id"
+        raise DataError(text, column="group")
+    return SendOffsets(
+        0,
+        member.group_id,
+        {_topic_partition(place): _offset(place, offset) for place, offset in offsets.items()},
+        member.generation_id,
+        member.member_id,
+        member.group_instance_id,
+    )
+
+
+def _topic_partition(place: Any) -> tuple[str, int]:
+    topic, partition = place
+    if not isinstance(topic, str) or not isinstance(partition, int):
+        raise DataError("offsets are given by (topic, partition)", column="offsets")
+    return topic, partition
+
+
+def _offset(place: Any, given: int | OffsetAndMetadata) -> tuple[int, int, str]:
+    known = OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
+    if known.offset < 0:
+        raise DataError(f"offset {known.offset} of {place} is negative", column="offsets")
+    return known.offset, known.leader_epoch, known.metadata
