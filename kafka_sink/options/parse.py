@@ -23,6 +23,8 @@ _KNOWN_NAMES = (*OPTIONS, *FOREIGN_OPTIONS, *ALIASES)
 
 
 def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
+    if not isinstance(settings, Mapping):
+        raise ConfigError(f"options must be a mapping of names to values, not {type(settings).__name__}")
     draft = Draft(values={}, named={})
     problems: list[ConfigError] = []
     for name, value in settings.items():
