@@ -38,6 +38,6 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
             newest = "2" if version.startswith("4.") else "0"
             yield Pair(cluster, version.rpartition(".")[0], newest if level is None else str(level))
     except KafkaUnavailable as missing:
-        if os.environ.get("KAFKA_REQUIRED"):
+        if os.environ.get("PYKAFKA_SINK_REQUIRE_KAFKA"):
             raise
         pytest.skip(str(missing))
