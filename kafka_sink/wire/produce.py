@@ -88,7 +88,7 @@ def _interleave(small: bytearray, cuts: Sequence[int], payloads: Sequence[Buffer
     view = memoryview(small)
     buffers: list[Buffer] = []
     start = 0
-    for cut, payload in zip(cuts, payloads):
+    for cut, payload in zip(cuts, payloads, strict=True):
         buffers += (view[start:cut], payload)
         start = cut
     if start < len(view):

@@ -276,7 +276,7 @@ def _struct_reader(
         try:
             for names, size, unpack, read_value in plan:
                 if unpack is not None:
-                    values.update(zip(names, unpack(data, position)))
+                    values.update(zip(names, unpack(data, position), strict=True))
                     position += size
                 elif read_value is not None:
                     values[names], position = read_value(data, position)  # type: ignore[index]
@@ -309,7 +309,7 @@ def _struct_writer(
                 try:
                     out += step.packer.pack(*map(get, step.names, step.defaults))
                 except error as cause:
-                    given = {name: get(name, default) for name, default in zip(step.names, step.defaults)}
+                    given = {name: get(name, default) for name, default in zip(step.names, step.defaults, strict=True)}
                     raise LocalProtocolError(f"{cause} in {given}") from None
             else:
                 try:
