@@ -111,12 +111,13 @@ class Appender:
         return collector
 
     def collect(self, collector: Collector, row: Row, byte_count: int, on_delivery: OnDelivery | None) -> RecordFuture:
+        """The path of every single record: one lock, no call that can be spared."""
         room, exchange = self.room, self._exchange
         with self.lock:
             if (
-                exchange.refusal is None
-                and byte_count <= room.free_bytes
+                byte_count <= room.free_bytes
                 and room.free_records > 0
+                and exchange.refusal is None
                 and not exchange.waiters
             ):
                 future = self._take_row(collector, row, byte_count, on_delivery)
@@ -131,19 +132,27 @@ class Appender:
     def _take_row(
         self, collector: Collector, row: Row, byte_count: int, on_delivery: OnDelivery | None
     ) -> RecordFuture:
-        room, rows, consignment = self.room, collector.rows, collector.consignment
+        rows = collector.rows
         index = len(rows)
+        future = RecordFuture(collector.consignment, index)
         if on_delivery is not None:
-            consignment.add_on_delivery(index, on_delivery)
+            collector.consignment.add_on_delivery(index, on_delivery)
+        if row[2] is not None:
+            collector.has_headers = True
+        if row[4] is not None:
+            collector.has_partitions = True
         rows.append(row)
+        room = self.room
         room.free_bytes -= byte_count
         room.free_records -= 1
-        collector.byte_count += byte_count
+        collected_bytes = collector.byte_count = collector.byte_count + byte_count
         if not index:
             self._on_first_row(collector)
-        if collector.byte_count >= self._batch_bytes_max:
+        if collected_bytes >= self._batch_bytes_max and (
+            not self._has_full_collector or index >= COLLECTED_ROWS_MAX or collected_bytes >= self._collected_bytes_max
+        ):
             self._on_full(collector)
-        return RecordFuture(consignment, index)
+        return future
 
     def _on_first_row(self, collector: Collector) -> None:
         collector.opened_ms = self._exchange.clock.monotonic_ms()

@@ -6,10 +6,12 @@ Used under the appender's lock.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from kafka_sink.engine.cluster import ClusterView
-from kafka_sink.records.columns import RecordColumns
+from kafka_sink.records.columns import NO_PARTITION, RecordColumns
 from kafka_sink.records.routing import PartitionView
 from kafka_sink.runtime.future import RecordConsignment
 
@@ -20,8 +22,8 @@ Row = tuple[bytes | None, bytes | None, HeaderPairs | None, int, int | None]
 
 class Collector:
     __slots__ = (
-        "byte_count", "cluster", "consignment", "opened_ms", "partition_count", "rows", "slow_node_ids", "topic",
-        "view",
+        "byte_count", "cluster", "consignment", "has_headers", "has_partitions", "opened_ms", "partition_count",
+        "rows", "slow_node_ids", "topic", "view",
     )  # fmt: skip
 
     def __init__(self, topic: str, consignment: RecordConsignment) -> None:
@@ -38,16 +40,18 @@ class Collector:
         self.rows: list[Row] = []
         self.byte_count = 0
         self.opened_ms = 0
+        self.has_headers = False
+        self.has_partitions = False
 
     def columns(self) -> RecordColumns:
-        keys, values, headers, timestamps, partitions = zip(*self.rows, strict=True)
-        return RecordColumns.from_rows(
-            keys,
-            values,
-            headers if any(headers) else None,
-            timestamps,
-            None if partitions.count(None) == len(partitions) else partitions,
-        )
+        rows = self.rows
+        headers = [row[2] for row in rows] if self.has_headers else None
+        columns = RecordColumns.from_rows([row[0] for row in rows], [row[1] for row in rows], headers)
+        partitions = None
+        if self.has_partitions:
+            partitions = np.array([NO_PARTITION if row[4] is None else row[4] for row in rows], np.int32)
+        # Numbers were checked one by one when they came.
+        return replace(columns, timestamps=np.array([row[3] for row in rows], np.int64), partitions=partitions)
 
     def seal(self, columns: RecordColumns) -> None:
         """Notes for the futures what only the columns know; no row comes behind."""

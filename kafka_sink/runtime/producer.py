@@ -47,6 +47,9 @@ class Producer(TransactionMethods):
         self._appender = core.appender
         self._clock = core.exchange.clock
         self._interceptors = core.interceptors
+        self._key_serializer = options.key_serializer
+        self._value_serializer = options.value_serializer
+        self._timestamp_ms = core.exchange.clock.timestamp_ms
         self._is_synchronous = options.send_is_synchronous
         # From here on the encoder's own measure decides; it costs too much to ask it for every record.
         self._unchecked_bytes_max = options.max_request_size - HEADER_BYTES - RECORD_OVERHEAD_BYTES_MAX - 5
@@ -71,13 +74,57 @@ class Producer(TransactionMethods):
             return self._send_intercepted(
                 ProducerRecord(topic, value, key, headers, timestamp_ms, partition), on_delivery
             )
-        return self._send(topic, value, key, headers, timestamp_ms, partition, on_delivery)
+        return self._accept(topic, value, key, headers, timestamp_ms, partition, on_delivery)
+
+    def _accept(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: HeaderList | None,
+        timestamp_ms: int | None,
+        partition: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> RecordFuture:
+        """The path of every single record: no call that can be spared."""
+        if type(value) is not bytes or self._value_serializer is not None:
+            value = serialized("value", topic, value, self._value_serializer)
+        byte_count = ROW_OVERHEAD_BYTES if value is None else ROW_OVERHEAD_BYTES + len(value)
+        if key is not None or self._key_serializer is not None:
+            key = serialized("key", topic, key, self._key_serializer)
+            if key is not None:
+                byte_count += len(key)
+        pairs: HeaderPairs | None = None
+        if headers:
+            pairs, header_bytes = read_headers(topic, headers)
+            byte_count += header_bytes
+        if timestamp_ms is None:
+            timestamp_ms = self._timestamp_ms()
+        elif type(timestamp_ms) is not int or timestamp_ms < 0:
+            check_row(topic, timestamp_ms, partition)
+        if byte_count > self._unchecked_bytes_max:
+            check_size(topic, key, value, pairs, self._options.max_request_size)
+        collector = self._appender.collectors.get(topic)
+        if (
+            collector is None
+            or collector.cluster is not self._exchange.cluster
+            or collector.slow_node_ids is not self._exchange.slow_node_ids
+            or (partition is not None and not (type(partition) is int and 0 <= partition < collector.partition_count))
+        ):
+            check_row(topic, timestamp_ms, partition)
+            collector = self._find_collector(topic, -1 if partition is None else partition)
+        future = self._appender.collect(
+            collector, (key, value, pairs, timestamp_ms, partition), byte_count, on_delivery
+        )
+        if self._is_synchronous:
+            future.result()
+        return future
 
     def _send_intercepted(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> RecordFuture:
         assert self._interceptors is not None
         record = self._interceptors.on_send(record)
         try:
-            return self._send(
+            return self._accept(
                 record.topic,
                 record.value,
                 record.key,
@@ -89,53 +136,6 @@ class Producer(TransactionMethods):
         except KafkaSinkError as error:
             self._interceptors.on_acknowledgement(str(record.topic), None, error)
             raise
-
-    def _send(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        headers: HeaderList | None,
-        timestamp_ms: int | None,
-        partition: int | None,
-        on_delivery: OnDelivery | None,
-    ) -> RecordFuture:
-        options = self._options
-        if type(value) is not bytes or options.value_serializer is not None:
-            value = serialized("value", topic, value, options.value_serializer)
-        if key is not None or options.key_serializer is not None:
-            key = serialized("key", topic, key, options.key_serializer)
-        byte_count = ROW_OVERHEAD_BYTES
-        if value is not None:
-            byte_count += len(value)
-        if key is not None:
-            byte_count += len(key)
-        pairs: HeaderPairs | None = None
-        if headers:
-            pairs, header_bytes = read_headers(topic, headers)
-            byte_count += header_bytes
-        if timestamp_ms is None:
-            timestamp_ms = self._clock.timestamp_ms()
-            if partition is not None:
-                check_row(topic, timestamp_ms, partition)
-        else:
-            check_row(topic, timestamp_ms, partition)
-        row = (key, value, pairs, timestamp_ms, partition)
-        if byte_count > self._unchecked_bytes_max:
-            check_size(topic, row, options.max_request_size)
-        collector = self._appender.collectors.get(topic)
-        if (
-            collector is None
-            or collector.cluster is not self._exchange.cluster
-            or collector.slow_node_ids is not self._exchange.slow_node_ids
-            or (partition is not None and partition >= collector.partition_count)
-        ):
-            check_row(topic, timestamp_ms, partition)
-            collector = self._find_collector(topic, -1 if partition is None else partition)
-        future = self._appender.collect(collector, row, byte_count, on_delivery)
-        if self._is_synchronous:
-            future.result()
-        return future
 
     def send_arrow(self, data: ArrowData, topic: str | None = None) -> ArrowFuture:
         """Hands over all rows of an Arrow record batch or table: columns value, and key, topic, partition, headers,

@@ -8,7 +8,7 @@ from typing import Any
 from kafka_sink.errors import DataError
 from kafka_sink.options.producer_options import LONG_MAX, Serializer
 from kafka_sink.records.columns import RecordColumns
-from kafka_sink.runtime.collector import HeaderPairs, Row
+from kafka_sink.runtime.collector import HeaderPairs
 from kafka_sink.runtime.interceptors import HeaderList
 
 # What a row counts besides its bytes: its record's frame and its place in a batch.
@@ -73,10 +73,11 @@ def check_row(topic: str, timestamp_ms: int | None, partition: int | None) -> No
         raise DataError(f"partition {partition!r} is no number in 0..{PARTITION_MAX}", column="partition")
 
 
-def check_size(topic: str, row: Row, request_bytes_max: int) -> None:
+def check_size(
+    topic: str, key: bytes | None, value: bytes | None, headers: HeaderPairs | None, request_bytes_max: int
+) -> None:
     """By the same measure that the encoder has, so that nothing accepted here is refused there."""
-    key, value, headers, timestamp_ms, _ = row
-    columns = RecordColumns.from_rows([key], [value], [headers] if headers else None, [timestamp_ms])
+    columns = RecordColumns.from_rows([key], [value], [headers] if headers else None)
     try:
         columns.check_record_sizes(request_bytes_max)
     except DataError as error:
