@@ -84,8 +84,7 @@ def test_what_a_code_does_to_call_transaction_and_producer(api: Api, code: int, 
     ("code", "kind"),
     [(90, ProducerFenced), (47, ProducerFenced), (53, AuthorizationError), (49, BrokerError), (48, BrokerError)],
 )
-@pytest.mark.parametrize("api", [ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT, END_TXN, INIT_PRODUCER_ID],
-                         ids=lambda api: api.name)  # fmt: skip
+@pytest.mark.parametrize("api", [api for api in TABLE if api is not FIND_COORDINATOR], ids=lambda api: api.name)
 def test_the_class_of_a_fatal_error_says_whose_fault_it_is(api: Api, code: int, kind: type[KafkaSinkError]) -> None:
     driver = TransactionDriver(1, is_initialised=api is not INIT_PRODUCER_ID)
     driver.fail(api, code)
