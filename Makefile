@@ -25,7 +25,7 @@ integration: $(READY)
 	$(BIN)/pytest tests/conformance tests/integration
 
 bench: $(READY)
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench $(if $(QUICK),--quick)
 
 zip: $(READY)
 	$(BIN)/python -m tools.make_zip

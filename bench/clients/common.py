@@ -1,0 +1,81 @@
+"""What all Python contestants have in common: what is asked of them, and how it is measured.
+
+A contestant warms up (connections, metadata, caches), then sends its records and flushes. The clock runs from before
+the first `send` until everything is acknowledged. CPU is that of the whole process, all threads. Making the records
+is outside of it: each contestant gets them in the form in which its users have them, bytes or Arrow batches.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import random
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from bench.payload import read_payload
+
+
+@dataclass(frozen=True)
+class Job:
+    bootstrap_servers: str
+    topic: str
+    payload_path: str
+    codec: str
+    batch_bytes: int
+    linger_ms: int
+    warm_up_records: int
+    records: int
+
+
+class Client(Protocol):
+    def prepare(self, payload: list[bytes], count: int) -> Any:
+        """`count` records in the form that `send` takes."""
+
+    def send(self, work: Any) -> None: ...
+
+    def flush(self) -> None:
+        """Returns when all is acknowledged."""
+
+
+def shuffled(payload: list[bytes], count: int) -> list[bytes]:
+    """Java's tool draws each record from the file; so do all."""
+    return random.Random(0).choices(payload, k=count)
+
+
+def main(make_client: Callable[[Job], Client]) -> None:
+    job = Job(**json.loads(sys.argv[1]))
+    payload = read_payload(job.payload_path)
+    client = make_client(job)
+    warm_up = client.prepare(payload, job.warm_up_records)
+    work = client.prepare(payload, job.records)
+    client.send(warm_up)
+    client.flush()
+    gc.collect()
+    cpu_started, started = _cpu_seconds(), time.perf_counter()
+    client.send(work)
+    client.flush()
+    seconds, cpu_seconds = time.perf_counter() - started, _cpu_seconds() - cpu_started
+    found = {"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_rss_bytes": peak_rss_bytes()}
+    print(json.dumps(found), flush=True)
+    # Without closing: what `flush` left behind would be missing from the topic, and the count would show it.
+    os._exit(0)
+
+
+def _cpu_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def peak_rss_bytes() -> int:
+    """Not `ru_maxrss`: that one remembers the parent's size from before exec."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("/proc/self/status has no VmHWM")

@@ -1,0 +1,166 @@
+"""One run of one contestant: a new topic, a process of its own, and a count of what is really in the log.
+
+A contestant says how long it took. That it sent everything, once, is not taken from it: the topic's offsets tell, and
+the size of its log files tells whether it compressed and how full its batches were.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from bench.clients.common import Job
+from bench.payload import write_payload
+from bench.plan import BATCH_BYTES, LINGER_MS, PARTITIONS, Case, Contestant, Plan
+from tools.kafka_cluster import KafkaCluster
+from tools.kafka_jars import class_path, java_command
+
+_ROOT = Path(__file__).parent.parent
+_JAVA_SOURCE = Path(__file__).parent / "clients" / "PerformanceTwice.java"
+_LOGGER = logging.getLogger("bench")
+RUN_TIMEOUT_S = 600
+
+# As Kafka's own start scripts have it, for the broker and for its tools.
+_JAVA_SERVER = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+_BROKER_JVM = ("-Xms1g", "-Xmx1g", *_JAVA_SERVER)
+_TOOL_JVM = ("-Xmx512M", *_JAVA_SERVER, "-Duser.language=en", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
+# A finished run's data is thrown away at once: it must not fill the disk, nor be written to it during later runs.
+_BROKER_PROPERTIES = {"log.segment.delete.delay.ms": "0", "message.max.bytes": "10485880"}
+
+
+class ContestantFailed(Exception):
+    """A contestant ended with an error, or the log does not hold what it should have sent."""
+
+
+@dataclass(frozen=True)
+class Result:
+    contestant: str
+    case: str
+    records: int
+    seconds: float
+    cpu_seconds: float
+    peak_rss_bytes: int
+    log_bytes_per_record: float
+
+    @property
+    def rate(self) -> float:
+        return self.records / self.seconds
+
+    @property
+    def cpu_us(self) -> float:
+        return self.cpu_seconds / self.records * 1e6
+
+
+class Arena:
+    """A running broker, the payload files, and Java's contestant compiled."""
+
+    def __init__(self, kafka: KafkaCluster, folder: Path) -> None:
+        self.kafka = kafka
+        self._folder = folder
+        self._topic_count = 0
+
+    def run(self, contestant: Contestant, case: Case, plan: Plan) -> Result:
+        is_java = not contestant.module.startswith("bench.")
+        job = Job(
+            bootstrap_servers=self.kafka.bootstrap_servers,
+            topic=self._new_topic(contestant, case),
+            payload_path=str(self.payload(case.record_bytes)),
+            codec=case.codec,
+            batch_bytes=BATCH_BYTES,
+            linger_ms=LINGER_MS,
+            warm_up_records=case.records(contestant, plan.java_warm_up_s if is_java else plan.warm_up_s),
+            records=case.records(contestant, plan.run_s),
+        )
+        try:
+            found = _run(self._java_command(contestant, job) if is_java else _python_command(contestant, job))
+            sent = job.warm_up_records + job.records
+            self._check_count(contestant, job, sent)
+            log_bytes = self._log_bytes(job.topic)
+        finally:
+            self.kafka.delete_topic(job.topic)
+        return Result(contestant.name, case.name, job.records, log_bytes_per_record=log_bytes / sent, **found)
+
+    def payload(self, record_bytes: int) -> Path:
+        path = self._folder / f"payload-{record_bytes}"
+        if not path.exists():
+            write_payload(path, record_bytes)
+        return path
+
+    def _new_topic(self, contestant: Contestant, case: Case) -> str:
+        self._topic_count += 1
+        return self.kafka.create_topic(
+            f"{self._topic_count}-{contestant.name}-{case.name}",
+            partitions=PARTITIONS,
+            config={"file.delete.delay.ms": 0},
+        )
+
+    def _check_count(self, contestant: Contestant, job: Job, sent: int) -> None:
+        settings = {"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": "bench"}
+        consumer = Consumer(settings, logger=_LOGGER)
+        try:
+            marks = [
+                consumer.get_watermark_offsets(TopicPartition(job.topic, partition), timeout=30)
+                for partition in range(PARTITIONS)
+            ]
+        finally:
+            consumer.close()
+        logged = sum(end - start for start, end in marks)
+        if logged != sent:
+            raise ContestantFailed(f"{contestant.name} should have sent {sent} records; the log has {logged}")
+
+    def _log_bytes(self, topic: str) -> int:
+        data = self.kafka.data_folder(self.kafka.node_ids[0])
+        return sum(path.stat().st_size for path in data.glob(f"{topic}-*/*.log"))
+
+    def _java_command(self, contestant: Contestant, job: Job) -> list[str]:
+        version = self.kafka.version
+        classes = self._folder / "classes"
+        if not classes.exists():
+            javac = str(Path(java_command()).with_name("javac"))
+            command = [javac, "-d", str(classes), "-cp", class_path(version), str(_JAVA_SOURCE)]
+            subprocess.run(command, check=True, timeout=RUN_TIMEOUT_S)
+        properties = {
+            "bootstrap.servers": job.bootstrap_servers,
+            "acks": "all",
+            "enable.idempotence": "true",
+            "compression.type": job.codec,
+            "batch.size": job.batch_bytes,
+            "linger.ms": job.linger_ms,
+        }
+        return [
+            *(java_command(), *_TOOL_JVM, "-cp", f"{classes}:{class_path(version)}", "PerformanceTwice"),
+            *(contestant.module, job.topic, job.payload_path, str(job.warm_up_records), str(job.records)),
+            *(f"{name}={value}" for name, value in properties.items()),
+        ]
+
+
+@contextmanager
+def open_arena() -> Iterator[Arena]:
+    with (
+        tempfile.TemporaryDirectory(prefix="pykafka-sink-bench-") as folder,
+        KafkaCluster(properties=_BROKER_PROPERTIES, jvm_options=_BROKER_JVM) as kafka,
+    ):
+        yield Arena(kafka, Path(folder))
+
+
+def _python_command(contestant: Contestant, job: Job) -> list[str]:
+    return [sys.executable, "-m", contestant.module, json.dumps(asdict(job))]
+
+
+def _run(command: list[str]) -> dict[str, Any]:
+    run = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=RUN_TIMEOUT_S)
+    lines = run.stdout.strip().splitlines()
+    if run.returncode != 0 or not lines:
+        raise ContestantFailed(f"{command[:3]} ended with {run.returncode}:\n{(run.stdout + run.stderr)[-3000:]}")
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found

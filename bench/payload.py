@@ -1,0 +1,52 @@
+"""The records that every contestant sends: JSON lines of one exact length, about half of which compresses away.
+
+The same file is read by all of them; Java's tool wants one record per line. It is made from a fixed seed, so two runs
+of the benchmark on two machines send the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+# Far more than the 64 KiB that lz4 looks back, and small enough for a processor's cache, so that fetching a record
+# costs nobody much.
+PAYLOAD_BYTES = 2_000_000
+
+_CITIES = ("Berlin", "Madrid", "Oslo", "Lisbon", "Vienna", "Prague", "Dublin", "Zagreb")
+_EVENTS = ("click", "view", "purchase", "return", "search")
+
+
+def write_payload(path: Path, record_bytes: int) -> None:
+    draw = random.Random(record_bytes)
+    lines = [_record(draw, record_bytes) for _ in range(PAYLOAD_BYTES // record_bytes)]
+    path.write_text("\n".join(lines))
+
+
+def read_payload(path: str) -> list[bytes]:
+    return Path(path).read_bytes().split(b"\n")
+
+
+def _record(draw: random.Random, record_bytes: int) -> str:
+    row: dict[str, object] = {
+        "user": draw.randrange(10**8),
+        "event": draw.choice(_EVENTS),
+        "city": draw.choice(_CITIES),
+        "price": draw.randrange(10**5) / 100,
+    }
+    number = 0
+    while len(_text(row)) < record_bytes - 60:
+        row[f"attribute_{number}"] = draw.choice(_CITIES)
+        row[f"measure_{number}"] = draw.randrange(10**10)
+        number += 1
+    # What is left is filled with letters nobody can guess; its name and punctuation take ten bytes.
+    rest = record_bytes - len(_text(row)) - 10
+    row["note"] = "".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=rest))
+    text = _text(row)
+    assert len(text) == record_bytes, (len(text), record_bytes)
+    return text
+
+
+def _text(row: dict[str, object]) -> str:
+    return json.dumps(row, separators=(",", ":"))

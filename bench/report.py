@@ -1,0 +1,151 @@
+"""From single runs to figures: medians, spread, ratios; as text for the terminal, Markdown, and JSON."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from bench.contest import Result
+from bench.plan import BATCH_BYTES, JAVA, KAFKA_PYTHON, LINGER_MS, PARTITIONS, Case, Contestant, Plan
+
+PACKAGES = ("pyarrow", "numpy", "lz4", "crc32c", "confluent-kafka", "kafka-python", "aiokafka")
+
+
+@dataclass(frozen=True)
+class Row:
+    """All runs of one contestant in one case. Ratios are of medians; None where the other one did not run."""
+
+    title: str
+    rate: float
+    rate_min: float
+    rate_max: float
+    to_java: float | None
+    to_kafka_python: float | None
+    cpu_us: float
+    peak_rss_mib: float
+    log_bytes_per_record: float
+
+
+def rows_of(case: Case, contestants: Sequence[Contestant], results: Sequence[Result]) -> list[Row]:
+    runs = {
+        each.name: [result for result in results if (result.contestant, result.case) == (each.name, case.name)]
+        for each in contestants
+    }
+    rates = {name: median(result.rate for result in own) for name, own in runs.items() if own}
+
+    def ratio(name: str, other: str) -> float | None:
+        return rates[name] / rates[other] if other in rates else None
+
+    return [
+        Row(
+            title=each.title,
+            rate=rates[each.name],
+            rate_min=min(result.rate for result in own),
+            rate_max=max(result.rate for result in own),
+            to_java=ratio(each.name, JAVA),
+            to_kafka_python=ratio(each.name, KAFKA_PYTHON),
+            cpu_us=median(result.cpu_us for result in own),
+            peak_rss_mib=median(result.peak_rss_bytes for result in own) / 2**20,
+            log_bytes_per_record=median(result.log_bytes_per_record for result in own),
+        )
+        for each in contestants
+        if (own := runs[each.name])
+    ]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Markdown that can be read in a terminal, too."""
+    head = [
+        "producer", "records/s", "min..max", "to Java", "to kafka-python", "CPU us/record", "peak MiB", "log B/record",
+    ]  # fmt: skip
+    cells = [head] + [
+        [
+            row.title,
+            _thousands(row.rate),
+            f"{_thousands(row.rate_min)}..{_thousands(row.rate_max)}",
+            _ratio(row.to_java),
+            _ratio(row.to_kafka_python),
+            f"{row.cpu_us:.2f}",
+            f"{row.peak_rss_mib:.0f}",
+            f"{row.log_bytes_per_record:.1f}",
+        ]
+        for row in rows
+    ]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
+    lines = ["| " + " | ".join(_padded(line, widths)) + " |" for line in cells]
+    rule = (
+        "|" + "|".join("-" * (width + 1) + ("-" if column == 0 else ":") for column, width in enumerate(widths)) + "|"
+    )
+    return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def machine() -> dict[str, str]:
+    return {
+        "processor": _processor(),
+        "cores": str(os.cpu_count()),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **{name: version(name) for name in PACKAGES},
+    }
+
+
+def markdown(plan: Plan, results: Sequence[Result], about: dict[str, str]) -> str:
+    parts = [
+        "# Producers compared",
+        "",
+        "Written by `make bench`; how to repeat and how to read it: [README.md](README.md).",
+        "",
+        _conditions(plan, about),
+        "",
+        ", ".join(f"{name} {text}" for name, text in about.items()) + ".",
+    ]
+    for case in plan.cases:
+        parts += ["", f"## {case.title}", "", table(rows_of(case, plan.contestants, results))]
+    return "\n".join(parts) + "\n"
+
+
+def as_json(plan: Plan, results: Sequence[Result], about: dict[str, str]) -> dict[str, object]:
+    return {
+        "machine": about,
+        "repetitions": plan.repetitions,
+        "partitions": PARTITIONS,
+        "batch_bytes": BATCH_BYTES,
+        "linger_ms": LINGER_MS,
+        "summary": {
+            case.name: [asdict(row) for row in rows_of(case, plan.contestants, results)] for case in plan.cases
+        },
+        "runs": [asdict(result) for result in results],
+    }
+
+
+def _conditions(plan: Plan, about: dict[str, str]) -> str:
+    return (
+        f"Apache Kafka {about['apache-kafka']}, one node on the same machine, {PARTITIONS} partitions; acks all, "
+        f"idempotence on for all, batch.size {BATCH_BYTES // 1024} KiB, linger.ms {LINGER_MS}, records without key. "
+        f"{plan.repetitions} runs each, alternating; medians."
+    )
+
+
+def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
+    first, *rest = line
+    return [first.ljust(widths[0]), *(text.rjust(width) for text, width in zip(rest, widths[1:], strict=True))]
+
+
+def _thousands(number: float) -> str:
+    return f"{number / 1e6:.2f} M" if number >= 1e6 else f"{number / 1e3:.0f} k"
+
+
+def _ratio(number: float | None) -> str:
+    return "" if number is None else f"{number:.2f}"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
