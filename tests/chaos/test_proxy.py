@@ -1,0 +1,317 @@
+"""One request of a producer goes wrong in a chosen way, on brokers of both generations of transactions.
+
+The proxy does the harm, a foreign reader beside the proxy says what is in the log: each record once, in order, and of
+transactions the committed ones whole and nothing of the others. What is late (a request that arrives when its client
+has long begun something else) must hit nothing.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from kafka_sink import KafkaSinkError, Producer
+from kafka_sink.wire.api import Api
+from kafka_sink.wire.apis import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    METADATA,
+    PRODUCE,
+)
+from tests.chaos.kafka_proxy import Fault, Harm, KafkaProxy
+from tools.foreign_reader import read_topic
+from tools.kafka_cluster import KafkaCluster
+
+pytestmark = [pytest.mark.chaos]
+
+REQUEST_TIMEOUT_MS = 1500
+# No request within a second or two of work is slower than this, unless somebody made it so.
+PROMPT_S = 1.0
+PARTITIONS = 2
+RECORDS = 60
+FENCED = {47, 48, 90}
+INVALID_TXN_STATE = 48
+
+WITHOUT_ANSWER = [Harm.LOSE_REQUEST, Harm.LOSE_ANSWER, Harm.CUT_REQUEST, Harm.CUT_ANSWER]
+SILENT = [Harm.SILENCE, Harm.SILENT_ANSWER]
+
+
+@pytest.fixture
+def proxy(kafka: KafkaCluster) -> Iterator[KafkaProxy]:
+    with KafkaProxy(kafka.bootstrap_servers) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def topic(kafka: KafkaCluster, topic_name: str) -> str:
+    return kafka.create_topic(f"{topic_name[:150]}-{uuid.uuid4().hex[:8]}", PARTITIONS)
+
+
+def new_producer(proxy: KafkaProxy, **settings: object) -> Producer:
+    """Small batches, so that there is an n-th request; short waits, so that silence is noticed soon."""
+    options: dict[str, object] = {
+        "bootstrap.servers": proxy.bootstrap_servers,
+        "request.timeout.ms": REQUEST_TIMEOUT_MS,
+        "batch.size": 100,
+        "linger.ms": 0,
+    }
+    return Producer(options | {name.replace("_", "."): value for name, value in settings.items()})
+
+
+def transactional(proxy: KafkaProxy, **settings: object) -> Producer:
+    return new_producer(proxy, transactional_id=f"proxy-{uuid.uuid4()}", **settings)
+
+
+def send_numbers(producer: Producer, topic: str, name: str = "n", count: int = RECORDS) -> None:
+    for number in range(count):
+        producer.send(topic, value=b"%s %d" % (name.encode(), number), partition=number % PARTITIONS)
+
+
+def numbers(name: str = "n", count: int = RECORDS) -> list[list[bytes]]:
+    """What each partition then holds."""
+    return [[b"%s %d" % (name.encode(), n) for n in range(start, count, PARTITIONS)] for start in range(PARTITIONS)]
+
+
+def log_of(kafka: KafkaCluster, topic: str) -> list[list[bytes | None]]:
+    """Committed values by partition. Waits for open transactions: one that hangs is an error of its own."""
+    records = read_topic(kafka.bootstrap_servers, topic)
+    return [[record.value for record in records if record.partition == number] for number in range(PARTITIONS)]
+
+
+def joined(*logs: list[list[bytes]]) -> list[list[bytes]]:
+    return [[value for log in logs for value in log[number]] for number in range(PARTITIONS)]
+
+
+# ---- idempotent, no transaction ----
+
+
+@pytest.mark.parametrize("nth", [1, 2, 7])
+@pytest.mark.parametrize(
+    "harm", [*WITHOUT_ANSWER, *SILENT, Harm.DUPLICATE_REQUEST, Harm.DELAY_REQUEST], ids=lambda harm: harm.name.lower()
+)
+def test_records_are_there_once_and_in_order_whatever_happens_to_a_produce(
+    harm: Harm, nth: int, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+) -> None:
+    fault = proxy.on(PRODUCE, harm, nth=nth, delay_s=PROMPT_S)
+    with new_producer(proxy) as producer:
+        started = time.monotonic()
+        send_numbers(producer, topic)
+        producer.flush(timeout_s=20)
+        took_s = time.monotonic() - started
+        send_numbers(producer, topic, "after")
+    assert fault.has_acted
+    assert log_of(kafka, topic) == joined(numbers(), numbers("after"))
+    if harm in SILENT:
+        assert took_s >= REQUEST_TIMEOUT_MS / 1000
+
+
+@pytest.mark.parametrize("harm", [Harm.HOLD_REQUEST, Harm.SILENT_HOLD], ids=lambda harm: harm.name.lower())
+@pytest.mark.parametrize("nth", [1, 3])
+def test_a_produce_that_arrives_after_its_repetition_changes_nothing(
+    nth: int, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+) -> None:
+    fault = proxy.on(PRODUCE, harm, nth=nth)
+    with new_producer(proxy) as producer:
+        send_numbers(producer, topic)
+        producer.flush(timeout_s=20)
+        assert fault.has_acted
+        fault.release()
+        send_numbers(producer, topic, "after")
+        producer.flush(timeout_s=20)
+    assert log_of(kafka, topic) == joined(numbers(), numbers("after"))
+
+
+@pytest.mark.parametrize("api", [INIT_PRODUCER_ID, METADATA], ids=lambda api: api.name)
+@pytest.mark.parametrize("harm", [*WITHOUT_ANSWER, *SILENT], ids=lambda harm: harm.name.lower())
+def test_a_producer_starts_although_a_first_request_goes_wrong(
+    harm: Harm, api: Api, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+) -> None:
+    fault = proxy.on(api, harm)
+    with new_producer(proxy) as producer:
+        send_numbers(producer, topic)
+        producer.flush(timeout_s=20)
+    assert fault.has_acted
+    assert log_of(kafka, topic) == numbers()
+
+
+def test_answers_that_come_in_slices_are_put_together(kafka: KafkaCluster, topic: str) -> None:
+    with KafkaProxy(kafka.bootstrap_servers, slice_bytes=7) as proxy:
+        with transactional(proxy) as producer:
+            producer.init_transactions()
+            with producer.transaction():
+                send_numbers(producer, topic)
+        assert proxy.slice_count > 1000
+    assert log_of(kafka, topic) == numbers()
+
+
+# ---- transactions ----
+
+TRANSACTION_APIS = [INIT_PRODUCER_ID, FIND_COORDINATOR, ADD_PARTITIONS_TO_TXN, PRODUCE, END_TXN]
+
+
+def skip_where_unused(api: Api, kafka: KafkaCluster) -> None:
+    if api is ADD_PARTITIONS_TO_TXN and not kafka.version.startswith("3."):
+        pytest.skip("brokers of the second generation register partitions by themselves")
+
+
+@pytest.mark.parametrize("harm", [*WITHOUT_ANSWER, *SILENT], ids=lambda harm: harm.name.lower())
+@pytest.mark.parametrize("api", TRANSACTION_APIS, ids=lambda api: api.name)
+def test_committed_transactions_are_there_once_whatever_happens_to_a_request(
+    api: Api, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+) -> None:
+    skip_where_unused(api, kafka)
+    fault = proxy.on(api, harm)
+    with transactional(proxy) as producer:
+        producer.init_transactions()
+        for name in ("first", "second", "third"):
+            producer.begin_transaction()
+            send_numbers(producer, topic, name)
+            producer.commit_transaction()
+    assert fault.has_acted
+    assert log_of(kafka, topic) == joined(numbers("first"), numbers("second"), numbers("third"))
+
+
+@pytest.mark.parametrize("harm", [*WITHOUT_ANSWER, *SILENT], ids=lambda harm: harm.name.lower())
+@pytest.mark.parametrize("api", [ADD_PARTITIONS_TO_TXN, PRODUCE, END_TXN], ids=lambda api: api.name)
+def test_an_aborted_transaction_leaves_nothing_whatever_happens_to_a_request(
+    api: Api, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+) -> None:
+    skip_where_unused(api, kafka)
+    with transactional(proxy) as producer:
+        producer.init_transactions()
+        fault = proxy.on(api, harm)
+        producer.begin_transaction()
+        send_numbers(producer, topic, "aborted")
+        producer.flush(timeout_s=20)
+        producer.abort_transaction()
+        producer.begin_transaction()
+        send_numbers(producer, topic, "committed")
+        producer.commit_transaction()
+    assert fault.has_acted
+    assert log_of(kafka, topic) == numbers("committed")
+
+
+# ---- late requests of an earlier transaction ----
+
+
+def assert_it_hit_nothing(fault: Fault) -> None:
+    """Refused, or taken for a repetition of what had been done: the log decides which of both was harmless."""
+    answer = fault.release()
+    assert answer.get("error_code", 0) in FENCED | {0}
+
+
+@pytest.mark.parametrize("harm", [Harm.HOLD_REQUEST, Harm.SILENT_HOLD], ids=lambda harm: harm.name.lower())
+@pytest.mark.parametrize("second_commits", [True, False], ids=["then-commit", "then-abort"])
+@pytest.mark.parametrize("first_commits", [True, False], ids=["late-commit", "late-abort"])
+def test_an_end_that_arrives_in_the_next_transaction_ends_nothing(
+    first_commits: bool, second_commits: bool, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+) -> None:
+    fault = proxy.on(END_TXN, harm)
+    with transactional(proxy) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        send_numbers(producer, topic, "first")
+        end(producer, first_commits)
+        assert fault.has_acted
+        producer.begin_transaction()
+        send_numbers(producer, topic, "second")
+        producer.flush(timeout_s=20)
+        assert_it_hit_nothing(fault)
+        send_numbers(producer, topic, "more")
+        end(producer, second_commits)
+        producer.begin_transaction()
+        send_numbers(producer, topic, "third")
+        producer.commit_transaction()
+    expected = [numbers("first")] if first_commits else []
+    expected += [numbers("second"), numbers("more")] if second_commits else []
+    assert log_of(kafka, topic) == joined(*expected, numbers("third"))
+
+
+@pytest.mark.parametrize("harm", [Harm.HOLD_REQUEST, Harm.SILENT_HOLD], ids=lambda harm: harm.name.lower())
+@pytest.mark.parametrize("api", [PRODUCE, ADD_PARTITIONS_TO_TXN], ids=lambda api: api.name)
+@pytest.mark.parametrize("moment", ["before-next", "in-next", "after-next"])
+def test_a_request_of_an_aborted_transaction_that_arrives_late_leaves_nothing(
+    moment: str, api: Api, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+) -> None:
+    skip_where_unused(api, kafka)
+    with transactional(proxy) as producer:
+        producer.init_transactions()
+        fault = proxy.on(api, harm)
+        producer.begin_transaction()
+        send_numbers(producer, topic, "aborted")
+        assert fault.wait_until_acted()
+        producer.abort_transaction()
+        if moment == "before-next":
+            fault.release()
+        producer.begin_transaction()
+        send_numbers(producer, topic, "committed")
+        producer.flush(timeout_s=20)
+        if moment == "in-next":
+            fault.release()
+        send_numbers(producer, topic, "more")
+        producer.commit_transaction()
+        if moment == "after-next":
+            fault.release()
+        producer.begin_transaction()
+        send_numbers(producer, topic, "last")
+        producer.commit_transaction()
+    assert log_of(kafka, topic) == joined(numbers("committed"), numbers("more"), numbers("last"))
+
+
+def end(producer: Producer, commit: bool) -> None:
+    if commit:
+        producer.commit_transaction()
+    else:
+        producer.abort_transaction()
+
+
+# ---- a commit whose outcome is unknown ----
+
+
+@pytest.mark.parametrize("harm", [Harm.SILENCE, Harm.SILENT_ANSWER], ids=lambda harm: harm.name.lower())
+def test_a_commit_that_timed_out_is_resolved_by_calling_it_again(
+    harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+) -> None:
+    fault = proxy.on(END_TXN, harm)
+    # The request waits longer than the call.
+    with transactional(proxy, request_timeout_ms=4000, max_block_ms=1000) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        send_numbers(producer, topic, "first")
+        timeouts = commit_until_known(producer)
+        producer.begin_transaction()
+        send_numbers(producer, topic, "second")
+        assert commit_until_known(producer) == 0
+    assert fault.has_acted and timeouts > 0
+    assert log_of(kafka, topic) == joined(numbers("first"), numbers("second"))
+
+
+def commit_until_known(producer: Producer) -> int:
+    from kafka_sink import OperationTimeout
+
+    for timeouts in range(20):
+        try:
+            producer.commit_transaction()
+        except OperationTimeout:
+            continue
+        return timeouts
+    raise TimeoutError("the commit never ended")
+
+
+def test_an_abort_is_refused_while_a_commit_is_under_way(kafka: KafkaCluster, proxy: KafkaProxy, topic: str) -> None:
+    proxy.on(END_TXN, Harm.SILENT_ANSWER)
+    with transactional(proxy, request_timeout_ms=4000, max_block_ms=1000) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        send_numbers(producer, topic, "first")
+        with pytest.raises(KafkaSinkError, match="did not end within"):
+            producer.commit_transaction()
+        with pytest.raises(KafkaSinkError, match="being committed"):
+            producer.abort_transaction()
+        commit_until_known(producer)
+    assert log_of(kafka, topic) == numbers("first")
