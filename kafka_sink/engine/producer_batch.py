@@ -56,6 +56,9 @@ class ProducerBatch:
     is_done: bool = False
 
     split_from: ProducerBatch | None = field(default=None, repr=False)
+    # It is a part, and the whole was sent without a definite answer before it was split. A leader that has the whole
+    # does not know the part's numbers as a duplicate, so no answer about them says anything about the whole.
+    whole_may_be_in_log: bool = False
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -71,7 +74,7 @@ class ProducerBatch:
 
     @property
     def may_be_in_log(self) -> bool:
-        return self.unknown_sends > 0
+        return self.unknown_sends > 0 or self.whole_may_be_in_log
 
     def on_sent(self, now_ms: int, leader: tuple[int, int]) -> None:
         self.attempts += 1
@@ -89,7 +92,8 @@ class ProducerBatch:
 
     def on_denied(self) -> None:
         """The leader does not have this number: it would have answered a batch that it has as a duplicate."""
-        self.unknown_sends = 0
+        self.unknown_sends = int(self.is_on_wire)
+        self.whole_may_be_in_log = False
 
     def finish(self) -> None:
         if self.is_done:
@@ -103,7 +107,7 @@ class ProducerBatch:
         for part in parts:
             shares = _shares_between(self.shares, first_record, first_record + part.record_count)
             child = ProducerBatch(self.topic, self.partition, part, self.opened_ms, shares, split_from=self)
-            child.unknown_sends = self.unknown_sends
+            child.whole_may_be_in_log = self.may_be_in_log
             children.append(child)
             first_record += part.record_count
         return children

@@ -263,7 +263,9 @@ class Production:
         error_code: int = answer["error_code"]
         outcome = produce_outcome(error_code)
         batch.on_answered(is_definite=is_definite(error_code))
-        if outcome in (ProduceOutcome.OUT_OF_ORDER, ProduceOutcome.STATE_LOST):
+        if outcome is ProduceOutcome.STATE_LOST or (
+            outcome is ProduceOutcome.OUT_OF_ORDER and not batch.whole_may_be_in_log
+        ):
             batch.on_denied()
         if batch.is_done:
             # Given up meanwhile. That it is in the log after all closes the question about its sequences.
@@ -299,7 +301,7 @@ class Production:
             gap_is_real = self._sequences.is_next_expected(batch) and not batch.sequence_was_reset
         if not gap_is_real:
             return True
-        if self._transaction is not None:
+        if self._transaction is not None or batch.may_be_in_log:
             return False
         self._sequences.want_renumbering(batch.topic_partition)
         return True

@@ -68,6 +68,18 @@ def test_a_leader_that_does_not_have_the_number_takes_all_doubts_away() -> None:
     assert not batch.may_be_in_log
 
 
+def test_a_denial_says_nothing_about_a_send_that_is_still_on_the_wire() -> None:
+    batch = new_batch()
+    batch.on_sent(5, LEADER)
+    batch.on_denied()
+    doubts = [batch.may_be_in_log]
+    batch.on_answered(is_definite=True)
+    doubts.append(batch.may_be_in_log)
+    batch.on_sent(6, LEADER)
+    doubts.append(batch.may_be_in_log)
+    assert doubts == [True, False, True]
+
+
 def test_a_batch_remembers_the_leader_of_its_last_send_across_retries() -> None:
     batch = new_batch()
     assert batch.sent_to is None

@@ -157,6 +157,37 @@ def test_a_part_given_up_after_a_doubtful_send_of_the_whole_is_reported_as_perha
     assert [error.ambiguous for error in errors if isinstance(error, DeliveryError)] == [True, True]
 
 
+def test_parts_of_a_whole_that_may_be_in_the_log_are_given_up_rather_than_written_twice() -> None:
+    # 1 The whole is appended, its answer is lost. 2 The next try is refused as too large, and it is split. 3 The leader
+    # has the whole's numbers, so those of the parts are out of order. Under new numbers they would be written again.
+    driver = EngineDriver(warm=[0])
+    driver.send(record_count=2)
+    behind = driver.send()
+    driver.answer(NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    driver.answer(NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    driver.sleep(BACKOFF_MS)
+    driver.answer(TOO_LARGE)
+    driver.answer(OUT_OF_ORDER)
+    driver.answer(OUT_OF_ORDER)
+    errors = [failed.error for failed in driver.failed.values()]
+    assert [error.ambiguous for error in errors if isinstance(error, DeliveryError)] == [True, True]
+    driver.answer()
+    assert behind in driver.delivered
+    driver.send()
+    assert driver.epochs_and_sequences_sent[2:] == [(0, 0), (0, 0), (0, 1), (0, 2), (0, 3)]
+
+
+def test_parts_of_a_whole_that_did_not_arrive_are_delivered() -> None:
+    driver = EngineDriver(warm=[0])
+    driver.send(record_count=2)
+    driver.disconnect()
+    driver.sleep(BACKOFF_MS)
+    driver.answer(TOO_LARGE)
+    answer_all(driver)
+    assert len(driver.delivered) == 2
+    assert driver.failed == {}
+
+
 def test_a_split_is_observed_once() -> None:
     driver = EngineDriver(warm=[0])
     whole = driver.send(record_count=2)

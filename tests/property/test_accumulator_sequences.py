@@ -1,0 +1,329 @@
+"""Batches, queues and sequences under any order of events, in front of a broker that keeps the rules of the log.
+
+The machine drives `Production` (with the real `Accumulator`, `Sequences` and `ProducerBatch` inside) and plays the
+world: it appends, sends, lets a leader take or refuse requests, loses connections with requests unread or answers
+unsent, fails with every kind of code, moves the leader, lets time pass. The broker of the model knows the last five
+batches of a producer id and epoch per partition, answers what it has as a success and refuses what does not follow.
+
+What must hold whatever happens:
+- every record has exactly one end; parts of a split batch end for the whole
+- the log holds the records of a partition at most once and in the order of their appends
+- what was acknowledged is in the log; what failed and is in the log was reported as perhaps in it
+- a number belongs to one batch; it is sent again as it was, unless it was renumbered
+- nothing gets a new number while it is on the wire or while it is in the log
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from kafka_sink.engine.backoff import Backoff
+from kafka_sink.engine.cluster import ClusterView, Endpoint, PartitionView, TopicView
+from kafka_sink.engine.commands import Delivered, Failed
+from kafka_sink.engine.producer_batch import Identity, ProducerBatch
+from kafka_sink.engine.production import Flight, Production
+from kafka_sink.engine.request import Answer, Request
+from kafka_sink.engine.sequences import PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Sequences
+from kafka_sink.errors import DeliveryError, TransportError
+from kafka_sink.options import ProducerOptions
+from kafka_sink.records.batch import EncodedBatch, seal
+from kafka_sink.records.compression import compressor
+from kafka_sink.records.scalar import Record, decode_batch, encode_batch
+
+TOPIC_ID = bytes(15) + b"\1"
+PARTITIONS, NODES, IN_FLIGHT_MAX, CACHED_BATCHES = 2, 2, 5, 5
+DELIVERY_TIMEOUT_MS = 5_000
+OPTIONS = ProducerOptions(bootstrap_servers=(("h", 1),), delivery_timeout_ms=DELIVERY_TIMEOUT_MS, retries=20)
+
+NOT_LEADER, REQUEST_TIMED_OUT, TOO_LARGE, NOT_ENOUGH_REPLICAS, AFTER_APPEND = 6, 7, 10, 19, 20
+OUT_OF_ORDER, STALE_EPOCH, STORAGE_ERROR, INVALID_RECORD = 45, 47, 56, 87
+# Instead of an append, and in spite of it.
+REFUSALS = st.sampled_from([TOO_LARGE, INVALID_RECORD, NOT_ENOUGH_REPLICAS])
+TROUBLE = st.sampled_from([AFTER_APPEND, REQUEST_TIMED_OUT, NOT_LEADER, STORAGE_ERROR])
+TROUBLES = st.tuples(REFUSALS, st.just(0)) | st.tuples(st.none(), TROUBLE)
+
+
+def keys_of(encoded: EncodedBatch) -> list[int]:
+    return [int(record.key or b"-1") for record in decode_batch(seal(encoded) + encoded.payload).records]
+
+
+@dataclass(eq=False)
+class Copy:
+    """One batch as it stood in one request."""
+
+    batch: ProducerBatch
+    identity: Identity
+    base_sequence: int
+    keys: list[int]
+
+
+@dataclass(eq=False)
+class Travelling:
+    request: Request
+    node_id: int
+    copies: dict[int, Copy]
+    # Partition -> row of the answer, once the broker has dealt with it.
+    rows: dict[int, dict[str, Any]] | None = None
+
+
+@dataclass
+class ProducerState:
+    """What a broker knows of one producer id in one partition."""
+
+    producer_epoch: int
+    next_sequence: int
+    # (base sequence, record count, base offset) of the last batches
+    cached: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+@dataclass
+class Log:
+    keys: list[int] = field(default_factory=list)
+    producers: dict[int, ProducerState] = field(default_factory=dict)
+
+    def take(self, copy: Copy) -> tuple[int, int]:
+        """Error code and offset. A producer id that is not known may begin with any sequence."""
+        producer_id, producer_epoch = copy.identity
+        first = ProducerState(producer_epoch, copy.base_sequence)
+        known = self.producers.get(producer_id, first)
+        if producer_epoch < known.producer_epoch:
+            return STALE_EPOCH, -1
+        if producer_epoch > known.producer_epoch:
+            known = ProducerState(producer_epoch, 0)
+        for base_sequence, record_count, base_offset in known.cached:
+            if (base_sequence, record_count) == (copy.base_sequence, len(copy.keys)):
+                return 0, base_offset
+        if copy.base_sequence != known.next_sequence:
+            return OUT_OF_ORDER, -1
+        base_offset = len(self.keys)
+        self.keys += copy.keys
+        known.next_sequence = (copy.base_sequence + len(copy.keys)) % SEQUENCE_MODULUS
+        known.cached = [*known.cached, (copy.base_sequence, len(copy.keys), base_offset)][-CACHED_BATCHES:]
+        self.producers[producer_id] = known
+        return 0, base_offset
+
+
+class AccumulatorAndSequences(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_ms = 0
+        self.sequences = Sequences()
+        self.production = Production(OPTIONS, Backoff(100, 1_000, lambda: 0.5), self.sequences, None)
+        self.logs = [Log() for _ in range(PARTITIONS)]
+        self.leaders = [(0, 0) for _ in range(PARTITIONS)]
+        # One connection per node: requests are read and answered in order.
+        self.connections: list[list[Travelling]] = [[] for _ in range(NODES)]
+        self.keys = count()
+        self.appended: list[list[int]] = [[] for _ in range(PARTITIONS)]
+        self.ends: dict[int, Delivered | Failed] = {}
+        self.owners: dict[tuple[int, Identity, int], ProducerBatch] = {}
+        self.numbers: dict[ProducerBatch, tuple[Identity, int]] = {}
+        self.next_producer_id = count(2)
+
+    @initialize(producer_epoch=st.sampled_from([0, PRODUCER_EPOCH_MAX - 1]))
+    def start(self, producer_epoch: int) -> None:
+        self.sequences.adopt(Identity(1, producer_epoch))
+
+    # ---- the user ----
+
+    @rule(partition=st.integers(0, PARTITIONS - 1), record_counts=st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    def append_and_send(self, partition: int, record_counts: list[int]) -> None:
+        for record_count in record_counts:
+            self.append(partition, record_count)
+            self.send(self.leaders[partition][0])
+
+    def append(self, partition: int, record_count: int) -> None:
+        keys = [next(self.keys) for _ in range(record_count)]
+        encoded = encode_batch([Record(0, b"%d" % key, None) for key in keys], compressor("none", None))
+        self.appended[partition] += keys
+        self.production.append([ProducerBatch("t", partition, encoded, self.now_ms)])
+
+    # ---- time and the sender ----
+
+    @rule(time_ms=st.sampled_from([1, 100, 400, 2_000, DELIVERY_TIMEOUT_MS]))
+    def let_time_pass(self, time_ms: int) -> None:
+        self.now_ms += time_ms
+        self.settle()
+
+    @rule(node_id=st.integers(0, NODES - 1))
+    def send(self, node_id: int) -> None:
+        self.settle()
+        if len(self.connections[node_id]) >= IN_FLIGHT_MAX:
+            return
+        request = self.production.next_request(self.now_ms, self.cluster, node_id)
+        if request is None:
+            return
+        flight = request.purpose
+        assert isinstance(flight, Flight)
+        copies = {
+            batch.partition: Copy(batch, batch.identity, batch.base_sequence, keys_of(batch.encoded))
+            for batch in flight.batches.values()
+        }
+        for partition, copy in copies.items():
+            self.check_number(partition, copy)
+        self.connections[node_id].append(Travelling(request, node_id, copies))
+
+    @precondition(lambda self: not self.sequences.identity.is_valid)
+    @rule()
+    def fetch_producer_id(self) -> None:
+        self.sequences.adopt(Identity(next(self.next_producer_id), PRODUCER_EPOCH_MAX - 1))
+        self.settle()
+
+    # ---- the brokers ----
+
+    @rule(node_id=st.integers(0, NODES - 1), refusal=st.none() | REFUSALS, after_append=st.just(0) | TROUBLE)
+    def read_a_request(self, node_id: int, refusal: int | None = None, after_append: int = 0) -> None:
+        travelling = next((each for each in self.connections[node_id] if each.rows is None), None)
+        if travelling is None:
+            return
+        travelling.rows = {}
+        for partition, copy in travelling.copies.items():
+            code, offset = refusal or 0, -1
+            if self.leaders[partition][0] != node_id:
+                code = NOT_LEADER
+            elif code == 0:
+                code, offset = self.logs[partition].take(copy)
+                if code == 0 and after_append:
+                    code, offset = after_append, -1
+            row = {"index": partition, "error_code": code, "base_offset": offset, "log_start_offset": 0}
+            travelling.rows[partition] = row
+
+    @rule(node_id=st.integers(0, NODES - 1))
+    def answer(self, node_id: int) -> None:
+        connection = self.connections[node_id]
+        if not connection or connection[0].rows is None:
+            return
+        travelling = connection.pop(0)
+        rows = list((travelling.rows or {}).values())
+        body = {"responses": [{"topic_id": TOPIC_ID, "partition_responses": rows}]}
+        self.end_flight(travelling, body, None)
+        self.settle()
+
+    @rule(node_id=st.integers(0, NODES - 1), troubles=st.lists(st.just((None, 0)) | TROUBLES, min_size=1, max_size=4))
+    def read_and_answer(self, node_id: int, troubles: list[tuple[int | None, int]]) -> None:
+        for refusal, after_append in troubles:
+            self.read_a_request(node_id, refusal, after_append)
+        for _ in troubles:
+            self.answer(node_id)
+
+    @rule(node_id=st.integers(0, NODES - 1), read_count=st.integers(0, IN_FLIGHT_MAX))
+    def lose_the_connection(self, node_id: int, read_count: int) -> None:
+        """Of the requests under way some are still read; no answer comes back."""
+        for _ in range(read_count):
+            self.read_a_request(node_id)
+        lost, self.connections[node_id] = self.connections[node_id], []
+        for travelling in lost:
+            self.end_flight(travelling, None, TransportError("lost"))
+        self.settle()
+
+    @rule(partition=st.integers(0, PARTITIONS - 1))
+    def move_the_leader(self, partition: int) -> None:
+        node_id, leader_epoch = self.leaders[partition]
+        self.leaders[partition] = ((node_id + 1) % NODES, leader_epoch + 1)
+
+    # ---- inside ----
+
+    @property
+    def cluster(self) -> ClusterView:
+        partitions = {index: PartitionView(*leader) for index, leader in enumerate(self.leaders)}
+        brokers = {node_id: Endpoint("host", 9092) for node_id in range(NODES)}
+        return ClusterView(brokers=brokers, topics={"t": TopicView("t", TOPIC_ID, partitions)})
+
+    def end_flight(self, travelling: Travelling, body: dict[str, Any] | None, failure: TransportError | None) -> None:
+        answer = Answer(travelling.request, travelling.node_id, 13, body, failure, was_sent=True, latency_ms=0)
+        self.production.on_answer(self.now_ms, answer)
+        self.take_results()
+
+    def settle(self) -> None:
+        before = {batch: (batch.identity, batch.base_sequence) for batch in self.production.incomplete}
+        self.production.expire(self.now_ms)
+        self.production.settle()
+        for batch, number in before.items():
+            if number != (batch.identity, batch.base_sequence) and not batch.is_done:
+                self.check_renumbering(batch)
+        self.take_results()
+
+    def check_renumbering(self, batch: ProducerBatch) -> None:
+        on_wire = [
+            copy.batch for connection in self.connections for each in connection for copy in each.copies.values()
+        ]
+        assert batch not in on_wire, "renumbered on the wire"
+        assert not set(keys_of(batch.encoded)) & set(self.logs[batch.partition].keys), "renumbered while in the log"
+        self.numbers.pop(batch, None)
+
+    def check_number(self, partition: int, copy: Copy) -> None:
+        place = (partition, copy.identity, copy.base_sequence)
+        known = self.owners.setdefault(place, copy.batch)
+        assert known is copy.batch or copy.batch.split_from is not None, "a number for two batches"
+        number = (copy.identity, copy.base_sequence)
+        assert self.numbers.setdefault(copy.batch, number) == number, "resent under another number"
+
+    def take_results(self) -> None:
+        for command in self.production.commands:
+            if isinstance(command, (Delivered, Failed)):
+                for key in keys_of(command.batch.encoded):
+                    assert key not in self.ends, "a record ended twice"
+                    self.ends[key] = command
+                if isinstance(command, Delivered):
+                    self.check_delivered(command)
+                else:
+                    self.check_failed(command)
+        self.production.commands.clear()
+        self.production.splits.clear()
+
+    def check_delivered(self, command: Delivered) -> None:
+        keys = keys_of(command.batch.encoded)
+        log = self.logs[command.batch.partition].keys
+        assert log[command.base_offset : command.base_offset + len(keys)] == keys, "acknowledged but elsewhere"
+
+    def check_failed(self, command: Failed) -> None:
+        assert isinstance(command.error, DeliveryError)
+        log = self.logs[command.batch.partition].keys
+        if set(keys_of(command.batch.encoded)) & set(log):
+            assert command.error.ambiguous, "in the log, and reported as not in it"
+
+    # ---- what holds all the time ----
+
+    @invariant()
+    def logs_hold_each_record_once_and_in_order(self) -> None:
+        for log in self.logs:
+            assert log.keys == sorted(set(log.keys))
+
+    @invariant()
+    def every_record_waits_or_has_ended(self) -> None:
+        open_keys = sorted(key for batch in self.production.incomplete for key in keys_of(batch.encoded))
+        appended = sorted(key for keys in self.appended for key in keys)
+        assert sorted([*self.ends, *open_keys]) == appended
+
+    @invariant()
+    def queues_are_in_the_order_of_appends(self) -> None:
+        for partition in range(PARTITIONS):
+            queued = [batch for batch in self.production.accumulator if batch.partition == partition]
+            keys = [key for batch in queued for key in keys_of(batch.encoded)]
+            assert keys == sorted(keys)
+
+    def teardown(self) -> None:
+        """A quiet world: everything comes to its end, in the end by expiry."""
+        for _ in range(400):
+            if self.production.is_quiet:
+                break
+            if not self.sequences.identity.is_valid:
+                self.fetch_producer_id()
+            for node_id in range(NODES):
+                self.send(node_id)
+                self.read_a_request(node_id)
+                self.answer(node_id)
+            self.let_time_pass(100)
+        assert self.production.is_quiet
+        self.every_record_waits_or_has_ended()
+        self.logs_hold_each_record_once_and_in_order()
+
+
+AccumulatorAndSequences.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestAccumulatorAndSequences = AccumulatorAndSequences.TestCase
