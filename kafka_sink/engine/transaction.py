@@ -110,6 +110,8 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
     State.FATAL: {},
 }
 
+_OPEN = (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING, State.ABORTING, State.ABORTABLE)
+
 # What a call in the wrong state should have been preceded by.
 _ADVICE = {
     State.UNINITIALIZED: "call init_transactions() first",
@@ -162,8 +164,7 @@ class Transaction:
         self.has_unknown_start = False
         # Some request of this epoch may still arrive late; see the module on generation 1.
         self.epoch_is_stale = False
-        # The epoch is that of a receipt.
-        self.is_resumed = False
+        self.is_resumed = False  # the epoch is that of a receipt
 
         self._waiting: dict[str, list[int]] = {"init": [], "begin": [], "prepare": [], "end": []}
         self._generation_to_begin = 1
@@ -193,7 +194,7 @@ class Transaction:
     @property
     def is_settled(self) -> bool:
         """Nothing is open that closing the producer would have to end."""
-        return self.state in (State.UNINITIALIZED, State.READY, State.PREPARED, State.RENEWING, State.FATAL)
+        return self.state not in _OPEN
 
     def receipt(self) -> TransactionReceipt:
         return TransactionReceipt(
@@ -269,8 +270,9 @@ class Transaction:
             self._finish_all(self._current_error())
             self._move(Event.ABORT)
             self.unregistered.clear()
-        elif self.state is State.RENEWING:
-            self._finish("begin", LocalProtocolError("the producer was closed"))
+        elif self.state in (State.INITIALIZING, State.RENEWING):
+            for kind in ("init", "begin"):  # nobody needs the identity any more
+                self._finish(kind, LocalProtocolError("the producer was closed"))
 
     # ---- facts from the produce side ----
 
