@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafka_sink.testing.cluster import Cluster
 from kafka_sink.testing.errors import Refused
 from kafka_sink.testing.groups import Groups
-from kafka_sink.testing.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTION_TOPIC, internal_partition
+from kafka_sink.testing.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTION_TOPIC, Partition, internal_partition
 from kafka_sink.testing.transaction_state import TopicPartition, TransactionRecord
 
 
@@ -21,17 +23,22 @@ class Markers:
         return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transactional_id).leader_epoch
 
     def write_marker(
-        self, partition: TopicPartition, record: TransactionRecord, *, is_commit: bool, coordinator_epoch: int
-    ) -> bool:
+        self,
+        partition: TopicPartition,
+        record: TransactionRecord,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        done: Callable[[bool], None],
+    ) -> None:
         """A partition that is gone needs no marker; one that refuses it has seen a newer epoch, which settles it too.
 
         The producer's epoch comes from the record in Prepare*: with version 2 it is above that of the data.
         """
         known = self._cluster.partition(*partition)
-        if known is None:
-            return True
-        if known.leader_id == NO_LEADER:
-            return False
+        if known is None or known.leader_id == NO_LEADER:
+            done(known is None)
+            return
         try:
             known.log.append_marker(
                 producer_id=record.producer_id, producer_epoch=record.producer_epoch, is_commit=is_commit,
@@ -39,10 +46,29 @@ class Markers:
                 now_ms=self._cluster.schedule.now_ms,
             )
         except Refused:
-            return True
+            done(True)
+            return
         if known.topic == OFFSETS_TOPIC:
             count = len(self._cluster.topics[OFFSETS_TOPIC].partitions)
             group_ids = [one for one in self._groups.groups if internal_partition(one, count) == known.index]
             self._groups.end_transaction(record.producer_id, group_ids, is_commit=is_commit)
+        self._await_replicas(known, done)
+
+    def _await_replicas(self, known: Partition, done: Callable[[bool], None]) -> None:
+        """Markers are written with acks=all: one that dies with its leader is written again."""
+        end_offset, leader_epoch = known.log.end_offset, known.leader_epoch
+        is_answered = False
+
+        def is_over() -> bool:
+            nonlocal is_answered
+            is_gone = self._cluster.partition(known.topic, known.index) is not known
+            is_written = is_gone or known.log.high_watermark >= end_offset
+            # What follows an answer may change this partition, and so ask again.
+            if not is_answered and (is_written or known.leader_epoch != leader_epoch):
+                is_answered = True
+                done(is_written)
+            return is_answered
+
         self._cluster.appended(known)
-        return True
+        if not is_over():
+            self._cluster.wait([(known.topic, known.index)], is_over)

@@ -55,9 +55,15 @@ class Surroundings(Protocol):
     def coordinator_epoch(self, transactional_id: str) -> int: ...
 
     def write_marker(
-        self, partition: TopicPartition, record: TransactionRecord, *, is_commit: bool, coordinator_epoch: int
-    ) -> bool:
-        """False: no leader now, try again. True: written, or there is nothing left to write it to."""
+        self,
+        partition: TopicPartition,
+        record: TransactionRecord,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        done: Callable[[bool], None],
+    ) -> None:
+        """`done(False)`: no leader now, try again. `done(True)`: replicated, or there is nowhere left to write it."""
         ...
 
 
@@ -305,12 +311,14 @@ class TransactionCoordinator:
                 self._append(transactional_id, transaction, following, lambda _code: None)
 
         def write(partition: TopicPartition) -> None:
-            if not is_current():
-                return
-            written = self._surroundings.write_marker(
-                partition, record, is_commit=is_commit, coordinator_epoch=epoch
-            )
-            if not written:
+            if is_current():
+                self._surroundings.write_marker(
+                    partition, record, is_commit=is_commit, coordinator_epoch=epoch,
+                    done=lambda is_written: on_written(partition, is_written),
+                )
+
+        def on_written(partition: TopicPartition, is_written: bool) -> None:
+            if not is_written:
                 delay_ms = max(self._settings.delay_ms("marker_retry"), MARKER_RETRY_MS)
                 self._schedule.after(delay_ms, lambda: write(partition))
                 return

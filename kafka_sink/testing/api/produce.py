@@ -56,6 +56,8 @@ class Part:
     appended: Appended | None = None
     log_start_offset: int = -1
     partition: Partition | None = None
+    # What was appended is at all replicas, or never will be under this leader: as in Kafka the first word counts.
+    is_settled: bool = False
 
     def fail(self, refusal: Refused) -> None:
         self.code, self.text, self.record_errors = refusal.code, refusal.text, refusal.record_errors
@@ -255,17 +257,21 @@ class ProduceRound:
         if self.is_over:
             return True
         cluster = self.call.core.cluster
+        is_over = True
         for part in self.parts:
-            if part.code is not Code.NONE or part.appended is None or part.partition is None:
+            if part.is_settled or part.code is not Code.NONE or part.appended is None or part.partition is None:
                 continue
+            part.is_settled = True
             if cluster.partition(part.topic, part.index) is not part.partition:
                 part.code = Code.UNKNOWN_TOPIC_OR_PARTITION
             elif part.partition.leader_id != self.call.broker_id:
                 part.code = Code.NOT_LEADER_OR_FOLLOWER
             elif part.is_waiting:
-                return False
+                part.is_settled = is_over = False
             elif not cluster.has_enough_replicas(part.partition):
                 part.code = Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        if not is_over:
+            return False
         self._answer()
         return True
 
@@ -274,7 +280,7 @@ class ProduceRound:
         if self.is_over:
             return
         for part in self.parts:
-            if part.code is Code.NONE and part.is_waiting:
+            if part.code is Code.NONE and not part.is_settled and part.is_waiting:
                 part.code = Code.REQUEST_TIMED_OUT
         self._answer()
 
