@@ -107,8 +107,9 @@ class Engine:
             self._on_answer(now_ms, answer)
         self._take_leader_hints(now_ms)
         self._production.expire(now_ms)
-        self._production.settle()
+        # Before settling: a new epoch makes an end of all doubts about sequences of the transaction before.
         self._adopt_identity()
+        self._production.settle()
         if self._end is None:
             self._ask_coordinator(now_ms)
             self._ask_producer_id(now_ms)

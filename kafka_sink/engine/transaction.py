@@ -110,8 +110,6 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
     State.FATAL: {},
 }
 
-_OPEN = (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING, State.ABORTING, State.ABORTABLE)
-
 # What a call in the wrong state should have been preceded by.
 _ADVICE = {
     State.UNINITIALIZED: "call init_transactions() first",
@@ -194,7 +192,7 @@ class Transaction:
     @property
     def is_settled(self) -> bool:
         """Nothing is open that closing the producer would have to end."""
-        return self.state not in _OPEN
+        return not self.drops_unsent and self.state not in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING)
 
     def receipt(self) -> TransactionReceipt:
         return TransactionReceipt(
@@ -271,8 +269,7 @@ class Transaction:
             self._move(Event.ABORT)
             self.unregistered.clear()
         elif self.state in (State.INITIALIZING, State.RENEWING):
-            for kind in ("init", "begin"):  # nobody needs the identity any more
-                self._finish(kind, LocalProtocolError("the producer was closed"))
+            self._finish_all(LocalProtocolError("the producer was closed"))
 
     # ---- facts from the produce side ----
 

@@ -171,3 +171,13 @@ def test_a_transaction_that_close_ended_by_itself_was_aborted_for_those_who_wait
     driver.close()
     assert isinstance(driver.refusal_of(calls[0]), TransactionAborted)
     assert "closed" in str(driver.refusal_of(calls[0]))
+
+
+@both_generations
+@pytest.mark.parametrize("state", ["initializing", "renewing"])
+def test_close_does_not_wait_for_an_identity_that_nobody_needs_any_more(state: str, generation: int) -> None:
+    driver, calls = hanging(state, generation)
+    close = driver.close()
+    assert driver.ok(close)
+    assert isinstance(driver.refusal_of(calls[0]), LocalProtocolError)
+    assert not driver.cluster.connections

@@ -223,3 +223,20 @@ def test_no_batch_gets_another_number_inside_a_transaction(generation: int, code
 
 def test_sequences_wrap_from_the_largest_to_0() -> None:
     assert sequence_after(SEQUENCE_MODULUS - 1, 100) == 99
+
+
+def test_a_doubt_about_records_of_an_aborted_transaction_does_not_spoil_the_next_one() -> None:
+    """begin waits for the new epoch: the new transaction and the end of the old sequences come in one step."""
+    driver = started(1, delivery_timeout_ms=5_000, request_timeout_ms=4_000, linger_ms=0)
+    driver.hold(PRODUCE, INIT_PRODUCER_ID)
+    lost = driver.send()
+    driver.run_for(6_000)
+    assert lost in driver.failed
+    driver.abort()
+    driver.run_for(4_000)
+    begin = driver.begin()
+    assert driver.is_waiting(begin)
+    driver.release(PRODUCE, INIT_PRODUCER_ID)
+    assert driver.ok(begin)
+    driver.send()
+    assert driver.ok(driver.commit())
