@@ -12,7 +12,8 @@ from kafka_sink.wire.codes import code
 E = TypeVar("E", bound=DeliveryError)
 
 _ADVICE = {
-    10: "raise max.message.bytes of the topic (and message.max.bytes of the brokers) or send smaller records",
+    10: "They take {size} bytes: raise max.message.bytes of the topic (and message.max.bytes of the brokers) or send "
+    "smaller records",
     87: "the broker checks record contents on this topic (for example keys are required on a compacted one)",
     32: "the record's timestamp is outside of what the topic accepts (message.timestamp.*.max.ms)",
 }
@@ -24,7 +25,7 @@ def refused(batch: ProducerBatch, error_code: int, broker_text: str | None) -> K
     if broker_text:
         text += f"; the broker says: {broker_text}"
     if error_code in _ADVICE:
-        text += f". {_ADVICE[error_code]}"
+        text += f". {_ADVICE[error_code].format(size=batch.encoded.size)}"
     text += f". {_safety(batch)}"
     if code(error_code).name.endswith("AUTHORIZATION_FAILED"):
         return AuthorizationError(f"{text}. The principal needs Write on topic {batch.topic!r}")

@@ -174,6 +174,8 @@ def check_schema(schema: pa.Schema) -> None:
 
 def columns_by_topic(data: ArrowData, *, topic: str | None) -> list[tuple[str, RecordColumns]]:
     """All rows for `topic`; without it, by the column topic, in the order in which the topics first appear."""
+    if not isinstance(data, ArrowData):
+        raise DataError(f"rows must come as a pyarrow RecordBatch or Table, not {type(data).__name__}")
     columns = RecordColumns.from_arrow(data)
     if topic is not None:
         return [(topic, columns)]

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from kafka_sink.engine import commands as c
-from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.options import ProducerOptions, parse_producer_options
 from kafka_sink.records.batch import HEADER_BYTES
 from kafka_sink.records.columns import RECORD_OVERHEAD_BYTES_MAX, ArrowData, RecordColumns, columns_by_topic
@@ -151,10 +151,7 @@ class Producer(TransactionMethods):
         by_topic = [(name, columns) for name, columns in columns_by_topic(data, topic=topic) if columns.row_count]
         for _, columns in by_topic:
             columns.check_record_sizes(options.max_request_size)
-        wanted = []
-        for name, columns in by_topic:
-            highest = -1 if columns.partitions is None else int(columns.partitions.max())
-            wanted.append((self._find_collector(name, highest), columns))
+        wanted = [(self._find_collector_of(name, columns), columns) for name, columns in by_topic]
         future = ArrowFuture(exchange, data.num_rows, sum(_byte_count(columns) for _, columns in by_topic))
         if not wanted:
             return future
@@ -178,6 +175,17 @@ class Producer(TransactionMethods):
                 wait_for_topic(self._exchange, topic, partition, self._options.max_block_ms)
             finally:
                 self._metrics.on_call("metadata-wait", duration_ns=self._clock.monotonic_ns() - started_ns)
+
+    def _find_collector_of(self, topic: str, columns: RecordColumns) -> Collector:
+        if columns.partitions is None:
+            return self._find_collector(topic, -1)
+        index = int(columns.partitions.argmax())
+        highest = int(columns.partitions[index])
+        try:
+            return self._find_collector(topic, highest)
+        except DataError as error:
+            row = int(columns.row_ids[index])
+            raise DataError(f"row {row} names partition {highest}; {error}", row=row, column="partition") from None
 
     # ---- waiting ---------------------------------------------------------------------------------------------------
 

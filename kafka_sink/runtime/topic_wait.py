@@ -83,7 +83,8 @@ def _overdue(exchange: Exchange, topic: str, partition: int, max_block_ms: int) 
     if partition_count is not None:
         return DataError(
             f"topic {topic} has {partition_count} partitions (0 to {partition_count - 1}); "
-            f"partition {partition} did not appear {limit}"
+            f"partition {partition} did not appear {limit}",
+            column="partition",
         )
     report = exchange.topic_reports.get(topic)
     trouble = report.trouble if report is not None else ""
