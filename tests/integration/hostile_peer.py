@@ -1,0 +1,199 @@
+"""Servers that are no Kafka brokers, or broken ones. Each listens on a port of its own and treats all comers alike.
+
+A behaviour is a function from a connected socket to nothing, run in a thread; the peer closes the socket afterwards.
+The peer counts the connections it got and those that the client has closed, so that a test sees both sides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from kafka_sink.wire.apis import API_VERSIONS, APIS
+from kafka_sink.wire.frames import decode_request_header, encode_response
+
+Behaviour = Callable[[socket.socket, threading.Event], None]
+_STEP_S = 0.05
+
+
+class HostilePeer:
+    def __init__(self, behaviour: Behaviour) -> None:
+        self._behaviour = behaviour
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._over = threading.Event()
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self.connection_count = 0
+        self.open_count = 0
+
+    @property
+    def address(self) -> str:
+        host, port = self._listener.getsockname()
+        return f"{host}:{port}"
+
+    def __enter__(self) -> HostilePeer:
+        self._start(self._accept)
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        # Closing a socket does not end an accept() on it; shutting it down does.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(10)
+
+    def _start(self, run: Callable[[], None]) -> None:
+        thread = threading.Thread(target=run, name="hostile-peer", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                with self._lock:
+                    self.connection_count += 1
+                    self.open_count += 1
+                self._start(lambda connection=connection: self._serve(connection))  # type: ignore[misc]
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            self._behaviour(connection, self._over)
+        with self._lock:
+            self.open_count -= 1
+
+
+def _until_closed(connection: socket.socket, over: threading.Event) -> None:
+    """Reads on until the client closes."""
+    while not over.is_set():
+        if select.select([connection], [], [], _STEP_S)[0] and not connection.recv(65536):
+            return
+
+
+def _after_request(answer: bytes) -> Behaviour:
+    def behave(connection: socket.socket, over: threading.Event) -> None:
+        connection.recv(65536)
+        connection.sendall(answer)
+        _until_closed(connection, over)
+
+    return behave
+
+
+# ---- no Kafka at all -------------------------------------------------------------------------------------------
+
+close_at_once: Behaviour = lambda connection, over: None  # noqa: E731
+silence: Behaviour = _until_closed
+http = _after_request(
+    b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request"
+)
+# Alert, TLS 1.2, 2 bytes: fatal, unexpected message. What a TLS listener says to plain text.
+tls_alert = _after_request(bytes([0x15, 0x03, 0x03, 0x00, 0x02, 0x02, 0x0A]))
+ssh = _after_request(b"SSH-2.0-OpenSSH_9.6\r\n")
+# The first four bytes are a length that passes for one, so the body is looked at.
+random_body = _after_request(struct.pack(">i", 4096) + random.Random(7).randbytes(4096))
+huge_length = _after_request(struct.pack(">i", 2**31 - 1) + b"\0" * 64)
+negative_length = _after_request(struct.pack(">i", -1) + b"\0" * 64)
+empty_frame = _after_request(struct.pack(">i", 0))
+
+
+def flood(connection: socket.socket, over: threading.Event) -> None:
+    """Random bytes as fast as they are taken."""
+    block = random.Random(3).randbytes(65536)
+    connection.recv(65536)
+    while not over.is_set():
+        connection.sendall(block)
+
+
+def endless_slow_bytes(connection: socket.socket, over: threading.Event) -> None:
+    """A frame that is just small enough, one byte at a time, never finished."""
+    connection.recv(65536)
+    connection.sendall(struct.pack(">i", 500_000))
+    while not over.wait(0.01):
+        connection.sendall(b"\0")
+
+
+# ---- speaks Kafka up to a point --------------------------------------------------------------------------------
+
+
+def _read_request(connection: socket.socket) -> tuple[int, int, int] | None:
+    """API key, version and correlation id; None when the client has gone."""
+    head = connection.recv(4, socket.MSG_WAITALL)
+    if len(head) < 4:
+        return None
+    frame = connection.recv(struct.unpack(">i", head)[0], socket.MSG_WAITALL)
+    api_key, version, correlation_id, _, _ = decode_request_header(frame)
+    return api_key, version, correlation_id
+
+
+def _versions_answer(version: int, correlation_id: int) -> bytes:
+    rows = [
+        {"api_key": api.key, "min_version": api.version_min, "max_version": api.version_max} for api in APIS.values()
+    ]
+    return encode_response(API_VERSIONS, version, correlation_id, {"error_code": 0, "api_keys": rows})
+
+
+def wrong_correlation_id(connection: socket.socket, over: threading.Event) -> None:
+    request = _read_request(connection)
+    if request is not None:
+        connection.sendall(_versions_answer(request[1], request[2] + 1))
+        _until_closed(connection, over)
+
+
+def after_versions(answer: Callable[[int], bytes]) -> Behaviour:
+    """A proper broker until the versions are agreed; then `answer(correlation_id)` to whatever is asked."""
+
+    def behave(connection: socket.socket, over: threading.Event) -> None:
+        while (request := _read_request(connection)) is not None:
+            api_key, version, correlation_id = request
+            if api_key == API_VERSIONS.key:
+                connection.sendall(_versions_answer(version, correlation_id))
+            else:
+                connection.sendall(answer(correlation_id))
+                break
+        _until_closed(connection, over)
+
+    return behave
+
+
+def _frame(correlation_id: int, body: bytes) -> bytes:
+    return struct.pack(">ii", len(body) + 4, correlation_id) + body
+
+
+later_wrong_correlation_id = after_versions(lambda correlation_id: _frame(correlation_id + 17, b"\0" * 100))
+later_huge_length = after_versions(lambda correlation_id: struct.pack(">ii", 2**31 - 1, correlation_id))
+# A compact array of four billion brokers.
+later_huge_count = after_versions(lambda correlation_id: _frame(correlation_id, b"\0" * 5 + b"\xff\xff\xff\xff\x0f"))
+later_truncated = after_versions(lambda correlation_id: _frame(correlation_id, b"\0" * 3))
+later_silence = after_versions(lambda correlation_id: b"")
+
+
+def later_close(connection: socket.socket, over: threading.Event) -> None:
+    request = _read_request(connection)
+    if request is not None:
+        connection.sendall(_versions_answer(request[1], request[2]))
+        _read_request(connection)
+
+
+def later_endless_frame(connection: socket.socket, over: threading.Event) -> None:
+    """A frame of 90 MiB, below the limit, of which 4 KiB come every 10 ms: it must cost what has come, no more."""
+    request = _read_request(connection)
+    if request is None:
+        return
+    connection.sendall(_versions_answer(request[1], request[2]))
+    request = _read_request(connection)
+    if request is not None:
+        connection.sendall(struct.pack(">ii", 90 * 1024 * 1024, request[2]))
+        while not over.is_set():
+            connection.sendall(bytes(4096))
+            time.sleep(0.01)

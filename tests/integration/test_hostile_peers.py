@@ -1,0 +1,200 @@
+"""A bootstrap address leads to something that is no Kafka broker, or to a broken one.
+
+Whatever it sends, the user gets an error of this package that names the address and what it looks like, within the
+time limit; the connection is closed, the process neither grows nor spins, and closing leaves no thread or descriptor.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import resource
+import threading
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from kafka_sink import Producer
+from kafka_sink.errors import ConfigError, KafkaSinkError
+from tests.integration import hostile_peer as peers
+from tests.integration.hostile_peer import Behaviour, HostilePeer
+
+MAX_BLOCK_MS = 1500
+REQUEST_TIMEOUT_MS = 700
+# On a busy machine, and for a request time-out that begins just before max.block.ms ends.
+SLACK_S = 1.5
+# Far below what any of the lengths claimed here would take, far above what Python itself wanders.
+GROWTH_BYTES_MAX = 32 * 1024 * 1024
+CPU_S_MAX = 0.4
+CLOSE_S = 5
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    behaviour: Behaviour
+    says: str  # what the error must tell, as a pattern
+    must_close: bool = True
+
+
+CASES = (
+    Case("random body", peers.random_body, "correlation id|broke the protocol"),
+    Case("flood of random bytes", peers.flood, "broke the protocol"),
+    Case("HTTP server", peers.http, "HTTP"),
+    Case("TLS listener", peers.tls_alert, "TLS"),
+    Case("SSH server", peers.ssh, "broke the protocol"),
+    Case("wrong correlation id", peers.wrong_correlation_id, "correlation id"),
+    Case("huge length", peers.huge_length, "2147483647"),
+    Case("negative length", peers.negative_length, "-1"),
+    Case("empty frame", peers.empty_frame, "broke the protocol"),
+    Case("endless slow bytes", peers.endless_slow_bytes, "did not answer ApiVersions"),
+    Case("immediate close", peers.close_at_once, "ApiVersions|reset|closed"),
+    Case("accept and silence", peers.silence, "did not answer ApiVersions"),
+    Case("Metadata with a wrong correlation id", peers.later_wrong_correlation_id, "correlation id"),
+    Case("Metadata with a huge length", peers.later_huge_length, "2147483647"),
+    Case("Metadata with a huge count", peers.later_huge_count, "broke the protocol.*Metadata|Metadata"),
+    Case("Metadata cut off", peers.later_truncated, "Metadata"),
+    Case("Metadata never answered", peers.later_silence, "did not answer (Metadata|InitProducerId)"),
+    Case("closed instead of Metadata", peers.later_close, "closed"),
+    Case("Metadata in an endless frame", peers.later_endless_frame, "did not answer (Metadata|InitProducerId)"),
+)
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def case(request: pytest.FixtureRequest) -> Case:
+    found: Case = request.param
+    return found
+
+
+def settings(address: str) -> dict[str, object]:
+    return {
+        "bootstrap.servers": address,
+        "max.block.ms": MAX_BLOCK_MS,
+        "request.timeout.ms": REQUEST_TIMEOUT_MS,
+        "delivery.timeout.ms": 2 * REQUEST_TIMEOUT_MS,
+    }
+
+
+def descriptor_count() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def producer_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("kafka-sink")]
+
+
+def cpu_s(thread: threading.Thread) -> float:
+    assert thread.ident is not None
+    return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
+
+
+def wait_until_closed(peer: HostilePeer) -> bool:
+    deadline = time.monotonic() + CLOSE_S
+    while peer.open_count and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return peer.open_count == 0
+
+
+def test_a_peer_that_is_no_broker_ends_in_an_error_that_says_so_and_costs_nothing(case: Case) -> None:
+    with HostilePeer(case.behaviour) as peer:
+        gc.collect()
+        descriptors, resident = descriptor_count(), resident_bytes()
+        producer = Producer(settings(peer.address))
+        (sender,) = producer_threads()
+        started, own_cpu_s = time.monotonic(), time.thread_time()
+        with pytest.raises(KafkaSinkError) as caught:
+            producer.send("topic", value=b"never to be seen in a text").result(MAX_BLOCK_MS / 1000)
+        waited_s = time.monotonic() - started
+        spent_s = cpu_s(sender) + time.thread_time() - own_cpu_s
+        grown = resident_bytes() - resident
+
+        text = str(caught.value)
+        assert peer.address in text
+        assert "topic" in text
+        assert re.search(case.says, text), text
+        assert "never to be seen" not in text
+        assert MAX_BLOCK_MS / 1000 - 0.1 <= waited_s <= MAX_BLOCK_MS / 1000 + SLACK_S
+        assert spent_s <= CPU_S_MAX, f"{spent_s:.2f} s of CPU in {waited_s:.2f} s"
+        assert grown <= GROWTH_BYTES_MAX, f"{grown / 2**20:.0f} MiB more"
+        # With back-off from 50 ms to 1 s there is time for a handful of attempts, not for a storm.
+        assert 1 <= peer.connection_count <= 12
+        producer.close(timeout_s=CLOSE_S)
+        assert wait_until_closed(peer)
+        assert producer_threads() == []
+    gc.collect()
+    # The listener and the peer's ends are closed by now.
+    assert descriptor_count() <= descriptors
+
+
+def test_transactions_and_partitions_also_end_in_an_error_in_time_with_a_peer_that_is_no_broker(case: Case) -> None:
+    with HostilePeer(case.behaviour) as peer:
+        options = {**settings(peer.address), "transactional.id": "never"}
+        with Producer(options) as producer:
+            started = time.monotonic()
+            with pytest.raises(KafkaSinkError) as caught:
+                producer.init_transactions()
+            assert time.monotonic() - started <= MAX_BLOCK_MS / 1000 + SLACK_S
+            assert "init_transactions" in str(caught.value)
+            started = time.monotonic()
+            producer.close(timeout_s=CLOSE_S)
+            assert time.monotonic() - started <= CLOSE_S + SLACK_S
+        assert wait_until_closed(peer)
+
+
+def test_a_good_broker_among_bad_ones_is_found() -> None:
+    pytest.importorskip("kafka_sink.testing")
+    from kafka_sink.testing import EmbeddedBroker
+
+    with (
+        HostilePeer(peers.http) as first,
+        HostilePeer(peers.silence) as second,
+        HostilePeer(peers.close_at_once) as third,
+        EmbeddedBroker(1, topics={"rows": 2}) as embedded,
+    ):
+        servers = ",".join((first.address, second.address, third.address, embedded.bootstrap_servers))
+        options = {**settings(servers), "max.block.ms": 20_000, "delivery.timeout.ms": 30_000}
+        with Producer(options) as producer:
+            futures = [producer.send("rows", value=b"%d" % number) for number in range(100)]
+            assert all(future.result(20).offset >= 0 for future in futures)
+
+
+def test_nobody_listens_and_a_name_that_does_not_resolve_are_told_apart() -> None:
+    with HostilePeer(peers.silence) as peer:
+        closed_address = peer.address
+    for address, says in (
+        (closed_address, "refused"),
+        ("no-such-host.invalid:9092", "not resolved|not known|resolution"),
+    ):
+        with Producer(settings(address)) as producer:
+            with pytest.raises(KafkaSinkError, match=says) as caught:
+                producer.send("topic", value=b"value").result(MAX_BLOCK_MS / 1000)
+            assert address in str(caught.value)
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers"):
+        Producer({"bootstrap.servers": "host-without-port"})
+
+
+def test_a_thousand_futures_and_flush_end_when_the_peer_goes_silent_after_the_metadata() -> None:
+    """The broker is reached, and then it takes no batch: every future ends in DeliveryTimeout, flush returns."""
+    from kafka_sink.errors import DeliveryTimeout
+    from kafka_sink.testing import EmbeddedBroker
+
+    embedded = EmbeddedBroker(1, topics={"rows": 3})
+    with embedded:
+        options = {**settings(embedded.bootstrap_servers), "max.block.ms": 5000}
+        producer = Producer(options)
+        assert producer.send("rows", value=b"first").result(10).offset == 0
+    # The broker is gone.
+    futures = [producer.send("rows", value=b"%d" % number) for number in range(1000)]
+    errors = [future.exception(10) for future in futures]
+    assert {type(error) for error in errors} == {DeliveryTimeout}
+    assert all("rows-" in str(error) and "delivery.timeout.ms" in str(error) for error in errors)
+    producer.flush(timeout_s=5)
+    producer.close(timeout_s=CLOSE_S)
+    assert producer_threads() == []

@@ -1,0 +1,141 @@
+"""A producer that is fed ten times faster than its broker takes stays within buffer.memory plus a constant.
+
+The broker stands behind a proxy that lets 4 MB a second through. send() then waits for room and goes on; nothing is
+lost; and where no room comes, it ends in BufferExhausted after max.block.ms.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+
+from kafka_sink import Producer
+from kafka_sink.errors import BufferExhausted
+from tests.conftest import NEWEST, without_kafka
+from tests.integration.slow_proxy import SlowProxy
+from tools.foreign_reader import end_offsets, read_topic
+from tools.kafka_cluster import KafkaCluster
+from tools.kafka_jars import KafkaUnavailable
+
+BYTES_PER_S = 4_000_000
+BUFFER_BYTES = 16 * 1024 * 1024
+TOTAL_BYTES = 48_000_000
+# What README promises beyond buffer.memory.
+CONSTANT_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class SlowBroker:
+    kafka: KafkaCluster
+    proxy: SlowProxy
+
+    @property
+    def address(self) -> str:
+        return self.proxy.address
+
+
+@pytest.fixture(scope="module")
+def slow_broker() -> Iterator[SlowBroker]:
+    with SlowProxy() as proxy:
+        cluster = KafkaCluster(NEWEST, properties={"advertised.listeners": f"PLAINTEXT://{proxy.address}"})
+        try:
+            cluster.open()
+        except KafkaUnavailable as error:
+            without_kafka(str(error))
+        with cluster:
+            # Until now the proxy kept everybody waiting: the broker's port is chosen when the cluster opens.
+            proxy.upstream = cluster.bootstrap_servers
+            yield SlowBroker(cluster, proxy)
+
+
+@pytest.fixture(autouse=True)
+def line_is_free_again(slow_broker: SlowBroker) -> Iterator[None]:
+    yield
+    slow_broker.proxy.bytes_per_s = None
+
+
+def probe(broker: SlowBroker, topic: str, entry: str, settings: dict[str, object]) -> dict[str, float]:
+    command = [sys.executable, "-m", "tests.integration.memory_probe", broker.address, topic, json.dumps(settings)]
+    run = subprocess.run([*command, entry, str(TOTAL_BYTES)], capture_output=True, timeout=200)
+    assert run.returncode == 0, run.stderr.decode()[-3000:]
+    found: dict[str, float] = json.loads(run.stdout)
+    return found
+
+
+@pytest.mark.parametrize("entry", ["send", "send_arrow"])
+def test_a_producer_fed_faster_than_the_broker_takes_stays_within_its_buffer_and_a_constant(
+    slow_broker: SlowBroker, topic_name: str, entry: str, record_property: Callable[[str, object], None]
+) -> None:
+    slow_broker.kafka.create_topic(topic_name, partitions=4)
+    slow_broker.proxy.bytes_per_s = BYTES_PER_S
+    settings: dict[str, object] = {"buffer.memory": BUFFER_BYTES, "delivery.timeout.ms": 120_000}
+    found = probe(slow_broker, topic_name, entry, settings)
+    record_property("probe", found)
+
+    unthrottled_rate = found["first_block_bytes"] / max(found["first_block_s"], 0.001)
+    assert unthrottled_rate >= 10 * BYTES_PER_S, "the test did not feed ten times faster"
+    # It had to wait for the broker, and went on whenever there was room.
+    assert found["done_s"] >= 0.8 * (found["sent"] - BUFFER_BYTES) / BYTES_PER_S
+    assert found["fed_s"] >= 0.8 * (found["sent"] - 2 * BUFFER_BYTES) / BYTES_PER_S
+    assert found["grown"] <= BUFFER_BYTES + CONSTANT_BYTES, found
+    ends = end_offsets(slow_broker.kafka.bootstrap_servers, topic_name)
+    assert sum(ends.values()) == found["sent"] // 1000 + 1
+
+
+def test_send_ends_in_buffer_exhausted_after_max_block_ms_and_goes_on_when_there_is_room_again(
+    slow_broker: SlowBroker, topic_name: str
+) -> None:
+    slow_broker.kafka.create_topic(topic_name)
+    settings = {"bootstrap.servers": slow_broker.address, "buffer.memory": 1_000_000, "max.block.ms": 700}
+    with Producer(settings) as producer:
+        assert producer.send(topic_name, value=b"-1").result(30).offset == 0
+        slow_broker.proxy.bytes_per_s = 0
+        accepted = 0
+        error: BufferExhausted | None = None
+        while error is None and accepted < 10_000:
+            started = time.monotonic()
+            try:
+                producer.send(topic_name, value=b"%d" % accepted, key=b"k" * 1000)
+                accepted += 1
+            except BufferExhausted as caught:
+                error = caught
+        waited_s = time.monotonic() - started
+        assert error is not None
+        assert 0.65 <= waited_s <= 2
+        # Room for at least three quarters of the buffer in payload bytes, and never for more than all of it.
+        assert 750 <= accepted <= 1000
+        assert "buffer.memory=1000000" in str(error) and "max.block.ms=700" in str(error)
+        assert error.ambiguous is False
+
+        with pytest.raises(BufferExhausted):
+            producer.send_arrow(pa.table({"value": [b"x" * 1000] * 500}), topic=topic_name).result(30)
+        slow_broker.proxy.bytes_per_s = None
+        producer.flush(timeout_s=60)
+        assert producer.send(topic_name, value=b"last").result(30).offset == accepted + 1
+    values = [record.value for record in read_topic(slow_broker.kafka.bootstrap_servers, topic_name)]
+    assert values == [b"%d" % number for number in range(-1, accepted)] + [b"last"]
+
+
+def test_senders_in_many_threads_wait_for_room_and_all_get_it(slow_broker: SlowBroker, topic_name: str) -> None:
+    slow_broker.kafka.create_topic(topic_name)
+    slow_broker.proxy.bytes_per_s = BYTES_PER_S // 2
+    thread_count, each = 8, 500
+    with Producer({"bootstrap.servers": slow_broker.address, "buffer.memory": 500_000}) as producer:
+
+        def feed(number: int) -> list[int]:
+            content = b"x" * 1000
+            futures = [producer.send(topic_name, key=b"%d-%d" % (number, turn), value=content) for turn in range(each)]
+            return [future.result(60).offset for future in futures]
+
+        with ThreadPoolExecutor(thread_count) as pool:
+            offsets = list(pool.map(feed, range(thread_count)))
+    assert all(own == sorted(own) for own in offsets)
+    assert sorted(offset for own in offsets for offset in own) == list(range(thread_count * each))

@@ -1,0 +1,213 @@
+"""Transactions that change hands: ended by another process from a receipt, taken away by a newer producer or by time.
+
+Both protocol generations; what is visible afterwards is judged by foreign readers.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from kafka_sink import Producer
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, ProducerFenced, TransactionAborted, TransactionError
+from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tests.integration.transactional import TIMEOUT_S, is_settled, rows, transactional, values
+from tools.foreign_reader import read_topic, wait_until_settled
+from tools.kafka_cluster import KafkaCluster
+from tools.kafka_jars import KafkaUnavailable
+
+# ---- other processes -------------------------------------------------------------------------------------------
+
+PREPARE = """
+import base64, os, pickle, signal, sys
+import pyarrow as pa
+from kafka_sink import Producer
+servers, topic = sys.argv[1:]
+producer = Producer({"bootstrap.servers": servers, "transactional.id": topic})
+producer.init_transactions()
+producer.begin_transaction()
+producer.send_arrow(pa.table({"value": [b"row %d" % number for number in range(500)]}), topic=topic)
+print(base64.b64encode(pickle.dumps(producer.prepare_transaction())).decode(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+RESUME = """
+import base64, pickle, sys
+from kafka_sink import Producer
+servers, topic, receipt_text, verb = sys.argv[1:]
+receipt = pickle.loads(base64.b64decode(receipt_text))
+with Producer({"bootstrap.servers": servers, "transactional.id": topic}) as producer:
+    producer.resume_transaction(receipt)
+    (producer.commit_transaction if verb == "commit" else producer.abort_transaction)()
+print("ended")
+"""
+
+
+def run(program: str, *arguments: str, expected: int = 0) -> str:
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == expected, done.stderr[-3000:]
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("verb", ["commit", "abort"])
+def test_a_prepared_transaction_of_a_killed_process_is_ended_by_another_one(
+    kafka: KafkaCluster, topic_name: str, verb: str
+) -> None:
+    kafka.create_topic(topic_name, partitions=2)
+    servers = kafka.bootstrap_servers
+    receipt_text = run(PREPARE, servers, topic_name, expected=-signal.SIGKILL)
+    receipt = pickle.loads(base64.b64decode(receipt_text))
+    assert sum(receipt.last_offsets.values()) == 500 - len(receipt.last_offsets)
+    assert [place[0] for place in receipt.last_offsets] == [topic_name] * len(receipt.last_offsets)
+    # Prepared is not committed.
+    assert read_topic(servers, topic_name, settle_timeout_s=0) == []
+
+    assert run(RESUME, servers, topic_name, receipt_text, verb) == "ended"
+    assert is_settled(kafka, topic_name)
+    assert len(values(kafka, topic_name)) == (500 if verb == "commit" else 0)
+    # Repeating it is what a restarted driver does: the same answer, and nothing changes.
+    assert run(RESUME, servers, topic_name, receipt_text, verb) == "ended"
+    assert len(values(kafka, topic_name)) == (500 if verb == "commit" else 0)
+    assert len(values(kafka, topic_name, "read_uncommitted")) == 500
+
+
+def test_closing_after_prepare_leaves_the_transaction_to_the_receipt(kafka: KafkaCluster, topic_name: str) -> None:
+    kafka.create_topic(topic_name)
+    with transactional(kafka, topic_name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send_arrow(rows("row", 100), topic=topic_name)
+        receipt = producer.prepare_transaction()
+    assert receipt.last_offsets == {(topic_name, 0): 99}
+    assert read_topic(kafka.bootstrap_servers, topic_name, settle_timeout_s=0) == []
+    with transactional(kafka, topic_name) as other:
+        other.resume_transaction(pickle.loads(pickle.dumps(receipt)))
+        with pytest.raises(LocalProtocolError):
+            other.send(topic_name, value=b"not part of it").result(TIMEOUT_S)
+        other.commit_transaction()
+        # The identity was borrowed for that one end; transactions of its own begin like everybody's.
+        with pytest.raises(LocalProtocolError, match=r"init_transactions\(\) first"):
+            other.begin_transaction()
+        other.init_transactions()
+        other.begin_transaction()
+        other.send(topic_name, value=b"next")
+        other.commit_transaction()
+    assert is_settled(kafka, topic_name)
+    assert values(kafka, topic_name) == [*(b"row-%d" % number for number in range(100)), b"next"]
+
+
+def test_the_wrong_end_for_a_decided_transaction_is_refused(kafka: KafkaCluster, topic_name: str) -> None:
+    """A committed transaction cannot be aborted with its receipt, nor the other way round; nothing changes."""
+    kafka.create_topic(topic_name)
+    with transactional(kafka, topic_name) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic_name, value=b"v")
+        receipt = producer.prepare_transaction()
+        producer.commit_transaction()
+    wait_until_settled(kafka.bootstrap_servers, topic_name)
+    with transactional(kafka, topic_name) as other:
+        other.resume_transaction(receipt)
+        with pytest.raises(KafkaSinkError) as caught:
+            other.abort_transaction()
+        assert topic_name in str(caught.value)
+    assert is_settled(kafka, topic_name)
+    assert values(kafka, topic_name) == [b"v"]
+
+
+# ---- fencing and time-outs -------------------------------------------------------------------------------------
+
+
+def send_and_commit(producer: Producer, topic: str, value: bytes) -> None:
+    producer.send(topic, value=value)
+    producer.commit_transaction()
+
+
+def fenced(producer: Producer, topic: str) -> TransactionError:
+    """What the older producer is told: at the latest when it ends its transaction, by a ProducerFenced."""
+    with pytest.raises(TransactionError) as caught:
+        send_and_commit(producer, topic, b"of the fenced one")
+    if not isinstance(caught.value, ProducerFenced):
+        # The leader only says that the epoch is old, which may also mean a time-out: the coordinator knows.
+        with pytest.raises(ProducerFenced) as caught:
+            producer.abort_transaction()
+    return caught.value
+
+
+def test_a_second_producer_with_the_same_id_fences_the_first_and_its_records_are_gone(
+    kafka: KafkaCluster, topic_name: str
+) -> None:
+    kafka.create_topic(topic_name)
+    first = transactional(kafka, topic_name)
+    first.init_transactions()
+    first.begin_transaction()
+    first.send(topic_name, value=b"of the fenced one").result(TIMEOUT_S)
+    with transactional(kafka, topic_name) as second:
+        second.init_transactions()
+        second.begin_transaction()
+        second.send(topic_name, value=b"of the newer one")
+        second.commit_transaction()
+        error = fenced(first, topic_name)
+        assert topic_name in str(error)
+        # It stays that way.
+        with pytest.raises(ProducerFenced):
+            first.begin_transaction()
+        with pytest.raises(KafkaSinkError):
+            first.send(topic_name, value=b"of the fenced one").result(TIMEOUT_S)
+        first.close(timeout_s=10)
+        second.begin_transaction()
+        second.send(topic_name, value=b"of the newer one, again")
+        second.commit_transaction()
+    assert is_settled(kafka, topic_name)
+    assert values(kafka, topic_name) == [b"of the newer one", b"of the newer one, again"]
+
+
+@pytest.fixture(scope="module", params=[NEWEST, FIRST_GENERATION])
+def kafka_of_short_transactions(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
+    """Looks for transactions that are over their time every 300 ms; by default it does so every 10 s."""
+    properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 300}
+    cluster = KafkaCluster(request.param, properties=properties)
+    try:
+        cluster.open()
+    except KafkaUnavailable as error:
+        without_kafka(str(error))
+    with cluster:
+        yield cluster
+
+
+def test_a_transaction_that_takes_too_long_is_aborted_by_the_broker_and_the_producer_is_told(
+    kafka_of_short_transactions: KafkaCluster, topic_name: str
+) -> None:
+    kafka = kafka_of_short_transactions
+    kafka.create_topic(topic_name)
+    with transactional(kafka, topic_name, transaction_timeout_ms=1000) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(topic_name, value=b"of the late one").result(TIMEOUT_S)
+        wait_until_settled(kafka.bootstrap_servers, topic_name, timeout_s=20)
+        with pytest.raises(TransactionError) as caught:
+            send_and_commit(producer, topic_name, b"after the end")
+        assert topic_name in str(caught.value)
+        outcome = [type(caught.value)]
+        # An abort is the way on where the broker allows one; else a new producer takes over.
+        try:
+            producer.abort_transaction()
+            producer.begin_transaction()
+            producer.send(topic_name, value=b"next")
+            producer.commit_transaction()
+        except ProducerFenced:
+            outcome.append(ProducerFenced)
+    assert outcome in ([TransactionAborted], [TransactionAborted, ProducerFenced], [ProducerFenced, ProducerFenced])
+    with transactional(kafka, topic_name) as successor:
+        successor.init_transactions()
+        successor.begin_transaction()
+        successor.send(topic_name, value=b"of the successor")
+        successor.commit_transaction()
+    assert is_settled(kafka, topic_name)
+    assert values(kafka, topic_name) == [*([b"next"] if len(outcome) == 1 else []), b"of the successor"]
