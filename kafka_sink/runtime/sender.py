@@ -1,9 +1,10 @@
 """The sender thread: the only one that touches the engine and the sockets.
 
-    poll -> close what has lingered -> step -> carry out -> publish -> call back -> and again
+    poll -> close what has lingered -> step -> carry out -> publish -> call back -> finish -> and again
 
 A turn decides nothing: the engine says what to do and when to be called again. Completions are told under the
-exchange's lock in one go, callbacks run after it is free.
+exchange's lock in one go, callbacks run after it is free. Operations end after that, as in the Java client: when
+flush() returns, the callbacks of everything it waited for have run.
 
 The end, whatever brings it (a graceful close that is over, an abandoned producer, an error that should not exist), is
 the same: sockets are closed, nothing more is accepted, and everything that still waits gets the reason. An unexpected
@@ -34,8 +35,6 @@ CLOSED = "the producer is closed"
 # The appender was at work when something was due there.
 RETRY_MS = 1
 
-Completion = c.Delivered | c.Failed | c.Finished
-
 
 class Sender:
     def __init__(
@@ -61,6 +60,7 @@ class Sender:
         self._connected: set[int] = set()
         # Of batches that were split: how many of the records are not done yet.
         self._unfinished_splits: dict[ProducerBatch, int] = {}
+        self._completions: list[c.Delivered | c.Failed] = []
         self._closing: set[int] = set()
         self._cluster_since_ms = self._clock.monotonic_ms()
         self.requests_in_flight = 0
@@ -98,9 +98,10 @@ class Sender:
         inputs: list[c.Input] = [*events, *exchange.take_inputs()]
         step = self._engine.step(now_ms, inputs)
         self._wake_at_ms = step.wake_at_ms
-        completions = self._carry_out(step.commands, now_ms)
-        is_over = self._publish(completions, inputs, now_ms)
+        finished = self._carry_out(step.commands, now_ms)
+        self._publish(now_ms)
         self._call_back()
+        is_over = self._finish(finished, inputs)
         self._metrics.on_select(wait_ns=self._network.wait_ns, io_ns=self._network.io_ns, now_ms=now_ms)
         return not is_over
 
@@ -114,11 +115,13 @@ class Sender:
 
     # ---- carrying out ----------------------------------------------------------------------------------------------
 
-    def _carry_out(self, commands: list[c.Command], now_ms: int) -> list[Completion]:
-        completions: list[Completion] = []
+    def _carry_out(self, commands: list[c.Command], now_ms: int) -> list[c.Finished]:
+        finished: list[c.Finished] = []
         for command in commands:
-            if isinstance(command, (c.Delivered, c.Failed, c.Finished)):
-                completions.append(command)
+            if isinstance(command, (c.Delivered, c.Failed)):
+                self._completions.append(command)
+            elif isinstance(command, c.Finished):
+                finished.append(command)
             elif isinstance(command, (c.Send, c.Connect, c.Disconnect, c.Resolve)):
                 self._observe_network_command(command, now_ms)
                 self._network.execute(command)
@@ -134,20 +137,15 @@ class Sender:
                 )
             else:
                 _LOGGER.log(_LEVELS[command.level], "[%s] %s", self._client_id, command.text)
-        return completions
+        return finished
 
-    def _publish(self, completions: list[Completion], inputs: list[c.Input], now_ms: int) -> bool:
-        """Tells everybody what changed. True when the producer is at its end."""
+    def _publish(self, now_ms: int) -> None:
+        """Tells everybody what changed."""
         exchange, engine = self._exchange, self._engine
-        is_over = any(isinstance(event, c.Abandon) for event in inputs)
-        self._closing.update(event.operation_id for event in inputs if isinstance(event, c.Close))
+        completions, self._completions = self._completions, []
         with exchange.changed:
             for completion in completions:
-                if isinstance(completion, c.Finished):
-                    exchange.finish(completion.operation_id, completion.error, completion.result)
-                    is_over = is_over or completion.operation_id in self._closing
-                else:
-                    self._complete(completion, now_ms)
+                self._complete(completion, now_ms)
             if engine.cluster is not exchange.cluster:
                 exchange.cluster = engine.cluster
                 self._cluster_since_ms = now_ms
@@ -162,6 +160,18 @@ class Sender:
             exchange.tell_change()
         self._backlog = sum(sum(of_topic.values()) for of_topic in exchange.queue_loads.values())
         self.requests_in_flight = sum(engine.nodes.in_flight_count(node_id) for node_id in self._node_ids.values())
+
+    def _finish(self, finished: list[c.Finished], inputs: list[c.Input]) -> bool:
+        """Ends operations. True when the producer is at its end, too."""
+        exchange = self._exchange
+        is_over = any(isinstance(event, c.Abandon) for event in inputs)
+        self._closing.update(event.operation_id for event in inputs if isinstance(event, c.Close))
+        if finished:
+            with exchange.changed:
+                for each in finished:
+                    exchange.finish(each.operation_id, each.error, each.result)
+                    is_over = is_over or each.operation_id in self._closing
+                exchange.tell_change()
         return is_over
 
     def _complete(self, completion: c.Delivered | c.Failed, now_ms: int) -> None:
