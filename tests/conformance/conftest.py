@@ -1,21 +1,17 @@
-"""One node of each Kafka version for the whole run, with the timers of peer.py."""
+"""One node of each Kafka version and transaction level for the whole run, with the timers of peer.py."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import pytest
 
 from tests.conformance.peer import PROPERTIES, KafkaPeer
+from tests.conftest import without_kafka
 from tools.kafka_cluster import KafkaCluster
-from tools.kafka_jars import VERSIONS, KafkaUnavailable
-
-# Version, and the finalized level of transaction.version (None: the newest that the version has).
-CLUSTERS = [pytest.param((version, None), id=version) for version in VERSIONS] + [
-    pytest.param(("4.3.1", level), id=f"4.3.1-transaction.version-{level}") for level in (0, 1)
-]
+from tools.kafka_jars import KafkaUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +23,25 @@ class Pair:
     transaction_version: str
 
 
-@pytest.fixture(scope="session", params=CLUSTERS)
-def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
-    version, level = request.param
-    try:
-        with KafkaCluster(version=version, properties=PROPERTIES, transaction_version=level) as cluster:
-            peer = KafkaPeer(cluster.bootstrap_servers)
-            peer.warm_up()
-            peer.close()
-            newest = "2" if version.startswith("4.") else "0"
-            yield Pair(cluster, version.rpartition(".")[0], newest if level is None else str(level))
-    except KafkaUnavailable as missing:
-        if os.environ.get("PYKAFKA_SINK_REQUIRE_KAFKA"):
-            raise
-        pytest.skip(str(missing))
+@pytest.fixture(scope="session")
+def pair_of() -> Iterator[Callable[[str, int], Pair]]:
+    """Started at the first use. Not a parametrised session fixture: random order would restart it between tests."""
+    pairs: dict[tuple[str, int], Pair] = {}
+    with ExitStack() as stack:
+
+        def running(version: str, level: int) -> Pair:
+            if (version, level) not in pairs:
+                # Kafka 3.9 has no such feature to set.
+                feature = None if version.startswith("3.") else level
+                cluster = KafkaCluster(version=version, properties=PROPERTIES, transaction_version=feature)
+                try:
+                    stack.enter_context(cluster)
+                except KafkaUnavailable as missing:
+                    without_kafka(str(missing))
+                peer = KafkaPeer(cluster.bootstrap_servers)
+                peer.warm_up()
+                peer.close()
+                pairs[version, level] = Pair(cluster, version.rpartition(".")[0], str(level))
+            return pairs[version, level]
+
+        yield running

@@ -11,20 +11,28 @@ DECISIONS = ((True, "commit"), (False, "abort"))
 
 
 def data(peer: Peer, producer_id: int, epoch: int, sequence: int = 0) -> bytes:
-    return batch(b"v", producer_id=producer_id, epoch=epoch, sequence=sequence, transactional=True,
-                 timestamp_ms=peer.now())
+    return batch(
+        b"v", producer_id=producer_id, epoch=epoch, sequence=sequence, transactional=True, timestamp_ms=peer.now()
+    )
 
 
-def open_transaction(peer: Peer, tid: str, *, version: int, timeout_ms: int = 60_000) -> tuple[int, int]:
+def open_transaction(peer: Peer, tid: str, *, version: int) -> tuple[int, int]:
     """At epoch 1 or above, so that there is a stale one."""
     peer.begin(tid)
-    producer_id, epoch = peer.begin(tid, timeout_ms=timeout_ms)
-    if version < 5:
-        assert peer.add(tid, producer_id, epoch, 0, topic=peer.topic) == 0
-    produce_version = 12 if version == 5 else 11
-    records = data(peer, producer_id, epoch)
-    assert peer.produce(records, topic=peer.topic, transactional_id=tid, version=produce_version)[0] == 0
+    producer_id, epoch, is_open = try_open(peer, tid, version=version, timeout_ms=60_000)
+    assert is_open
     return producer_id, epoch
+
+
+def try_open(peer: Peer, tid: str, *, version: int, timeout_ms: int) -> tuple[int, int, bool]:
+    """The last one tells whether the batch was taken before the time was over."""
+    producer_id, epoch = peer.begin(tid, timeout_ms=timeout_ms)
+    if version < 5 and peer.add(tid, producer_id, epoch, 0, topic=peer.topic) != 0:
+        return producer_id, epoch, False
+    records = data(peer, producer_id, epoch)
+    produce_version = 12 if version == 5 else 11
+    code = peer.produce(records, topic=peer.topic, transactional_id=tid, version=produce_version)[0]
+    return producer_id, epoch, code == 0
 
 
 def settled_end(
@@ -47,9 +55,7 @@ def note_table(peer: Peer, seen: Seen, state: str, make_state: str, *, version: 
                 producer_id, epoch = MAKERS[make_state](peer, tid, version)
                 asked_id = producer_id if same_producer else producer_id + 1_000_000
                 peer.known(producer_id)
-                code, new_id, new_epoch = settled_end(
-                    peer, tid, asked_id, epoch + epoch_step, commit, version=version
-                )
+                code, new_id, new_epoch = settled_end(peer, tid, asked_id, epoch + epoch_step, commit, version=version)
                 cell = f"{state}: {decision} v{version} epoch{epoch_step:+d} {'own' if same_producer else 'other'} id"
                 own = new_id == peer.known(producer_id)
                 seen.note(cell, (code, own, new_epoch - epoch if own else new_epoch, peer.settle(tid)))
@@ -94,8 +100,13 @@ def make_taken_over(peer: Peer, tid: str, version: int) -> tuple[int, int]:
 
 
 def make_timed_out(peer: Peer, tid: str, version: int) -> tuple[int, int]:
-    producer_id, epoch = open_transaction(peer, tid, version=version, timeout_ms=50)
-    for _ in range(500):
+    peer.begin(tid)
+    for timeout_ms in (50, 500, 5000):  # a busy machine needs the longer ones
+        producer_id, epoch, is_open = try_open(peer, tid, version=version, timeout_ms=timeout_ms)
+        if is_open:
+            break
+    assert is_open
+    for _ in range(timeout_ms // 10 + 500):
         if peer.state_of(tid) == "CompleteAbort":
             break
         peer.advance(10)
@@ -103,8 +114,13 @@ def make_timed_out(peer: Peer, tid: str, version: int) -> tuple[int, int]:
 
 
 MAKERS = {
-    "empty": make_empty, "ongoing": make_ongoing, "committed": make_committed, "aborted": make_aborted,
-    "fenced": make_fenced, "taken over": make_taken_over, "timed out": make_timed_out,
+    "empty": make_empty,
+    "ongoing": make_ongoing,
+    "committed": make_committed,
+    "aborted": make_aborted,
+    "fenced": make_fenced,
+    "taken over": make_taken_over,
+    "timed out": make_timed_out,
 }
 
 
@@ -176,10 +192,13 @@ def several_transactions_of_version_2(peer: Peer, seen: Seen) -> None:
         )
         seen.note("late in another partition", other)
         epoch = new_epoch
-    seen.note("sequence 1 first", peer.produce(
-        data(peer, producer_id, epoch, 1), topic=peer.topic, transactional_id=tid, version=12))
-    seen.note("sequence 0", peer.produce(
-        data(peer, producer_id, epoch), topic=peer.topic, transactional_id=tid, version=12))
+    seen.note(
+        "sequence 1 first",
+        peer.produce(data(peer, producer_id, epoch, 1), topic=peer.topic, transactional_id=tid, version=12),
+    )
+    seen.note(
+        "sequence 0", peer.produce(data(peer, producer_id, epoch), topic=peer.topic, transactional_id=tid, version=12)
+    )
     note_init(peer, seen, "end", tid)
 
 
@@ -192,14 +211,21 @@ def sequences_of_a_version_2_transaction(peer: Peer, seen: Seen) -> None:
         records = data(peer, producer_id, epoch, sequence)
         seen.note(f"{sequence}", peer.produce(records, topic=peer.topic, transactional_id=tid, version=12))
     for name, records in {
-        "stale": data(peer, producer_id, epoch - 1, 3), "future": data(peer, producer_id, epoch + 1),
+        "stale": data(peer, producer_id, epoch - 1, 3),
+        "future": data(peer, producer_id, epoch + 1),
         "other": data(peer, producer_id + 1_000_000, epoch),
     }.items():
         for partition in (0, 1):
-            seen.note(f"{name} {partition}", peer.produce(
-                records, topic=peer.topic, partition=partition, transactional_id=tid, version=12))
-    seen.note("unknown id", peer.produce(
-        data(peer, producer_id, epoch), topic=peer.topic, partition=1, transactional_id=peer.name("no"), version=12))
+            seen.note(
+                f"{name} {partition}",
+                peer.produce(records, topic=peer.topic, partition=partition, transactional_id=tid, version=12),
+            )
+    seen.note(
+        "unknown id",
+        peer.produce(
+            data(peer, producer_id, epoch), topic=peer.topic, partition=1, transactional_id=peer.name("no"), version=12
+        ),
+    )
     seen.note("no id", peer.produce(data(peer, producer_id, epoch, 3), topic=peer.topic, version=12))
 
 
@@ -231,15 +257,20 @@ def late_batches_of_version_1(peer: Peer, seen: Seen) -> None:
     late = data(peer, producer_id, epoch, 1)
     seen.note("late, not added", peer.produce(late, topic=peer.topic, transactional_id=tid, version=10))
     seen.note("late, not added, v11", peer.produce(late, topic=peer.topic, transactional_id=tid, version=11))
-    seen.note("repeat of the old batch", peer.produce(
-        data(peer, producer_id, epoch), topic=peer.topic, transactional_id=tid, version=11))
+    seen.note(
+        "repeat of the old batch",
+        peer.produce(data(peer, producer_id, epoch), topic=peer.topic, transactional_id=tid, version=11),
+    )
     seen.note("add", peer.add(tid, producer_id, epoch, 0, topic=peer.topic))
     seen.note("late, added", peer.produce(late, topic=peer.topic, transactional_id=tid, version=11))
     note_init(peer, seen, "init while open", tid)
-    seen.note("fenced", peer.produce(
-        data(peer, producer_id, epoch, 2), topic=peer.topic, transactional_id=tid, version=11))
-    seen.note("fenced elsewhere", peer.produce(
-        data(peer, producer_id, epoch), topic=peer.topic, partition=1, transactional_id=tid, version=11))
+    seen.note(
+        "fenced", peer.produce(data(peer, producer_id, epoch, 2), topic=peer.topic, transactional_id=tid, version=11)
+    )
+    seen.note(
+        "fenced elsewhere",
+        peer.produce(data(peer, producer_id, epoch), topic=peer.topic, partition=1, transactional_id=tid, version=11),
+    )
     seen.note("fenced add", peer.add(tid, producer_id, epoch, 0, topic=peer.topic))
 
 
@@ -248,8 +279,9 @@ def a_time_out_and_what_follows(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic)
     tid = peer.name("tx")
     producer_id, epoch = make_timed_out(peer, tid, 4)
-    seen.note("produce", peer.produce(
-        data(peer, producer_id, epoch, 1), topic=peer.topic, transactional_id=tid, version=11))
+    seen.note(
+        "produce", peer.produce(data(peer, producer_id, epoch, 1), topic=peer.topic, transactional_id=tid, version=11)
+    )
     seen.note("add", peer.add(tid, producer_id, epoch, 0, topic=peer.topic))
     note_init(peer, seen, "init with the own epoch", tid, producer_id=producer_id, epoch=epoch)
     note_init(peer, seen, "init", tid)

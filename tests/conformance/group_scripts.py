@@ -10,19 +10,33 @@ from tests.conformance.script import Seen, script
 
 
 def offsets(peer: Peer, group: str, *, stable: bool = False) -> list[tuple[int, int]]:
-    body = {"groups": [{"group_id": group, "topics": [{"name": peer.topic, "partition_indexes": [0, 1]}]}],
-            "require_stable": stable}
+    body = {
+        "groups": [{"group_id": group, "topics": [{"name": peer.topic, "partition_indexes": [0, 1]}]}],
+        "require_stable": stable,
+    }
     answer = peer.ask(1, apis.OFFSET_FETCH, 8, body)["groups"][0]
     if answer["error_code"]:
         return [(answer["error_code"], -1)]
     return [(one["error_code"], one["committed_offset"]) for one in answer["topics"][0]["partitions"]]
 
 
-def join(peer: Peer, group: str, member_id: str = "", *, version: int = 5, session_ms: int = 10_000,
-         protocol_type: str = "consumer", protocols: tuple[str, ...] = ("range",)) -> dict[str, Any]:
+def join(
+    peer: Peer,
+    group: str,
+    member_id: str = "",
+    *,
+    version: int = 5,
+    session_ms: int = 10_000,
+    protocol_type: str = "consumer",
+    protocols: tuple[str, ...] = ("range",),
+) -> dict[str, Any]:
     body = {
-        "group_id": group, "session_timeout_ms": session_ms, "rebalance_timeout_ms": 10_000, "member_id": member_id,
-        "protocol_type": protocol_type, "protocols": [{"name": name, "metadata": b"m"} for name in protocols],
+        "group_id": group,
+        "session_timeout_ms": session_ms,
+        "rebalance_timeout_ms": 10_000,
+        "member_id": member_id,
+        "protocol_type": protocol_type,
+        "protocols": [{"name": name, "metadata": b"m"} for name in protocols],
     }
     return peer.ask(1, apis.JOIN_GROUP, version, body)
 
@@ -30,9 +44,17 @@ def join(peer: Peer, group: str, member_id: str = "", *, version: int = 5, sessi
 def commit(
     peer: Peer, group: str, offset: int, *, member_id: str = "", generation: int = -1, partition: int = 0
 ) -> int:
-    body = {"group_id": group, "generation_id_or_member_epoch": generation, "member_id": member_id, "topics": [
-        {"name": peer.topic, "partitions": [
-            {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}]}]}
+    body = {
+        "group_id": group,
+        "generation_id_or_member_epoch": generation,
+        "member_id": member_id,
+        "topics": [
+            {
+                "name": peer.topic,
+                "partitions": [{"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}],
+            }
+        ],
+    }
     return int(peer.ask(1, apis.OFFSET_COMMIT, 7, body)["topics"][0]["partitions"][0]["error_code"])
 
 
@@ -48,12 +70,24 @@ def group_of_one(peer: Peer, seen: Seen) -> None:
     seen.note("member id required", (first["error_code"], bool(first["member_id"])))
     member = first["member_id"]
     joined = join(peer, group, member)
-    seen.note("joined", (joined["error_code"], joined["generation_id"], joined["leader"] == member,
-                         joined["protocol_name"], len(joined["members"])))
+    seen.note(
+        "joined",
+        (
+            joined["error_code"],
+            joined["generation_id"],
+            joined["leader"] == member,
+            joined["protocol_name"],
+            len(joined["members"]),
+        ),
+    )
 
     def sync(generation: int, member_id: str) -> tuple[int, bytes]:
-        body = {"group_id": group, "generation_id": generation, "member_id": member_id, "assignments": [
-            {"member_id": member, "assignment": b"plan"}]}
+        body = {
+            "group_id": group,
+            "generation_id": generation,
+            "member_id": member_id,
+            "assignments": [{"member_id": member, "assignment": b"plan"}],
+        }
         answer = peer.ask(1, apis.SYNC_GROUP, 3, body)
         return answer["error_code"], answer["assignment"]
 
@@ -73,8 +107,9 @@ def group_of_one(peer: Peer, seen: Seen) -> None:
     seen.note("commit", commit(peer, group, 5, member_id=member, generation=generation))
     seen.note("commit, other generation", commit(peer, group, 6, member_id=member, generation=generation + 1))
     seen.note("commit from outside", commit(peer, group, 7))
-    seen.note("commit of an unknown partition", commit(
-        peer, group, 7, member_id=member, generation=generation, partition=9))
+    seen.note(
+        "commit of an unknown partition", commit(peer, group, 7, member_id=member, generation=generation, partition=9)
+    )
     seen.note("offsets", offsets(peer, group))
     seen.note("other protocol", join(peer, group, protocol_type="connect")["error_code"])
     leave = {"group_id": group, "members": [{"member_id": member}, {"member_id": "nobody"}]}
@@ -97,11 +132,32 @@ def offsets_without_a_group(peer: Peer, seen: Seen) -> None:
     seen.note("with a generation", commit(peer, peer.name("other"), 3, member_id="m", generation=4))
 
 
-def transactional_commit(peer: Peer, tid: str, producer_id: int, epoch: int, group: str, offset: int, *,
-                         version: int, generation: int = -1, member_id: str = "") -> int:
-    body = {"transactional_id": tid, "group_id": group, "producer_id": producer_id, "producer_epoch": epoch,
-            "generation_id": generation, "member_id": member_id, "topics": [{"name": peer.topic, "partitions": [
-                {"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]}]}
+def transactional_commit(
+    peer: Peer,
+    tid: str,
+    producer_id: int,
+    epoch: int,
+    group: str,
+    offset: int,
+    *,
+    version: int,
+    generation: int = -1,
+    member_id: str = "",
+) -> int:
+    body = {
+        "transactional_id": tid,
+        "group_id": group,
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "generation_id": generation,
+        "member_id": member_id,
+        "topics": [
+            {
+                "name": peer.topic,
+                "partitions": [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}],
+            }
+        ],
+    }
     answer = peer.ask(1, apis.TXN_OFFSET_COMMIT, version, body)
     return int(answer["topics"][0]["partitions"][0]["error_code"])
 
@@ -122,8 +178,12 @@ def offsets_in_a_transaction(peer: Peer, seen: Seen) -> None:
         seen.note("add, other producer", add(producer_id=producer_id + 1_000_000))
         seen.note("add", add())
         for version in (0, 2, 3, 4):
-            seen.note(f"commit v{version}", transactional_commit(
-                peer, tid, producer_id, epoch, group, 10 + version if commits else 50, version=version))
+            seen.note(
+                f"commit v{version}",
+                transactional_commit(
+                    peer, tid, producer_id, epoch, group, 10 + version if commits else 50, version=version
+                ),
+            )
         seen.note("pending", offsets(peer, group))
         seen.note("pending, stable", offsets(peer, group, stable=True))
         seen.note("end", peer.end(tid, producer_id, epoch, commits, version=4)[0])
@@ -133,8 +193,10 @@ def offsets_in_a_transaction(peer: Peer, seen: Seen) -> None:
                 break
             peer.advance(20)
         seen.note("after", offsets(peer, group, stable=True))
-    seen.note("unknown generation", transactional_commit(
-        peer, tid, producer_id, epoch, group, 1, version=3, generation=5, member_id="m"))
+    seen.note(
+        "unknown generation",
+        transactional_commit(peer, tid, producer_id, epoch, group, 1, version=3, generation=5, member_id="m"),
+    )
 
 
 @script(needs_version_2=True)

@@ -32,8 +32,11 @@ def init_refusals(peer: Peer, seen: Seen) -> None:
     tid = peer.name("tx")
     peer.find(tid)
     for name, options in {
-        "empty id": {}, "timeout 0": {"timeout_ms": 0}, "timeout negative": {"timeout_ms": -1},
-        "timeout above the maximum": {"timeout_ms": 900_001}, "producer id without epoch": {"producer_id": 5},
+        "empty id": {},
+        "timeout 0": {"timeout_ms": 0},
+        "timeout negative": {"timeout_ms": -1},
+        "timeout above the maximum": {"timeout_ms": 900_001},
+        "producer id without epoch": {"producer_id": 5},
         "epoch without producer id": {"epoch": 5},
     }.items():
         note_init(peer, seen, name, "" if name == "empty id" else tid, **options)
@@ -77,7 +80,8 @@ def init_on_an_open_transaction(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic)
     producer_id, epoch = peer.begin(tid)
     for name, options in {
-        "without producer": {}, "own epoch": {"producer_id": producer_id, "epoch": -2},
+        "without producer": {},
+        "own epoch": {"producer_id": producer_id, "epoch": -2},
         "stale epoch": {"producer_id": producer_id, "epoch": 0},
     }.items():
         seen.note("add", open_by_adding(peer, tid, producer_id, epoch))
@@ -128,10 +132,17 @@ def adding_partitions(peer: Peer, seen: Seen) -> None:
     producer_id, epoch = peer.begin(tid)
     topic = peer.topic
     seen.note("unknown partition", peer.add(tid, producer_id, epoch, 7, topic=topic))
-    both = peer.ask(1, apis.ADD_PARTITIONS_TO_TXN, 3, {
-        "v3_and_below_transactional_id": tid, "v3_and_below_producer_id": producer_id,
-        "v3_and_below_producer_epoch": epoch, "v3_and_below_topics": [{"name": topic, "partitions": [0, 7]}],
-    })["results_by_topic_v3_and_below"][0]["results_by_partition"]
+    both = peer.ask(
+        1,
+        apis.ADD_PARTITIONS_TO_TXN,
+        3,
+        {
+            "v3_and_below_transactional_id": tid,
+            "v3_and_below_producer_id": producer_id,
+            "v3_and_below_producer_epoch": epoch,
+            "v3_and_below_topics": [{"name": topic, "partitions": [0, 7]}],
+        },
+    )["results_by_topic_v3_and_below"][0]["results_by_partition"]
     seen.note("one known, one not", sorted((one["partition_index"], one["partition_error_code"]) for one in both))
     seen.note("unknown topic", peer.add(tid, producer_id, epoch, 0, topic=peer.name("nowhere")))
     seen.note("empty id", peer.add("", producer_id, epoch, 0, topic=topic))
@@ -153,18 +164,23 @@ def producing_without_adding(peer: Peer, seen: Seen) -> None:
     producer_id, epoch = peer.begin(tid)
 
     def data(sequence: int = 0, epoch: int = epoch, producer_id: int = producer_id) -> bytes:
-        return batch(b"v", producer_id=producer_id, epoch=epoch, sequence=sequence, transactional=True,
-                     timestamp_ms=peer.now())
+        return batch(
+            b"v", producer_id=producer_id, epoch=epoch, sequence=sequence, transactional=True, timestamp_ms=peer.now()
+        )
 
     for version in (3, 7, 8, 9, 10, 11):
         for name, records in {
-            "not added": data(), "stale epoch": data(epoch=epoch - 1), "future epoch": data(epoch=epoch + 1),
+            "not added": data(),
+            "stale epoch": data(epoch=epoch - 1),
+            "future epoch": data(epoch=epoch + 1),
             "other producer": data(producer_id=producer_id + 1_000_000),
         }.items():
             answer = peer.produce(records, topic=peer.topic, version=version, transactional_id=tid)
             seen.note(f"v{version} {name}", answer)
-        seen.note(f"v{version} unknown id", peer.produce(
-            data(), topic=peer.topic, version=version, transactional_id=peer.name("other")))
+        seen.note(
+            f"v{version} unknown id",
+            peer.produce(data(), topic=peer.topic, version=version, transactional_id=peer.name("other")),
+        )
         seen.note(f"v{version} no id", peer.produce(data(), topic=peer.topic, version=version))
     seen.note("add", peer.add(tid, producer_id, epoch, 0, topic=peer.topic))
     seen.note("sequence 5", peer.produce(data(5), topic=peer.topic, transactional_id=tid))

@@ -54,10 +54,14 @@ class Peer(Requests):
 
     def create_topic(self, name: str, partitions: int = 2, configs: dict[str, str] | None = None) -> int:
         body = {
-            "topics": [{
-                "name": name, "num_partitions": partitions, "replication_factor": 1,
-                "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
-            }],
+            "topics": [
+                {
+                    "name": name,
+                    "num_partitions": partitions,
+                    "replication_factor": 1,
+                    "configs": [{"name": key, "value": value} for key, value in (configs or {}).items()],
+                }
+            ],
             "timeout_ms": 10_000,
         }
         code = int(self.ask(1, apis.CREATE_TOPICS, 7, body)["topics"][0]["error_code"])

@@ -49,8 +49,9 @@ def bad_batches(now_ms: int) -> dict[str, bytes | None]:
         "no timestamp": batch(b"a", timestamp_ms=-1),
         "append time flag": batch(b"a", attributes=0x08, timestamp_ms=now_ms),
         "lz4 without records": batch(b"a", attributes=3, section=lz4.frame.compress(b"", block_linked=False)),
-        "lz4, good": batch(b"a", attributes=3, section=lz4.frame.compress(
-            record(0, b"a"), block_linked=False), timestamp_ms=now_ms),
+        "lz4, good": batch(
+            b"a", attributes=3, section=lz4.frame.compress(record(0, b"a"), block_linked=False), timestamp_ms=now_ms
+        ),
         "gzip, good": batch(b"a", attributes=1, section=gzip.compress(record(0, b"a")), timestamp_ms=now_ms),
         "empty": b"",
     }
@@ -69,9 +70,12 @@ def batches_that_are_refused(peer: Peer, seen: Seen) -> None:
 def timestamps_in_the_future(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic, configs={"message.timestamp.after.max.ms": "1000"})
     late = batch(b"a", b"b", timestamp_ms=peer.now() + 100_000)
-    body = {"transactional_id": None, "acks": 1, "timeout_ms": 1000, "topic_data": [
-        {"name": peer.topic, "partition_data": [{"index": 0, "records": late}]}
-    ]}
+    body = {
+        "transactional_id": None,
+        "acks": 1,
+        "timeout_ms": 1000,
+        "topic_data": [{"name": peer.topic, "partition_data": [{"index": 0, "records": late}]}],
+    }
     one = peer.ask(1, apis.PRODUCE, 9, body)["responses"][0]["partition_responses"][0]
     seen.note("code", one["error_code"])
     seen.note("records", [error["batch_index"] for error in one["record_errors"]])
@@ -81,9 +85,12 @@ def timestamps_in_the_future(peer: Peer, seen: Seen) -> None:
 def records_without_keys_in_a_compacted_topic(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic, configs={"cleanup.policy": "compact"})
     records = batch(b"a", b"b", b"c", keys=(None, b"k", None), timestamp_ms=peer.now())
-    body = {"transactional_id": None, "acks": 1, "timeout_ms": 1000, "topic_data": [
-        {"name": peer.topic, "partition_data": [{"index": 0, "records": records}]}
-    ]}
+    body = {
+        "transactional_id": None,
+        "acks": 1,
+        "timeout_ms": 1000,
+        "topic_data": [{"name": peer.topic, "partition_data": [{"index": 0, "records": records}]}],
+    }
     one = peer.ask(1, apis.PRODUCE, 9, body)["responses"][0]["partition_responses"][0]
     seen.note("code", one["error_code"])
     seen.note("records", [error["batch_index"] for error in one["record_errors"]])
@@ -129,9 +136,12 @@ def wrong_places(peer: Peer, seen: Seen) -> None:
 @script()
 def acks_zero(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic)
-    body = {"transactional_id": None, "acks": 0, "timeout_ms": 1000, "topic_data": [
-        {"name": peer.topic, "partition_data": [{"index": 5, "records": batch(b"a")}]}
-    ]}
+    body = {
+        "transactional_id": None,
+        "acks": 0,
+        "timeout_ms": 1000,
+        "topic_data": [{"name": peer.topic, "partition_data": [{"index": 5, "records": batch(b"a")}]}],
+    }
     try:
         peer.ask(1, apis.PRODUCE, 9, body)
     except Closed:
@@ -144,9 +154,22 @@ def topic_ids(peer: Peer, seen: Seen) -> None:
     topic_id = peer.metadata(peer.topic)["topic_id"]
 
     def produce(topic_id: bytes) -> int:
-        answer = peer.ask(1, apis.PRODUCE, 13, {"transactional_id": None, "acks": 1, "timeout_ms": 1000, "topic_data": [
-            {"topic_id": topic_id, "partition_data": [{"index": 0, "records": batch(b"a", timestamp_ms=peer.now())}]}
-        ]})
+        answer = peer.ask(
+            1,
+            apis.PRODUCE,
+            13,
+            {
+                "transactional_id": None,
+                "acks": 1,
+                "timeout_ms": 1000,
+                "topic_data": [
+                    {
+                        "topic_id": topic_id,
+                        "partition_data": [{"index": 0, "records": batch(b"a", timestamp_ms=peer.now())}],
+                    }
+                ],
+            },
+        )
         return int(answer["responses"][0]["partition_responses"][0]["error_code"])
 
     seen.note("known", produce(topic_id))

@@ -17,10 +17,18 @@ def layout(peer: Peer, records: bytes) -> list[Any]:
     rows: list[Any] = []
     for one in split_batches(records):
         content = [(record.key, record.value) for record in read_records(one)] if one.is_control else one.record_count
-        rows.append((
-            one.base_offset, one.last_offset, one.attributes, peer.known(one.producer_id), one.producer_epoch,
-            one.base_sequence, one.leader_epoch, content,
-        ))
+        rows.append(
+            (
+                one.base_offset,
+                one.last_offset,
+                one.attributes,
+                peer.known(one.producer_id),
+                one.producer_epoch,
+                one.base_sequence,
+                one.leader_epoch,
+                content,
+            )
+        )
     return rows
 
 
@@ -30,11 +38,16 @@ def note_readers(peer: Peer, seen: Seen, moment: str, offsets: tuple[int, ...] =
             for version in (4, 11, 12):
                 one = peer.fetch(offset, topic=peer.topic, committed=committed, version=version)
                 aborted = one["aborted_transactions"]
-                seen.note(f"{moment}, from {offset}, committed {committed}, v{version}", (
-                    one["error_code"], one["high_watermark"], one["last_stable_offset"],
-                    [(peer.known(row["producer_id"]), row["first_offset"]) for row in aborted or ()],
-                    layout(peer, one["records"] or b""),
-                ))
+                seen.note(
+                    f"{moment}, from {offset}, committed {committed}, v{version}",
+                    (
+                        one["error_code"],
+                        one["high_watermark"],
+                        one["last_stable_offset"],
+                        [(peer.known(row["producer_id"]), row["first_offset"]) for row in aborted or ()],
+                        layout(peer, one["records"] or b""),
+                    ),
+                )
 
 
 @script()
@@ -81,8 +94,18 @@ def offsets_out_of_range(peer: Peer, seen: Seen) -> None:
     seen.note("unknown partition", peer.fetch(topic=peer.topic, partition=9)["error_code"])
     seen.note("unknown topic", peer.fetch(topic=peer.name("no"))["error_code"])
     for epoch in (-1, 0, 1):
-        body = {"max_wait_ms": 0, "min_bytes": 1, "topics": [{"topic": peer.topic, "partitions": [
-            {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "current_leader_epoch": epoch}]}]}
+        body = {
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "topics": [
+                {
+                    "topic": peer.topic,
+                    "partitions": [
+                        {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "current_leader_epoch": epoch}
+                    ],
+                }
+            ],
+        }
         answer = peer.ask(1, apis.FETCH, 11, body)["responses"][0]["partitions"][0]
         seen.note(f"leader epoch {epoch}", answer["error_code"])
 
@@ -93,8 +116,14 @@ def fetch_waits_and_limits(peer: Peer, seen: Seen) -> None:
     for _ in range(5):
         peer.produce(batch(b"x" * 100, timestamp_ms=peer.now()), topic=peer.topic)
     for limit in (0, 1, 171, 172, 400, 10_000):
-        body = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 10_000, "topics": [{"topic": peer.topic, "partitions": [
-            {"partition": 0, "fetch_offset": 0, "partition_max_bytes": limit}]}]}
+        body = {
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "max_bytes": 10_000,
+            "topics": [
+                {"topic": peer.topic, "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": limit}]}
+            ],
+        }
         records = peer.ask(1, apis.FETCH, 11, body)["responses"][0]["partitions"][0]["records"]
         seen.note(f"partition limit {limit}", len(split_batches(records or b"")))
     started = peer.now()
@@ -114,14 +143,22 @@ def list_offsets(peer: Peer, seen: Seen) -> None:
     peer.produce(data(peer, producer_id, epoch), topic=peer.topic, transactional_id=tid)
 
     def ask(timestamp: int, committed: bool, version: int, partition: int = 0) -> dict[str, Any]:
-        body = {"replica_id": -1, "isolation_level": int(committed), "topics": [{"name": peer.topic, "partitions": [
-            {"partition_index": partition, "timestamp": timestamp}]}]}
+        body = {
+            "replica_id": -1,
+            "isolation_level": int(committed),
+            "topics": [{"name": peer.topic, "partitions": [{"partition_index": partition, "timestamp": timestamp}]}],
+        }
         one: dict[str, Any] = peer.ask(1, apis.LIST_OFFSETS, version, body)["topics"][0]["partitions"][0]
         return one
 
     for name, timestamp in {
-        "latest": -1, "earliest": -2, "max timestamp": -3, "base": base, "between": base + 600,
-        "past": 1, "future": base + 3_000_000,
+        "latest": -1,
+        "earliest": -2,
+        "max timestamp": -3,
+        "base": base,
+        "between": base + 600,
+        "past": 1,
+        "future": base + 3_000_000,
     }.items():
         for committed in (False, True):
             for version in (2, 5, 7):
@@ -129,8 +166,10 @@ def list_offsets(peer: Peer, seen: Seen) -> None:
                     continue
                 one = ask(timestamp, committed, version)
                 time = one["timestamp"] - base if one["timestamp"] > 0 else one["timestamp"]
-                seen.note(f"{name} committed {committed} v{version}", (
-                    one["error_code"], one["offset"], time if time < 2000 else "late", one["leader_epoch"]))
+                seen.note(
+                    f"{name} committed {committed} v{version}",
+                    (one["error_code"], one["offset"], time if time < 2000 else "late", one["leader_epoch"]),
+                )
     seen.note("unknown partition", ask(-1, False, 7, 9)["error_code"])
 
 
@@ -141,25 +180,50 @@ def producers_and_transactions_described(peer: Peer, seen: Seen) -> None:
     producer_id, epoch = open_transaction(peer, tid, version=4)
 
     def note(moment: str) -> None:
-        answer = peer.ask(1, apis.DESCRIBE_PRODUCERS, 0, {"topics": [
-            {"name": peer.topic, "partition_indexes": [0, 1, 9]}]})
+        answer = peer.ask(
+            1, apis.DESCRIBE_PRODUCERS, 0, {"topics": [{"name": peer.topic, "partition_indexes": [0, 1, 9]}]}
+        )
         for one in answer["topics"][0]["partitions"]:
-            seen.note(f"{moment}: producers of {one['partition_index']}", (one["error_code"], [
-                (peer.known(row["producer_id"]), row["producer_epoch"], row["last_sequence"], row["coordinator_epoch"],
-                 row["current_txn_start_offset"]) for row in one["active_producers"]]))
+            seen.note(
+                f"{moment}: producers of {one['partition_index']}",
+                (
+                    one["error_code"],
+                    [
+                        (
+                            peer.known(row["producer_id"]),
+                            row["producer_epoch"],
+                            row["last_sequence"],
+                            row["coordinator_epoch"],
+                            row["current_txn_start_offset"],
+                        )
+                        for row in one["active_producers"]
+                    ],
+                ),
+            )
         state = peer.ask(1, apis.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [tid]})["transaction_states"][0]
-        seen.note(f"{moment}: state", (
-            state["error_code"], state["transaction_state"], state["transaction_timeout_ms"],
-            peer.known(state["producer_id"]), state["producer_epoch"], state["topics"] == [
-                {"topic": peer.topic, "partitions": [0]}]))
-        for filters in ({}, {"state_filters": ["Ongoing"]}, {"state_filters": ["Nonsense"]},
-                        {"producer_id_filters": [producer_id]}):
+        seen.note(
+            f"{moment}: state",
+            (
+                state["error_code"],
+                state["transaction_state"],
+                state["transaction_timeout_ms"],
+                peer.known(state["producer_id"]),
+                state["producer_epoch"],
+                state["topics"] == [{"topic": peer.topic, "partitions": [0]}],
+            ),
+        )
+        for filters in (
+            {},
+            {"state_filters": ["Ongoing"]},
+            {"state_filters": ["Nonsense"]},
+            {"producer_id_filters": [producer_id]},
+        ):
             body = {"state_filters": [], "producer_id_filters": [], **filters}
             answer = peer.ask(1, apis.LIST_TRANSACTIONS, 0, body)
-            found = [row["transaction_state"] for row in answer["transaction_states"]
-                     if row["transactional_id"] == tid]
-            seen.note(f"{moment}: list {sorted(filters)}", (
-                answer["error_code"], found, answer["unknown_state_filters"]))
+            found = [row["transaction_state"] for row in answer["transaction_states"] if row["transactional_id"] == tid]
+            seen.note(
+                f"{moment}: list {sorted(filters)}", (answer["error_code"], found, answer["unknown_state_filters"])
+            )
 
     note("open")
     peer.end(tid, producer_id, epoch, True, version=4)

@@ -6,6 +6,7 @@ that are meant are listed in DOCUMENTED, with the reason; a row there that is no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,9 +24,7 @@ from tests.conformance.conftest import Pair
 from tests.conformance.peer import EmbeddedPeer, KafkaPeer, Peer
 from tests.conformance.script import SCRIPTS, Seen
 
-MODULES = (
-    end_scripts, exhaustion_scripts, group_scripts, init_scripts, produce_scripts, reader_scripts, topic_scripts
-)
+MODULES = (end_scripts, exhaustion_scripts, group_scripts, init_scripts, produce_scripts, reader_scripts, topic_scripts)
 
 # (script, question): why the embedded broker answers otherwise.
 DOCUMENTED: dict[tuple[str, str], str] = {}
@@ -37,13 +36,27 @@ def seen_by(peer: Peer, name: str) -> list[tuple[str, Any]]:
     return seen.lines
 
 
+# Kafka's version, and the finalized level of transaction.version.
+CLUSTERS = (("4.3.1", 2), ("4.3.1", 1), ("4.3.1", 0), ("3.9.1", 0))
+
+
+def cases() -> list[Any]:
+    """Each script with each cluster for which it makes sense. Those that use up 32,766 epochs take minutes."""
+    return [
+        pytest.param(version, level, name, marks=[pytest.mark.slow] if "last_epoch" in name else [])
+        for version, level in CLUSTERS
+        for name, registered in SCRIPTS.items()
+        if str(level) in registered.levels or (version == "3.9.1" and not registered.needs_version_2)
+        if version != "3.9.1" or not registered.needs_version_2
+    ]
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_both_brokers_answer_the_script_alike(pair: Pair, name: str) -> None:
-    if pair.transaction_version not in SCRIPTS[name].levels:
-        pytest.skip(f"does not make sense with transaction.version {pair.transaction_version}")
-    if SCRIPTS[name].needs_version_2 and pair.release == "3.9":
-        pytest.skip("Kafka 3.9 does not speak transactions of version 2")
+@pytest.mark.parametrize(("version", "level", "name"), cases())
+def test_both_brokers_answer_the_script_alike(
+    pair_of: Callable[[str, int], Pair], version: str, level: int, name: str
+) -> None:
+    pair = pair_of(version, level)
     peer = KafkaPeer(pair.kafka.bootstrap_servers)
     try:
         theirs = seen_by(peer, name)

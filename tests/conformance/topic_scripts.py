@@ -10,10 +10,19 @@ from tests.conformance.script import Seen, script
 
 
 def create(peer: Peer, name: str, partitions: int = 1, factor: int = 1, **more: Any) -> tuple[int, int, int]:
-    body = {"topics": [{
-        "name": name, "num_partitions": partitions, "replication_factor": factor, "assignments": [],
-        "configs": [{"name": key, "value": value} for key, value in more.get("configs", {}).items()],
-    }], "timeout_ms": 10_000, "validate_only": more.get("validate_only", False)}
+    body = {
+        "topics": [
+            {
+                "name": name,
+                "num_partitions": partitions,
+                "replication_factor": factor,
+                "assignments": [],
+                "configs": [{"name": key, "value": value} for key, value in more.get("configs", {}).items()],
+            }
+        ],
+        "timeout_ms": 10_000,
+        "validate_only": more.get("validate_only", False),
+    }
     one = peer.ask(1, apis.CREATE_TOPICS, 7, body)["topics"][0]
     return one["error_code"], one["num_partitions"], one["replication_factor"]
 
@@ -21,8 +30,12 @@ def create(peer: Peer, name: str, partitions: int = 1, factor: int = 1, **more: 
 @script()
 def creating_topics(peer: Peer, seen: Seen) -> None:
     for name, partitions, factor in (
-        ("ok", 3, 1), ("default partitions", -1, -1), ("no partitions", 0, 1), ("fewer", -2, 1),
-        ("factor", 1, 5), ("factor zero", 1, 0),
+        ("ok", 3, 1),
+        ("default partitions", -1, -1),
+        ("no partitions", 0, 1),
+        ("fewer", -2, 1),
+        ("factor", 1, 5),
+        ("factor zero", 1, 0),
     ):
         seen.note(name, create(peer, peer.name(name.replace(" ", "-")), partitions, factor))
     seen.note("again", create(peer, peer.name("ok")))
@@ -38,19 +51,43 @@ def creating_topics(peer: Peer, seen: Seen) -> None:
 def metadata_of_topics(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic)
     for version in (4, 7, 9, 10, 12):
-        body = {"topics": [{"name": peer.topic}, {"name": peer.name("no")}, {"name": "a b"}],
-                "allow_auto_topic_creation": False}
+        body = {
+            "topics": [{"name": peer.topic}, {"name": peer.name("no")}, {"name": "a b"}],
+            "allow_auto_topic_creation": False,
+        }
         answer = peer.ask(1, apis.METADATA, version, body)
-        seen.note(f"v{version}", sorted(
-            (row["error_code"], [
-                (one["error_code"], one["partition_index"], one["leader_id"], one["leader_epoch"], one["isr_nodes"])
-                for one in sorted(row["partitions"], key=lambda one: one["partition_index"])
-            ]) for row in answer["topics"]))
-    by_id = peer.ask(1, apis.METADATA, 12, {"topics": [
-        {"topic_id": peer.metadata(peer.topic)["topic_id"], "name": None}], "allow_auto_topic_creation": False})
+        seen.note(
+            f"v{version}",
+            sorted(
+                (
+                    row["error_code"],
+                    [
+                        (
+                            one["error_code"],
+                            one["partition_index"],
+                            one["leader_id"],
+                            one["leader_epoch"],
+                            one["isr_nodes"],
+                        )
+                        for one in sorted(row["partitions"], key=lambda one: one["partition_index"])
+                    ],
+                )
+                for row in answer["topics"]
+            ),
+        )
+    by_id = peer.ask(
+        1,
+        apis.METADATA,
+        12,
+        {
+            "topics": [{"topic_id": peer.metadata(peer.topic)["topic_id"], "name": None}],
+            "allow_auto_topic_creation": False,
+        },
+    )
     seen.note("by id", (by_id["topics"][0]["error_code"], by_id["topics"][0]["name"] == peer.topic))
-    unknown = peer.ask(1, apis.METADATA, 12, {"topics": [
-        {"topic_id": b"\x05" * 16, "name": None}], "allow_auto_topic_creation": False})["topics"][0]
+    unknown = peer.ask(
+        1, apis.METADATA, 12, {"topics": [{"topic_id": b"\x05" * 16, "name": None}], "allow_auto_topic_creation": False}
+    )["topics"][0]
     seen.note("by unknown id", (unknown["error_code"], unknown["name"]))
     seen.note("none", peer.ask(1, apis.METADATA, 9, {"topics": []})["topics"])
 
@@ -90,13 +127,25 @@ def growing_and_deleting(peer: Peer, seen: Seen) -> None:
 @script()
 def topic_configs(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic, configs={"cleanup.policy": "compact"})
-    keys = ["cleanup.policy", "max.message.bytes", "min.insync.replicas", "message.timestamp.type", "retention.bytes",
-            "delete.retention.ms", "segment.bytes"]
+    keys = [
+        "cleanup.policy",
+        "max.message.bytes",
+        "min.insync.replicas",
+        "message.timestamp.type",
+        "retention.bytes",
+        "delete.retention.ms",
+        "segment.bytes",
+    ]
     for name in (peer.topic, peer.name("no")):
         body = {"resources": [{"resource_type": 2, "resource_name": name, "configuration_keys": keys}]}
         answer = peer.ask(1, apis.DESCRIBE_CONFIGS, 4, body)["results"][0]
-        seen.note(f"{name == peer.topic}", (answer["error_code"], sorted(
-            (row["name"], row["value"], row["config_source"] == 1) for row in answer["configs"])))
+        seen.note(
+            f"{name == peer.topic}",
+            (
+                answer["error_code"],
+                sorted((row["name"], row["value"], row["config_source"] == 1) for row in answer["configs"]),
+            ),
+        )
 
 
 @script()
@@ -107,7 +156,9 @@ def versions_on_offer(peer: Peer, seen: Seen) -> None:
     for key, api in sorted(apis.APIS.items()):
         if key in offered and not api.name.startswith("Sasl"):
             seen.note(api.name, offered[key][1] >= api.version_max or offered[key][1])
-    seen.note("transaction.version", [
-        row["max_version_level"] for row in answer["finalized_features"] if row["name"] == "transaction.version"])
+    seen.note(
+        "transaction.version",
+        [row["max_version_level"] for row in answer["finalized_features"] if row["name"] == "transaction.version"],
+    )
     bad = {"client_software_name": "a b!", "client_software_version": ""}
     seen.note("bad software name", peer.ask(1, apis.API_VERSIONS, 3, bad)["error_code"])
