@@ -2,9 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
-TESTS := $(wildcard tests/unit tests/property tests/golden tests/conformance tests/integration)
+TESTS := tests/unit tests/property tests/golden tests/sim tests/conformance tests/integration tests/chaos
 
-.PHONY: demo test check unit sim integration bench zip clean
+.PHONY: demo test check unit sim fuzz integration slow chaos bench zip clean
 
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
@@ -20,6 +20,15 @@ unit: $(READY)
 
 sim: $(READY)
 	$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED)) $(if $(STEPS),--steps $(STEPS))
+
+fuzz: $(READY)
+	$(BIN)/python -m tests.fuzz.fuzz_wire --count $(or $(COUNT),1000000) --seed $(or $(SEED),1)
+
+slow: $(READY)
+	$(BIN)/pytest -m slow tests
+
+chaos: $(READY)
+	CHAOS_RECORDS=1000000 $(BIN)/pytest -s tests/chaos
 
 integration: $(READY)
 	$(BIN)/pytest tests/conformance tests/integration

@@ -1,14 +1,16 @@
-"""`make demo`: produce to a real Apache Kafka with this package, read everything back with somebody else's client.
+"""`make demo`: produce with this package, read everything back with somebody else's client.
 
-Starts Apache Kafka by itself, or uses the one named by BOOTSTRAP=host:port. Writes 200,000 rows as Arrow columns,
-some records one by one, a committed and an aborted transaction; then counts, with confluent-kafka and isolation
-read_committed, what arrived, what is missing and what is there twice. The exit code says whether all of it is right.
+Starts the embedded broker in a process of its own; `BROKER=kafka` starts Apache Kafka instead (needs Java and Maven),
+`BOOTSTRAP=host:port` uses one of yours. Writes 200,000 rows as Arrow columns, some records one by one, a committed and
+an aborted transaction; then counts, with confluent-kafka and isolation read_committed, what arrived, what is missing
+and what is there twice. The exit code says whether all of it is right.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 import time
 import uuid
@@ -127,19 +129,39 @@ def report(steps: list[Step], counts: dict[bytes, int]) -> bool:
 @contextlib.contextmanager
 def broker() -> Iterator[str]:
     named = os.environ.get("BOOTSTRAP")
+    kind = os.environ.get("BROKER", "embedded")
     if named:
         yield named
-        return
-    with KafkaCluster() as kafka:
-        print(f"Apache Kafka {kafka.version} runs on {kafka.bootstrap_servers}")
-        yield kafka.bootstrap_servers
+    elif kind == "kafka":
+        with KafkaCluster() as kafka:
+            print(f"Apache Kafka {kafka.version} runs on {kafka.bootstrap_servers}")
+            yield kafka.bootstrap_servers
+    elif kind == "embedded":
+        with embedded_broker() as servers:
+            print(f"the embedded broker runs on {servers}")
+            yield servers
+    else:
+        raise SystemExit(f"BROKER={kind} is unknown: embedded or kafka, or BOOTSTRAP=host:port")
+
+
+@contextlib.contextmanager
+def embedded_broker() -> Iterator[str]:
+    """In a process of its own, so that it does not compete with the producer for one interpreter."""
+    command = [sys.executable, "-m", "kafka_sink.testing", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip().removeprefix("bootstrap.servers=")
+        finally:
+            process.terminate()
 
 
 def main() -> int:
     try:
         with broker() as servers:
             topic = f"demo-{uuid.uuid4().hex[:8]}"
-            admin = AdminClient({"bootstrap.servers": servers})
+            # Silent: it would complain about the broker that stops before it.
+            admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
             admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS)])[topic].result(30)
             try:
                 steps = produce(servers, topic)
@@ -147,7 +169,10 @@ def main() -> int:
             finally:
                 admin.delete_topics([topic])[topic].result(30)
     except KafkaUnavailable as error:
-        print(f"{error}\nName a running broker instead: make demo BOOTSTRAP=host:port", file=sys.stderr)
+        print(
+            f"{error}\nWithout BROKER=kafka the embedded broker is used; BOOTSTRAP=host:port names yours",
+            file=sys.stderr,
+        )
         return 2
     print("Every row arrived once, and nothing of the aborted transaction is visible." if is_right else "NOT RIGHT.")
     return 0 if is_right else 1
