@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.clients.common import Job
 from bench.payload import write_payload
-from bench.plan import BATCH_BYTES, LINGER_MS, PARTITIONS, Case, Contestant, Plan
+from bench.plan import BATCH_BYTES, JVM_PROGRAMS, LINGER_MS, PARTITIONS, Case, Contestant, Plan
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import class_path, java_command
 
@@ -70,7 +70,7 @@ class Arena:
         self._topic_count = 0
 
     def run(self, contestant: Contestant, case: Case, plan: Plan) -> Result:
-        is_java = not contestant.module.startswith("bench.")
+        is_java = contestant.module in JVM_PROGRAMS
         job = Job(
             bootstrap_servers=self.kafka.bootstrap_servers,
             topic=self._new_topic(contestant, case),
@@ -126,8 +126,8 @@ class Arena:
         version = self.kafka.version
         classes = self._folder / "classes"
         if not classes.exists():
-            javac = str(Path(java_command()).with_name("javac"))
-            command = [javac, "-d", str(classes), "-cp", class_path(version), str(_JAVA_SOURCE)]
+            compiler = [java_command(), "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+            command = [*compiler, "-d", str(classes), "-cp", class_path(version), str(_JAVA_SOURCE)]
             subprocess.run(command, check=True, timeout=RUN_TIMEOUT_S)
         properties = {
             "bootstrap.servers": job.bootstrap_servers,

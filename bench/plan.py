@@ -23,7 +23,8 @@ class Contestant:
 
 JAVA = "java"
 KAFKA_PYTHON = "kafka-python"
-# Contestants that are run by the JVM have the first argument of PerformanceTwice in place of a module.
+# In place of a module, contestants that the JVM runs have the first argument of PerformanceTwice.
+JVM_PROGRAMS = ("tool", "loop")
 CONTESTANTS = (
     Contestant("send_arrow", "**ours**, `send_arrow()`", "bench.clients.ours_arrow", (1_500_000, 300_000)),
     Contestant("send", "**ours**, `send()`", "bench.clients.ours_send", (250_000, 150_000)),
