@@ -132,9 +132,6 @@ class Accumulator:
         self._queues.clear()
         return batches
 
-    def oldest_opened_ms(self) -> int | None:
-        return min((queue[0].opened_ms for queue in self._queues.values()), default=None)
-
     def queue_loads(self) -> dict[str, dict[int, int]]:
         loads: dict[str, dict[int, int]] = {}
         for (topic, partition), queue in self._queues.items():

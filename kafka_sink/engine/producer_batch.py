@@ -48,7 +48,6 @@ class ProducerBatch:
 
     attempts: int = 0
     retry_at_ms: int = 0
-    drained_ms: int = 0
     # The leader of the last send: a batch whose leader changed since then need not wait out its back-off (KIP-951).
     sent_to: tuple[int, int] | None = None
     is_on_wire: bool = False
@@ -76,13 +75,12 @@ class ProducerBatch:
     def may_be_in_log(self) -> bool:
         return self.unknown_sends > 0 or self.whole_may_be_in_log
 
-    def on_sent(self, now_ms: int, leader: tuple[int, int]) -> None:
+    def on_sent(self, leader: tuple[int, int]) -> None:
         self.attempts += 1
         self.sent_to = leader
         self.sequence_was_reset = False
         self.is_on_wire = True
         self.unknown_sends += 1
-        self.drained_ms = now_ms
 
     def on_answered(self, *, is_definite: bool) -> None:
         """The send came back. A definite refusal takes its doubt away; the doubt of earlier sends stays."""

@@ -24,6 +24,7 @@ from kafka_sink.engine.transaction import Transaction
 from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.options import ProducerOptions
 from kafka_sink.records.batch import seal
+from kafka_sink.records.compression import compressor
 from kafka_sink.records.scalar import split
 from kafka_sink.wire.apis import PRODUCE
 from kafka_sink.wire.produce import encode_produce
@@ -166,7 +167,7 @@ class Production:
             if batch.attempts == 0:
                 queue_ms = now_ms - batch.opened_ms
                 self.commands.append(BatchObserved("drained", batch, queue_ms))
-            batch.on_sent(now_ms, leader)
+            batch.on_sent(leader)
             if self._keeps_order_by_muting:
                 self.accumulator.mute(batch.topic_partition)
         if self._transaction is not None and self._transaction.generation >= 2:
@@ -341,8 +342,9 @@ class Production:
             self.commands.append(BatchObserved("retried", batch))
 
     def _split(self, batch: ProducerBatch) -> None:
-        """Too large for the broker after all: in two halves by size, in order, under the same sequences."""
-        parts = batch.split(split(batch.encoded, batch_bytes_max=batch.encoded.records_bytes // 2))
+        """Too large for the broker after all: in parts of half the size, in order, under the same sequences."""
+        codec = compressor(*self._options.compression_of(batch.topic))
+        parts = batch.split(split(batch.encoded, batch_bytes_max=batch.encoded.records_bytes // 2, codec=codec))
         if len(parts) < 2:
             raise LocalProtocolError(f"a batch of {batch.record_count} records did not split")
         if self._sequences is not None and batch.has_sequence:

@@ -1,8 +1,8 @@
 """A scripted broker side for tests of the engine: takes its commands, decodes the requests, answers as told.
 
 It speaks real bytes but remembers nothing: no log, no transactions. ApiVersions, Metadata and InitProducerId are
-answered by themselves; for the other APIs a test sets `scripts[API.key]` to a function from the request to the body of the answer
-(None: no answer yet), or takes the request from `pending` and calls `answer` later.
+answered by themselves; for the other APIs a test sets `scripts[API.key]` to a function from the request to the body of
+the answer (None: no answer yet), or takes the request from `pending` and calls `answer` later.
 
     cluster = FakeCluster(brokers={0: ("a", 9092)}, topics={"t": {0: 0, 1: 0}})
     cluster.scripts[PRODUCE.key] = lambda request: {...}

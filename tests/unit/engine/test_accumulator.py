@@ -37,7 +37,7 @@ def drain(
 
 def sent_once(batch: ProducerBatch, leader: tuple[int, int] = (0, 0), *, backoff_ms: int = 100) -> ProducerBatch:
     """As it is after a failed send."""
-    batch.on_sent(NOW_MS, leader)
+    batch.on_sent(leader)
     batch.on_answered(is_definite=True)
     batch.retry_at_ms = NOW_MS + backoff_ms
     return batch

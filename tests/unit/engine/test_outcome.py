@@ -86,7 +86,7 @@ def test_no_final_code_is_simply_retried_for_produce() -> None:
     assert [number for number in final if produce_outcome(number) in retried] == []
 
 
-@pytest.mark.parametrize("error_code", [-1, 7, 20, 56])
+@pytest.mark.parametrize("error_code", [-1, 6, 7, 20, 56])
 def test_codes_that_can_follow_an_append_leave_a_doubt(error_code: int) -> None:
     assert not is_definite(error_code)
 

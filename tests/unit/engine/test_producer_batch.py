@@ -40,29 +40,29 @@ def test_a_batch_that_was_never_sent_is_certainly_not_in_the_log() -> None:
 
 def test_a_batch_on_the_wire_may_be_in_the_log() -> None:
     batch = new_batch()
-    batch.on_sent(5, LEADER)
+    batch.on_sent(LEADER)
     assert (batch.may_be_in_log, batch.is_on_wire, batch.attempts, batch.sent_to) == (True, True, 1, LEADER)
 
 
 def test_a_definite_answer_takes_the_doubt_of_its_send_away() -> None:
     batch = new_batch()
-    batch.on_sent(5, LEADER)
+    batch.on_sent(LEADER)
     batch.on_answered(is_definite=True)
     assert (batch.may_be_in_log, batch.is_on_wire) == (False, False)
 
 
 def test_a_definite_answer_to_the_second_send_leaves_the_doubt_of_the_first() -> None:
     batch = new_batch()
-    batch.on_sent(5, LEADER)
+    batch.on_sent(LEADER)
     batch.on_answered(is_definite=False)
-    batch.on_sent(6, LEADER)
+    batch.on_sent(LEADER)
     batch.on_answered(is_definite=True)
     assert (batch.may_be_in_log, batch.is_on_wire, batch.attempts) == (True, False, 2)
 
 
 def test_a_leader_that_does_not_have_the_number_takes_all_doubts_away() -> None:
     batch = new_batch()
-    batch.on_sent(5, LEADER)
+    batch.on_sent(LEADER)
     batch.on_answered(is_definite=False)
     batch.on_denied()
     assert not batch.may_be_in_log
@@ -70,12 +70,12 @@ def test_a_leader_that_does_not_have_the_number_takes_all_doubts_away() -> None:
 
 def test_a_denial_says_nothing_about_a_send_that_is_still_on_the_wire() -> None:
     batch = new_batch()
-    batch.on_sent(5, LEADER)
+    batch.on_sent(LEADER)
     batch.on_denied()
     doubts = [batch.may_be_in_log]
     batch.on_answered(is_definite=True)
     doubts.append(batch.may_be_in_log)
-    batch.on_sent(6, LEADER)
+    batch.on_sent(LEADER)
     doubts.append(batch.may_be_in_log)
     assert doubts == [True, False, True]
 
@@ -84,7 +84,7 @@ def test_a_batch_remembers_the_leader_of_its_last_send_across_retries() -> None:
     batch = new_batch()
     assert batch.sent_to is None
     for leader in ((0, 5), (1, 6), (1, 7)):
-        batch.on_sent(5, leader)
+        batch.on_sent(leader)
         batch.on_answered(is_definite=True)
         assert batch.sent_to == leader
 
@@ -92,7 +92,7 @@ def test_a_batch_remembers_the_leader_of_its_last_send_across_retries() -> None:
 def test_a_send_under_the_new_number_ends_its_being_new() -> None:
     batch = new_batch()
     batch.sequence_was_reset = True
-    batch.on_sent(5, LEADER)
+    batch.on_sent(LEADER)
     assert not batch.sequence_was_reset
 
 
@@ -131,7 +131,7 @@ def test_splitting_again_and_again_ends_with_single_records() -> None:
 
 def test_the_parts_of_a_batch_share_its_place_and_its_age_and_have_not_been_tried() -> None:
     batch = new_batch(3, 4, opened_ms=77)
-    batch.on_sent(99, LEADER)
+    batch.on_sent(LEADER)
     batch.on_answered(is_definite=True)
     for part in halves(batch):
         assert (part.topic_partition, part.opened_ms, part.attempts) == (("t", 3), 77, 0)
@@ -142,9 +142,9 @@ def test_the_parts_inherit_the_doubt_of_an_earlier_send_of_the_whole() -> None:
     # 1 The whole was sent and no answer came: it may be in the log. 2 Sent again, it is refused as too large, because
     # the limit was lowered meanwhile. 3 Whoever gives up a part must not claim that its records are not in the log.
     batch = new_batch(0, 4)
-    batch.on_sent(1, LEADER)
+    batch.on_sent(LEADER)
     batch.on_answered(is_definite=False)
-    batch.on_sent(2, LEADER)
+    batch.on_sent(LEADER)
     batch.on_answered(is_definite=True)
     assert all(part.may_be_in_log for part in halves(batch))
 

@@ -29,14 +29,14 @@ def put_on_wire(sequences: Sequences, record_count: int = 1, *, partition: int =
     batch = new_batch(partition, record_count)
     assert sequences.may_send(batch)
     sequences.on_drained(batch)
-    batch.on_sent(0, (0, 0))
+    batch.on_sent((0, 0))
     return batch
 
 
 def resend(sequences: Sequences, batch: ProducerBatch) -> None:
     assert sequences.may_send(batch)
     sequences.on_drained(batch)
-    batch.on_sent(0, (0, 0))
+    batch.on_sent((0, 0))
 
 
 def ack(sequences: Sequences, batch: ProducerBatch, base_offset: int = -1) -> None:
