@@ -133,10 +133,15 @@ _PER_API = {
 }
 
 
-def coordinated_verdict(api_key: int, error_code: int, *, committing: bool = True) -> Verdict:
+def coordinated_verdict(
+    api_key: int, error_code: int, *, committing: bool = True, may_not_have_begun: bool = False
+) -> Verdict:
     if api_key == END_TXN.key and error_code == 120 and not committing:
         # An abort that must be aborted first makes no sense; nothing is left to try.
         return Verdict.FATAL
+    if api_key == END_TXN.key and error_code == 48 and may_not_have_begun and not committing:
+        # INVALID_TXN_STATE: the registration whose fate was unknown has not arrived, so there is nothing to abort.
+        return Verdict.DONE
     listed = _PER_API.get((api_key, error_code)) or _COORDINATED.get(error_code)
     if listed is not None:
         return listed

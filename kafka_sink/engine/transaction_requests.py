@@ -74,6 +74,8 @@ class TransactionRequests:
         self._backoff = backoff
         self._coordinators: dict[int, Coordinator] = {}  # by key type
         self._is_waiting = False
+        # Whether an earlier try of the registration that is out may have begun the transaction.
+        self._start_was_unknown = False
         self._failures = 0
         self._retry_at_ms = 0
 
@@ -103,6 +105,7 @@ class TransactionRequests:
     def on_sent(self, request: Request) -> None:
         self._is_waiting = True
         api = _asked(request).api
+        self._start_was_unknown = self._transaction.has_unknown_start
         if api in (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN):
             self._transaction.has_unknown_start = True
         elif api is TXN_OFFSET_COMMIT:
@@ -119,8 +122,13 @@ class TransactionRequests:
             return
         assert answer.body is not None
         code = _error_code(asked, answer.body)
-        committing = self._transaction.state is State.COMMITTING
-        self._on_verdict(now_ms, asked, coordinated_verdict(asked.api.key, code, committing=committing), code, answer)
+        verdict = coordinated_verdict(
+            asked.api.key,
+            code,
+            committing=self._transaction.state is State.COMMITTING,
+            may_not_have_begun=not self._transaction.is_started,
+        )
+        self._on_verdict(now_ms, asked, verdict, code, answer)
 
     def on_coordinator_gone(self, now_ms: int, node_id: int) -> None:
         """The node cannot be reached. Whom to ask instead is known only after the cluster noticed it too."""
@@ -150,9 +158,11 @@ class TransactionRequests:
         if transaction.is_started:
             return Asked(END_TXN)
         if transaction.has_unknown_start:
-            # The registration may have arrived or not. Ending could be refused as "no transaction"; a new epoch ends
-            # whatever there is.
+            # The registration may have arrived or not. Asking for a new epoch at once would be quicker, but where it
+            # did arrive the coordinator ends the transaction by fencing its owner, and that is this producer. So it is
+            # ended first, "there is none" counts as ended too, and the new epoch then shuts out a late arrival.
             transaction.epoch_is_stale = True
+            return Asked(END_TXN)
         transaction.on_ended(None)
         return self._next_asked(is_quiet=True)
 
@@ -199,6 +209,7 @@ class TransactionRequests:
             self._coordinators.pop(asked.key_type, None)
             self._repeat_later(now_ms)
         elif verdict is Verdict.ABORT:
+            transaction.has_unknown_start = self._start_was_unknown  # this try did not begin it
             if not transaction.on_error(self._error(asked, verdict, code)):
                 self._repeat_later(now_ms)  # nothing to abort, or on its way: the same may be asked again
         else:

@@ -196,6 +196,30 @@ def test_an_aborted_transaction_leaves_nothing_whatever_happens_to_a_request(
     assert log_of(kafka, topic) == numbers("committed")
 
 
+@pytest.mark.parametrize(
+    "harm", [*WITHOUT_ANSWER, *SILENT, Harm.HOLD_REQUEST, Harm.SILENT_HOLD], ids=lambda harm: harm.name.lower()
+)
+@pytest.mark.parametrize("api", [ADD_PARTITIONS_TO_TXN, PRODUCE], ids=lambda api: api.name)
+def test_a_transaction_that_is_aborted_before_anybody_knows_whether_it_began_leaves_nothing(
+    api: Api, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+) -> None:
+    skip_where_unused(api, kafka)
+    # The abort has to come before the request is repeated.
+    with transactional(proxy, retry_backoff_ms=500) as producer:
+        producer.init_transactions()
+        fault = proxy.on(api, harm)
+        producer.begin_transaction()
+        send_numbers(producer, topic, "aborted")
+        assert fault.wait_until_acted()
+        producer.abort_transaction()
+        producer.begin_transaction()
+        send_numbers(producer, topic, "committed")
+        producer.commit_transaction()
+        if harm in (Harm.HOLD_REQUEST, Harm.SILENT_HOLD):
+            fault.release()
+    assert log_of(kafka, topic) == numbers("committed")
+
+
 # ---- late requests of an earlier transaction ----
 
 
@@ -216,6 +240,7 @@ def test_an_end_that_arrives_in_the_next_transaction_ends_nothing(
         producer.init_transactions()
         producer.begin_transaction()
         send_numbers(producer, topic, "first")
+        producer.flush(timeout_s=20)
         end(producer, first_commits)
         assert fault.has_acted
         producer.begin_transaction()

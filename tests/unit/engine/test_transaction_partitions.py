@@ -7,7 +7,7 @@ from driver import new_batch
 from transaction_driver import TRANSACTION, TransactionDriver, registered, started
 
 from kafka_sink.engine.commands import Append
-from kafka_sink.errors import AuthorizationError, TransactionAborted
+from kafka_sink.errors import AuthorizationError, KafkaSinkError, TransactionAborted
 from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE
 
 
@@ -174,23 +174,36 @@ def test_abort_does_not_ask_to_end_what_the_coordinator_refused_to_begin() -> No
     assert driver.count(END_TXN) == 0
 
 
+@pytest.mark.parametrize("has_arrived", [True, False], ids=["it had arrived", "it had not"])
 @pytest.mark.parametrize("aborts_first", [True, False], ids=["abort before the loss", "abort after the loss"])
-def test_a_registration_of_unknown_fate_is_aborted_by_a_new_epoch(aborts_first: bool) -> None:
-    # Ending could be refused as "no such transaction", and could meet the next one if the registration comes late.
+def test_a_registration_of_unknown_fate_is_ended_first_and_then_shut_out_by_a_new_epoch(
+    aborts_first: bool, has_arrived: bool
+) -> None:
+    # A coordinator that is asked for a new epoch while the transaction is open fences whoever asks.
     driver = begun(brokers=2, coordinator=1)
     driver.hold(ADD_PARTITIONS_TO_TXN)
     driver.send()
     abort = driver.abort() if aborts_first else 0
+    driver.fail(END_TXN, 0 if has_arrived else 48)
     driver.disconnect(1)
     abort = abort or driver.abort()
     driver.run_for(1_000)
-    assert driver.ok(abort) and driver.count(END_TXN) == 0
+    assert driver.ok(abort) and driver.names()[-2:] == ["EndTxn", "InitProducerId"]
+    assert driver.last(END_TXN).body["committed"] is False
     renewal = driver.last(INIT_PRODUCER_ID)
     assert (renewal.body["producer_id"], renewal.body["producer_epoch"]) == (7000, 0)
     driver.release(ADD_PARTITIONS_TO_TXN)
     driver.begin()
     driver.send()
     assert driver.epochs_and_sequences_sent == [(1, 0)]
+
+
+def test_an_abort_of_a_transaction_that_began_for_certain_must_not_be_unknown_to_the_coordinator() -> None:
+    driver = begun()
+    driver.send()
+    driver.fail(END_TXN, 48)
+    abort = driver.abort()
+    assert not driver.ok(abort) and isinstance(driver.engine.refusal, KafkaSinkError)
 
 
 def test_a_registration_that_gets_through_at_the_second_try_is_ended_as_usual() -> None:
