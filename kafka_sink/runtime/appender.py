@@ -267,9 +267,9 @@ class Appender:
         self._wake()
         return operation
 
-    def end(self, error: KafkaSinkError) -> None:
+    def end(self, error: KafkaSinkError, refusal: KafkaSinkError) -> None:
         with self.lock:
-            self._exchange.end(error)
+            self._exchange.end(error, refusal)
             self._collecting.clear()
             self.oldest_ms = None
 

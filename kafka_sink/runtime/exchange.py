@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 # Longer waits are cut into pieces: the operating system's limit is lower than that of max.block.ms.
 WAIT_S_MAX = 3600.0
+CLOSED = "the producer is closed"
 FORKED = (
     "this producer belongs to the process that made it: its sender thread did not come along through fork(). "
     "Make a producer in the child process"
@@ -98,6 +99,7 @@ class Exchange:
         self.topic_reports: Mapping[str, TopicReport] = {}
         self.completed_bytes = 0
         self.completed_records = 0
+        self.is_closing = False
         self.is_ended = False
         # Nobody holds the producer any more; it has to close by itself.
         self.is_orphaned = False
@@ -114,6 +116,11 @@ class Exchange:
         self._is_refused_in_advance = False
         self._operations: dict[int, Operation] = {}
         self._next_operation_id = 1
+
+    @property
+    def closed_reason(self) -> KafkaSinkError | None:
+        """Why nothing is possible any more; a refusal may pass, this does not."""
+        return self.refusal if self.is_closing or self.is_ended else None
 
     @property
     def is_sender_thread(self) -> bool:
@@ -204,6 +211,13 @@ class Exchange:
         with self.changed:
             self.consignments.discard(consignment)
 
+    def begin_closing(self) -> None:
+        """Nothing is accepted from now on."""
+        with self.changed:
+            self.is_closing = True
+            self.refusal = self.broken or LocalProtocolError(CLOSED)
+            self.tell_change()
+
     def break_down(self, error: KafkaSinkError) -> None:
         """The sender ends with this error; nothing is accepted meanwhile."""
         with self.changed:
@@ -222,16 +236,16 @@ class Exchange:
 
     def publish_refusal(self, refusal: KafkaSinkError | None) -> None:
         """Under the lock. What was refused in advance stays refused until the sender has seen why."""
-        if self.broken is None and (refusal is not None or not self._is_refused_in_advance):
+        if self.broken is None and not self.is_closing and (refusal is not None or not self._is_refused_in_advance):
             self.refusal = refusal
 
-    def end(self, error: KafkaSinkError) -> None:
-        """Nobody will carry out anything any more: whatever still waits gets `error`.
+    def end(self, error: KafkaSinkError, refusal: KafkaSinkError) -> None:
+        """Nobody will carry out anything any more: whatever still waits gets `error`, whoever comes later `refusal`.
 
         The caller holds the appender's lock, so that no row comes in behind this.
         """
         with self.changed:
-            self.refusal = error
+            self.refusal = refusal
             self.is_ended = True
             self._inputs.clear()
             for operation_id in list(self._operations):

@@ -24,7 +24,7 @@ from kafka_sink.records.columns import RECORD_OVERHEAD_BYTES_MAX, ArrowData, Rec
 from kafka_sink.runtime.arrow_future import ArrowFuture
 from kafka_sink.runtime.collector import Collector, HeaderPairs
 from kafka_sink.runtime.core import Core
-from kafka_sink.runtime.exchange import retold
+from kafka_sink.runtime.exchange import CLOSED, retold
 from kafka_sink.runtime.future import OnDelivery, RecordFuture
 from kafka_sink.runtime.interceptors import HeaderList, ProducerRecord
 from kafka_sink.runtime.metrics import MetricName
@@ -32,8 +32,6 @@ from kafka_sink.runtime.operations import Operations
 from kafka_sink.runtime.serialize import ROW_OVERHEAD_BYTES, check_row, check_size, read_headers, serialized
 from kafka_sink.runtime.topic_wait import PartitionInfo, partition_infos, wait_for_topic
 from kafka_sink.runtime.transactions import TransactionMethods
-
-CLOSED = "the producer is closed"
 
 
 class Producer(TransactionMethods):
@@ -166,13 +164,14 @@ class Producer(TransactionMethods):
         return future
 
     def _find_collector(self, topic: str, partition: int) -> Collector:
+        exchange = self._exchange
         while True:
             collector = self._appender.refreshed(topic)
             if collector is not None and partition < collector.partition_count:
                 return collector
             started_ns = self._clock.monotonic_ns()
             try:
-                wait_for_topic(self._exchange, topic, partition, self._options.max_block_ms)
+                wait_for_topic(exchange, topic, partition, self._options.max_block_ms, lambda: exchange.refusal)
             finally:
                 self._metrics.on_call("metadata-wait", duration_ns=self._clock.monotonic_ns() - started_ns)
 
@@ -196,8 +195,9 @@ class Producer(TransactionMethods):
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         check_row(topic, None, None)
-        wait_for_topic(self._exchange, topic, -1, self._options.max_block_ms)
-        return partition_infos(self._exchange.cluster, topic)
+        exchange = self._exchange
+        wait_for_topic(exchange, topic, -1, self._options.max_block_ms, lambda: exchange.closed_reason)
+        return partition_infos(exchange.cluster, topic)
 
     def metrics(self) -> dict[MetricName, float]:
         """Values by (group, name, tags), named as in the Java client."""
@@ -219,11 +219,12 @@ class Producer(TransactionMethods):
         if exchange.is_ended:
             core.join()
             return
+        exchange.begin_closing()
         if timeout_s == 0 or exchange.is_sender_thread:
             core.abandon("the producer was closed without waiting")
             core.join()
             return
-        operation = self._appender.post_behind("close()", c.Close, refusal=LocalProtocolError(CLOSED))
+        operation = self._appender.post_behind("close()", c.Close)
         try:
             deadline_ms = None if timeout_s is None else self._clock.monotonic_ms() + int(timeout_s * 1000)
             exchange.wait_for_operation(operation, deadline_ms, f"{timeout_s} s")

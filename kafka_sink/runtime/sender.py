@@ -24,14 +24,13 @@ from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.appender import Appender
 from kafka_sink.runtime.callback import run_callback
-from kafka_sink.runtime.exchange import Consignment, Exchange, TopicReport
+from kafka_sink.runtime.exchange import CLOSED, Consignment, Exchange, TopicReport
 from kafka_sink.runtime.metrics import ProducerMetrics
 from kafka_sink.runtime.network import Network, NetworkCommand, NetworkEvent
 
 _LOGGER = logging.getLogger("kafka_sink")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
-CLOSED = "the producer is closed"
 # The appender was at work when something was due there.
 RETRY_MS = 1
 
@@ -61,6 +60,8 @@ class Sender:
         # Of batches that were split: how many of the records are not done yet.
         self._unfinished_splits: dict[ProducerBatch, int] = {}
         self._completions: list[c.Delivered | c.Failed] = []
+        # What those get who still wait at the end.
+        self._reason: KafkaSinkError = DeliveryError(f"dropped: {CLOSED}. Nothing of it was sent")
         self._closing: set[int] = set()
         self._cluster_since_ms = self._clock.monotonic_ms()
         self.requests_in_flight = 0
@@ -71,15 +72,15 @@ class Sender:
 
     def run(self) -> None:
         self._exchange.sender_ident = threading.get_ident()
-        reason: KafkaSinkError = LocalProtocolError(CLOSED)
+        refusal: KafkaSinkError = LocalProtocolError(CLOSED)
         try:
             while self.turn():
                 pass
         except BaseException as error:
             _LOGGER.critical("the sender of producer %s stops: unexpected error", self._client_id, exc_info=error)
-            reason = _unexpected(error)
+            self._reason = refusal = _unexpected(error)
         finally:
-            self._end(reason)
+            self._end(refusal)
 
     def turn(self) -> bool:
         """One round. False: it was the last."""
@@ -164,8 +165,13 @@ class Sender:
     def _finish(self, finished: list[c.Finished], inputs: list[c.Input]) -> bool:
         """Ends operations. True when the producer is at its end, too."""
         exchange = self._exchange
-        is_over = any(isinstance(event, c.Abandon) for event in inputs)
-        self._closing.update(event.operation_id for event in inputs if isinstance(event, c.Close))
+        is_over = False
+        for event in inputs:
+            if isinstance(event, c.Close):
+                self._closing.add(event.operation_id)
+            elif isinstance(event, c.Abandon):
+                self._reason = event.reason
+                is_over = True
         if finished:
             with exchange.changed:
                 for each in finished:
@@ -224,9 +230,9 @@ class Sender:
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 
-    def _end(self, reason: KafkaSinkError) -> None:
+    def _end(self, refusal: KafkaSinkError) -> None:
         self._network.close()
-        self._appender.end(reason)
+        self._appender.end(self._reason, refusal)
         self._call_back()
         self.on_end()
 

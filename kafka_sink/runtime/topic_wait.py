@@ -6,6 +6,7 @@ if it came after the question: the permission that was missing yesterday may hav
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from kafka_sink.engine.cluster import ClusterView
@@ -43,24 +44,31 @@ def partition_view(cluster: ClusterView, topic: str, slow_node_ids: frozenset[in
     return PartitionView(partition_count, available)
 
 
-def wait_for_topic(exchange: Exchange, topic: str, partition: int, max_block_ms: int) -> None:
-    """Returns when the topic has more than `partition` partitions; -1: any."""
+def wait_for_topic(
+    exchange: Exchange,
+    topic: str,
+    partition: int,
+    max_block_ms: int,
+    refusal: Callable[[], KafkaSinkError | None],
+) -> None:
+    """Returns when the topic has more than `partition` partitions; -1: any. Raises as soon as there is a refusal."""
     deadline_ms = exchange.clock.monotonic_ms() + max_block_ms
     with exchange.changed:
         exchange.wanted_topics[topic] = exchange.wanted_topics.get(topic, 0) + 1
     try:
         while True:
+            refused = refusal()
+            if refused is not None:
+                raise retold(refused)
             cluster = exchange.cluster
             partition_count = cluster.partition_count(topic)
             if partition_count is not None and partition < partition_count:
                 return
-            if exchange.refusal is not None:
-                raise retold(exchange.refusal)
             exchange.post(WantTopic(topic))
             exchange.wake()
             can_wait = max_block_ms > 0 and not exchange.is_sender_thread
             if not can_wait or not exchange.wait_for(
-                lambda seen=cluster: exchange.cluster is not seen or exchange.refusal is not None,  # type: ignore[misc]
+                lambda seen=cluster: exchange.cluster is not seen or refusal() is not None,  # type: ignore[misc]
                 deadline_ms,
                 "waiting for a topic",
             ):

@@ -53,8 +53,8 @@ def test_futures_of_many_records_name_the_offset_of_each(kafka: KafkaCluster, to
         futures = [producer.send(topic_name, b"%d" % number, key=b"%d" % (number % 7)) for number in range(20_000)]
         producer.flush()
         places = {future.result(0)[1:3]: b"%d" % number for number, future in enumerate(futures)}
-    found = {(record.partition, record.offset): record.value for record in read_topic(kafka.bootstrap_servers, topic_name)}
-    assert places == found
+    records = read_topic(kafka.bootstrap_servers, topic_name)
+    assert places == {(record.partition, record.offset): record.value for record in records}
 
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
@@ -109,7 +109,8 @@ def test_records_of_one_thread_keep_their_order_across_send_and_send_arrow(
                 producer.send(topic_name, single, partition=1)
             columns = [b"%d-arrow-%d" % (turn, number) for number in range(turn % 5)]
             partitions = pa.array([1] * len(columns), pa.int32())
-            producer.send_arrow(pa.table({"value": pa.array(columns, pa.binary()), "partition": partitions}), topic_name)
+            table = pa.table({"value": pa.array(columns, pa.binary()), "partition": partitions})
+            producer.send_arrow(table, topic_name)
             sent += singles + columns
     assert values(kafka, topic_name) == sent
 
@@ -219,11 +220,12 @@ def test_interceptors_see_and_replace_records_and_see_every_outcome_once(
 
 def test_serializers_apply_and_without_them_text_is_utf8(kafka_4: KafkaCluster, topic_name: str) -> None:
     kafka_4.create_topic(topic_name)
-    with producer_of(kafka_4, value_serializer=lambda number: b"%d" % number, key_serializer="IntegerSerializer") as one:
+    hooks = {"value_serializer": lambda number: b"%d" % number, "key_serializer": "IntegerSerializer"}
+    with producer_of(kafka_4, **hooks) as one:
         one.send(topic_name, 42, key=7).result(TIMEOUT_S)
     with producer_of(kafka_4) as two:
         two.send(topic_name, "grün", key=bytearray(b"k")).result(TIMEOUT_S)
-        with pytest.raises(DataError, match="the value of a record for topic .* is of type int"):
+        with pytest.raises(DataError, match=r"the value of a record for topic .* is of type int"):
             two.send(topic_name, 42)
     found = read_topic(kafka_4.bootstrap_servers, topic_name)
     assert [(record.key, record.value) for record in found] == [

@@ -1,0 +1,367 @@
+"""How a producer ends: closed in every way, forgotten, forked, interrupted. Nothing is left behind and nobody hangs."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafka_sink import Producer
+from kafka_sink.engine.engine import Engine
+from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError, OperationTimeout
+from tools.foreign_reader import read_topic
+from tools.kafka_cluster import KafkaCluster
+
+TIMEOUT_S = 30
+SENDER_NAME = "kafka-sink-sender"
+# Nobody listens there: connections are refused at once.
+NOBODY = "127.0.0.1:1"
+
+
+def producer_of(kafka: KafkaCluster, **options: object) -> Producer:
+    named = {name.replace("_", "."): options[name] for name in options}
+    return Producer({"bootstrap.servers": kafka.bootstrap_servers, **named})
+
+
+def values(kafka: KafkaCluster, topic: str) -> list[bytes | None]:
+    return [record.value for record in read_topic(kafka.bootstrap_servers, topic)]
+
+
+def senders() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith(SENDER_NAME)]
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_thousand_producers_opened_and_closed_leave_no_thread_and_no_descriptor(
+    kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    kafka_4.create_topic(topic_name)
+    with producer_of(kafka_4, linger_ms=0) as producer:
+        producer.send(topic_name, b"warm").result(TIMEOUT_S)
+    gc.collect()
+    before = descriptors()
+    assert not senders()
+    for number in range(1000):
+        producer = producer_of(kafka_4, linger_ms=0)
+        if number % 20 == 0:
+            producer.send(topic_name, b"%d" % number).result(TIMEOUT_S)
+        producer.close(0 if number % 3 == 0 else TIMEOUT_S)
+    assert not senders()
+    assert descriptors() == before
+
+
+def test_closing_sends_what_is_queued_and_may_be_repeated(kafka: KafkaCluster, topic_name: str) -> None:
+    kafka.create_topic(topic_name)
+    producer = producer_of(kafka, linger_ms=60_000)
+    futures = [producer.send(topic_name, b"%d" % number) for number in range(100)]
+    producer.close()
+    assert [future.result(0).offset for future in futures] == list(range(100))
+    producer.close()
+    producer.close(0)
+    for call in (lambda: producer.send(topic_name, b"late"), producer.flush, lambda: producer.partitions_for("new")):
+        with pytest.raises(LocalProtocolError, match="the producer is closed"):
+            call()
+    assert len(values(kafka, topic_name)) == 100
+    with pytest.raises(LocalProtocolError, match="negative"):
+        producer.close(-1)
+
+
+def test_closing_with_zero_gives_up_what_is_queued_and_says_so(kafka_4: KafkaCluster, topic_name: str) -> None:
+    kafka_4.create_topic(topic_name)
+    producer = producer_of(kafka_4, linger_ms=60_000)
+    seen: list[object] = []
+    future = producer.send(topic_name, b"v", on_delivery=lambda metadata, error: seen.append(error))
+    producer.close(0)
+    with pytest.raises(DeliveryError, match="the producer was closed without waiting"):
+        future.result(0)
+    assert [type(error) for error in seen] == [DeliveryError]
+    assert values(kafka_4, topic_name) == []
+
+
+def test_a_close_that_runs_out_of_time_raises_and_every_future_ends() -> None:
+    producer = Producer({"bootstrap.servers": NOBODY, "max.block.ms": 100})
+    with pytest.raises(OperationTimeout, match="is not known within"):
+        producer.send("t", b"v")
+    started = time.monotonic()
+    producer.close(0.5)
+    assert time.monotonic() - started < 5
+    assert not senders()
+
+
+def test_records_that_a_timed_out_close_gave_up_are_counted(kafka_4: KafkaCluster, topic_name: str) -> None:
+    kafka_4.create_topic(topic_name)
+    producer = producer_of(kafka_4, linger_ms=60_000)
+    futures = [producer.send(topic_name, b"v") for _ in range(10)]
+    producer.partitions_for(topic_name)
+    kafka_4.pause(1)
+    try:
+        with pytest.raises(OperationTimeout, match="10 records were given up"):
+            producer.close(0.3)
+    finally:
+        kafka_4.resume(1)
+    assert all(isinstance(future.exception(0), DeliveryError) for future in futures)
+
+
+def test_a_callback_may_close_the_producer(kafka_4: KafkaCluster, topic_name: str) -> None:
+    kafka_4.create_topic(topic_name)
+    producer = producer_of(kafka_4)
+    producer.send(topic_name, b"v", on_delivery=lambda *_: producer.close())
+    wait_until(lambda: not senders())
+    with pytest.raises(KafkaSinkError, match="closed"):
+        producer.send(topic_name, b"late")
+    producer.close()
+
+
+def test_an_exception_in_the_with_block_survives_and_what_was_sent_arrives(
+    kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    kafka_4.create_topic(topic_name)
+
+    def fail_inside() -> None:
+        with producer_of(kafka_4, linger_ms=60_000) as producer:
+            producer.send(topic_name, b"before")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_inside()
+    assert values(kafka_4, topic_name) == [b"before"]
+    assert not senders()
+
+
+def test_a_forgotten_producer_warns_sends_what_it_has_and_ends_its_thread(
+    kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    kafka_4.create_topic(topic_name)
+    producer = producer_of(kafka_4, linger_ms=60_000)
+    future = producer.send(topic_name, b"kept")
+    is_alive = weakref.ref(producer)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        del producer
+        gc.collect()
+    assert ["was not closed" in str(each.message) for each in told if each.category is ResourceWarning] == [True]
+    assert is_alive() is None
+    assert future.result(TIMEOUT_S).offset == 0
+    wait_until(lambda: not senders())
+    assert values(kafka_4, topic_name) == [b"kept"]
+
+
+def test_a_constructor_that_fails_leaves_nothing_behind() -> None:
+    before = descriptors()
+    with pytest.raises(KafkaSinkError):
+        Producer({"bootstrap.servers": NOBODY, "compression.type": "lz4", "compression.lz4.level": 99})
+    gc.collect()
+    assert (descriptors(), senders()) == (before, [])
+
+
+def test_a_producer_does_not_pickle() -> None:
+    with Producer({"bootstrap.servers": NOBODY}) as producer, pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(producer)
+
+
+def test_senders_waiting_for_metadata_are_woken_by_close() -> None:
+    producer = Producer({"bootstrap.servers": NOBODY, "max.block.ms": 60_000})
+    errors: list[KafkaSinkError] = []
+
+    def send() -> None:
+        try:
+            producer.send("t", b"v")
+        except KafkaSinkError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=send) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.1)
+    producer.close()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    assert [str(error) for error in errors] == ["the producer is closed"] * 3
+
+
+def test_an_error_that_should_not_exist_ends_everybody_who_waits(
+    kafka_4: KafkaCluster, topic_name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka_4.create_topic(topic_name)
+    producer = producer_of(kafka_4, linger_ms=60_000)
+    collected = producer.send(topic_name, b"collected")
+
+    def broken(self: Engine, now_ms: int, inputs: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(Engine, "step", broken)
+    with pytest.raises(DeliveryError, match="unexpected ZeroDivisionError: a bug") as caught:
+        producer.flush(TIMEOUT_S)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    for call in (lambda: collected.result(0), lambda: producer.send(topic_name, b"late"), producer.flush):
+        with pytest.raises(DeliveryError, match="What was not acknowledged may be in the log"):
+            call()
+    producer.close()
+    assert not senders()
+    assert any(record.levelname == "CRITICAL" for record in caplog.records)
+
+
+def test_an_interrupt_in_the_middle_of_assembling_finishes_the_producer(
+    kafka_4: KafkaCluster, topic_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka_4.create_topic(topic_name)
+    producer = producer_of(kafka_4, linger_ms=60_000, batch_size=1000)
+    future = producer.send(topic_name, b"v")
+
+    def interrupted(*arguments: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(producer._appender._assembler, "append", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        producer.flush()
+    with pytest.raises(KafkaSinkError, match="KeyboardInterrupt came: nobody knows which are in"):
+        future.result(TIMEOUT_S)
+    with pytest.raises(KafkaSinkError, match="KeyboardInterrupt"):
+        producer.send(topic_name, b"late")
+    producer.close()
+    assert not senders()
+
+
+def run_script(text: str, *arguments: str, interrupt_after: str | None = None) -> tuple[int, str]:
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-X", "dev", "-c", text, *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=root,
+    )  # fmt: skip
+    assert process.stdout is not None
+    lines = []
+    with process:
+        for line in process.stdout:
+            lines.append(line)
+            if interrupt_after is not None and interrupt_after in line:
+                time.sleep(0.3)
+                process.send_signal(signal.SIGINT)
+        return process.wait(TIMEOUT_S), "".join(lines)
+
+
+@pytest.mark.parametrize(
+    "blocked",
+    [
+        "producer.send('missing', b'v')",
+        "transactional.init_transactions()",
+        "producer.close()",
+    ],
+)
+def test_ctrl_c_works_while_blocked(blocked: str) -> None:
+    started = time.monotonic()
+    code, output = run_script(f"""
+from kafka_sink import Producer
+from kafka_sink.engine.engine import Engine
+options = {{"bootstrap.servers": "{NOBODY}", "max.block.ms": 60000}}
+producer, transactional = Producer(options), Producer({{**options, "transactional.id": "t"}})
+Engine._is_over = lambda self: False  # nothing that is being closed comes to its end
+try:
+    print("blocked")
+    {blocked}
+except KeyboardInterrupt:
+    print("interrupted")
+producer.close(0)
+transactional.close(0)
+""", interrupt_after="blocked")  # fmt: skip
+    assert (code, "interrupted" in output) == (0, True), output
+    assert time.monotonic() - started < 20
+
+
+def test_ctrl_c_works_while_waiting_for_room_and_for_a_future(kafka_4: KafkaCluster, topic_name: str) -> None:
+    kafka_4.create_topic(topic_name)
+    for blocked in ("fill", "future.result", "producer.flush"):
+        code, output = run_script("""
+import sys
+from kafka_sink import Producer
+servers, topic, blocked = sys.argv[1:]
+producer = Producer({"bootstrap.servers": servers, "buffer.memory": 100000})
+producer.partitions_for(topic)
+# From now on nothing is acknowledged.
+from kafka_sink.engine.production import Production
+Production.next_request = lambda *arguments: None
+future = producer.send(topic, b"v")
+def fill():
+    while True:
+        producer.send(topic, bytes(1000))
+try:
+    print("blocked")
+    eval(blocked)()
+except KeyboardInterrupt:
+    print("interrupted", len(producer._exchange.waiters))
+producer.close(0)
+""", kafka_4.bootstrap_servers, topic_name, blocked, interrupt_after="blocked")  # fmt: skip
+        assert (code, "interrupted 0" in output) == (0, True), output
+
+
+def test_a_forked_child_gets_clear_errors_and_the_parent_goes_on(kafka_4: KafkaCluster, topic_name: str) -> None:
+    kafka_4.create_topic(topic_name)
+    code, output = run_script("""
+import gc, os, sys, warnings
+from kafka_sink import Producer
+from kafka_sink.errors import LocalProtocolError
+servers, topic = sys.argv[1:]
+producer = Producer({"bootstrap.servers": servers, "linger.ms": 200})
+producer.send(topic, b"before").result(30)
+pending = producer.send(topic, b"pending")
+child = os.fork()
+if child == 0:
+    told = 0
+    for call in (lambda: producer.send(topic, b"child"), producer.flush, lambda: pending.result(5), producer.metrics,
+                 lambda: producer.partitions_for(topic), producer.init_transactions):
+        try:
+            call()
+        except LocalProtocolError as error:
+            told += "Make a producer in the child process" in str(error)
+    producer.close()
+    del producer, pending
+    gc.collect()
+    with Producer({"bootstrap.servers": servers}) as own:
+        own.send(topic, b"own").result(30)
+    os._exit(told)
+print("child told", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print("pending", pending.result(30).offset >= 1)
+print("parent", producer.send(topic, b"after").result(30).offset)
+producer.close()
+""", kafka_4.bootstrap_servers, topic_name)  # fmt: skip
+    assert code == 0, output
+    assert "child told 6" in output, output
+    assert "pending True" in output, output
+    assert "parent 3" in output, output
+    assert sorted(str(value) for value in values(kafka_4, topic_name)) == sorted(
+        str(value) for value in (b"before", b"pending", b"own", b"after")
+    )
+
+
+def test_a_program_that_ends_without_close_is_told_what_it_lost(kafka_4: KafkaCluster, topic_name: str) -> None:
+    kafka_4.create_topic(topic_name)
+    code, output = run_script("""
+import sys
+from kafka_sink import Producer
+servers, topic = sys.argv[1:]
+producer = Producer({"bootstrap.servers": servers, "linger.ms": 60000, "client.id": "forgetful"})
+producer.send(topic, b"1")
+producer.send(topic, b"2")
+""", kafka_4.bootstrap_servers, topic_name)  # fmt: skip
+    assert code == 0, output
+    assert "producer forgetful was not closed before the end of the program: 2 records are lost or in doubt" in output
