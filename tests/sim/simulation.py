@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 
-from kafka_sink.errors import KafkaSinkError, ProducerFenced
 from kafka_sink.testing import BrokerCluster, Settings
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, Broker
 from kafka_sink.testing.transaction_state import TransactionRecord
 from kafka_sink.testing.transactions import Transaction as CoordinatorTransaction
-from tests.sim import network_faults
+from tests.sim import network_faults, probes
 from tests.sim.checkers import Checkers
 from tests.sim.client import Client
 from tests.sim.cluster_faults import ClusterFaults
@@ -85,15 +83,14 @@ class Simulation:
 
     def run(self) -> Result:
         violation = None
-        started = time.monotonic()
         try:
-            self._run()
+            with probes.installed(self.trace):
+                self._run()
         except Violation as broken:
             violation = broken
         except Exception as crash:
             violation = Violation("crash", f"{type(crash).__name__}: {crash}")
             violation.__cause__ = crash
-        del started
         lines = self.trace.lines or []
         return Result(
             self.scenario, self.trace.digest, self.loop.now_ms, self.loop.events_count, self.trace.counts, violation,
@@ -241,5 +238,3 @@ class Simulation:
 def run(scenario: Scenario, *, steps_max: int | None = None, keep_trace: bool = False) -> Result:
     return Simulation(scenario, steps_max=steps_max, keep_trace=keep_trace).run()
 
-
-__all__ = ["KafkaSinkError", "ProducerFenced", "Result", "Simulation", "run"]

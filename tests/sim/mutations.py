@@ -1,0 +1,252 @@
+"""Planted bugs: the simulation must find each of them within a stated number of seeds, or it is blind there.
+
+Every function changes the engine by one wrong decision and is undone by pytest's `MonkeyPatch`. `SEEDS` says within
+how many seeds, counted from 1, the bug is caught; `python -m tests.sim --mutations` prints the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pytest import MonkeyPatch
+
+from kafka_sink.engine import outcome, production
+from kafka_sink.engine.accumulator import Accumulator
+from kafka_sink.engine.connection import Connection
+from kafka_sink.engine.nodes import NodeSet
+from kafka_sink.engine.outcome import Verdict
+from kafka_sink.engine.producer_batch import NO_SEQUENCE, ProducerBatch
+from kafka_sink.engine.production import Production
+from kafka_sink.engine.sequences import Sequences, sequence_after
+from kafka_sink.engine.transaction import Event, State, Transaction
+from kafka_sink.engine.transaction_requests import TransactionRequests
+
+Mutation = Callable[[MonkeyPatch], None]
+
+
+def complete_twice(patch: MonkeyPatch) -> None:
+    deliver = Production._deliver
+
+    def twice(self: Production, *arguments: Any) -> None:
+        deliver(self, *arguments)
+        self.commands.append(self.commands[-1])
+
+    patch.setattr(Production, "_deliver", twice)
+
+
+def forget_to_tell_of_expiry(patch: MonkeyPatch) -> None:
+    give_up = Production._give_up
+
+    def silent(self: Production, batch: ProducerBatch, *arguments: Any) -> None:
+        give_up(self, batch, *arguments)
+        if batch.attempts == 0:
+            self.commands.pop()
+
+    patch.setattr(Production, "_give_up", silent)
+
+
+def indefinite_answer_is_definite(patch: MonkeyPatch) -> None:
+    patch.setattr(production, "is_definite", lambda _code: True)
+
+
+def lost_request_was_not_written(patch: MonkeyPatch) -> None:
+    on_answered = ProducerBatch.on_answered
+    patch.setattr(ProducerBatch, "on_answered", lambda self, *, is_definite: on_answered(self, is_definite=True))
+
+
+def lost_request_was_written(patch: MonkeyPatch) -> None:
+    def delivered(self: Production, now_ms: int, flight: Any, error: Any, *, was_sent: bool) -> None:
+        for batch in flight.batches.values():
+            batch.on_answered(is_definite=True)
+            if not batch.is_done:
+                self._deliver(batch, -1, -1)
+
+    patch.setattr(Production, "_on_no_answer", delivered)
+
+
+def renumber_what_may_be_in_the_log(patch: MonkeyPatch) -> None:
+    def careless(self: Sequences, topic_partition: Any) -> bool:
+        partition = self._partitions.get(topic_partition)
+        return partition is None or not any(batch.is_on_wire for batch in partition.unacked)
+
+    patch.setattr(Sequences, "_can_renumber", careless)
+
+
+def renumber_what_is_on_the_wire(patch: MonkeyPatch) -> None:
+    patch.setattr(Sequences, "_can_renumber", lambda _self, _topic_partition: True)
+
+
+def never_renumber(patch: MonkeyPatch) -> None:
+    patch.setattr(Sequences, "want_renumbering", lambda _self, _topic_partition: None)
+
+
+def resend_with_a_new_sequence(patch: MonkeyPatch) -> None:
+    on_drained = Sequences.on_drained
+
+    def renumbered(self: Sequences, batch: ProducerBatch) -> None:
+        if batch.has_sequence and batch.attempts:
+            partition = self._partitions[batch.topic_partition]
+            batch.base_sequence = partition.next_sequence
+            partition.next_sequence = sequence_after(partition.next_sequence, batch.record_count)
+        on_drained(self, batch)
+
+    patch.setattr(Sequences, "on_drained", renumbered)
+
+
+def parts_of_a_split_batch_share_a_sequence(patch: MonkeyPatch) -> None:
+    on_split = Sequences.on_split
+
+    def same(self: Sequences, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        on_split(self, batch, parts)
+        for part in parts:
+            part.base_sequence = batch.base_sequence
+
+    patch.setattr(Sequences, "on_split", same)
+
+
+def first_batch_is_not_alone(patch: MonkeyPatch) -> None:
+    may_number = Sequences._may_number
+
+    def at_once(self: Sequences, topic_partition: Any, partition: Any) -> bool:
+        self._known_at.add(topic_partition)
+        return may_number(self, topic_partition, partition)
+
+    patch.setattr(Sequences, "_may_number", at_once)
+
+
+def drop_instead_of_requeue(patch: MonkeyPatch) -> None:
+    patch.setattr(Accumulator, "requeue", lambda _self, _batch: None)
+
+
+def requeue_behind_the_others(patch: MonkeyPatch) -> None:
+    patch.setattr(Accumulator, "requeue", lambda self, batch: self._queue_of(batch).append(batch))
+    may_send = Sequences.may_send
+    # With the sequences alone in charge nothing would leave at all; here order depends on the queue.
+    patch.setattr(
+        Sequences, "may_send", lambda self, batch: batch.base_sequence != NO_SEQUENCE or may_send(self, batch)
+    )
+
+
+def sequences_go_on_in_a_new_epoch(patch: MonkeyPatch) -> None:
+    def kept(self: Sequences, identity: Any) -> None:
+        for partition in self._partitions.values():
+            partition.identity = identity
+        self._become(identity)
+
+    patch.setattr(Sequences, "restart_all", kept)
+
+
+def epoch_is_kept_after_an_abort(patch: MonkeyPatch) -> None:
+    """Generation 1: a late request of the aborted transaction hits the next one."""
+    on_ended = Transaction.on_ended
+
+    def kept(self: Transaction, next_identity: Any) -> None:
+        if next_identity is None and self.state is State.ABORTING:
+            self._move(Event.ENDED)
+            self.error = None
+            self.epoch_is_stale = False
+            self._clear_touched()
+            self._finish("end", None)
+        else:
+            on_ended(self, next_identity)
+
+    patch.setattr(Transaction, "on_ended", kept)
+
+
+def commit_with_an_expired_batch(patch: MonkeyPatch) -> None:
+    patch.setattr(Transaction, "on_error", lambda _self, _error: None)
+
+
+def fenced_is_success(patch: MonkeyPatch) -> None:
+    for code in (47, 90):
+        patch.setitem(outcome._COORDINATED, code, Verdict.DONE)
+
+
+def end_with_batches_on_the_wire(patch: MonkeyPatch) -> None:
+    patch.setattr(Production, "is_quiet", property(lambda _self: True))
+
+
+def produce_before_the_registration(patch: MonkeyPatch) -> None:
+    patch.setattr(
+        Transaction, "may_send",
+        lambda self, _partition: self.state in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING),
+    )  # fmt: skip
+
+
+def abort_what_is_prepared_on_close(patch: MonkeyPatch) -> None:
+    abort_before_close = Transaction.abort_before_close
+
+    def too_eager(self: Transaction) -> None:
+        if self.state is State.PREPARED:
+            self._move(Event.ABORT)
+        abort_before_close(self)
+
+    patch.setattr(Transaction, "abort_before_close", too_eager)
+    patch.setattr(Transaction, "is_settled", property(lambda self: self.state in (State.READY, State.FATAL)))
+
+
+def commit_is_not_repeated(patch: MonkeyPatch) -> None:
+    """A lost answer to EndTxn is taken for a yes."""
+    on_failure = TransactionRequests._on_failure
+
+    def believed(self: TransactionRequests, now_ms: int, asked: Any, answer: Any) -> None:
+        if asked.api.name == "EndTxn" and self._transaction.state in (State.COMMITTING, State.ABORTING):
+            self._transaction.on_ended(None)
+        else:
+            on_failure(self, now_ms, asked, answer)
+
+    patch.setattr(TransactionRequests, "_on_failure", believed)
+
+
+def coordinator_is_never_looked_for_again(patch: MonkeyPatch) -> None:
+    for code in (15, 16):
+        patch.setitem(outcome._COORDINATED, code, Verdict.REPEAT)
+
+
+def throttling_is_ignored(patch: MonkeyPatch) -> None:
+    observe = Connection._observe
+
+    def deaf(self: Connection, *arguments: Any) -> None:
+        observe(self, *arguments)
+        self.throttled_until_ms = 0
+
+    patch.setattr(Connection, "_observe", deaf)
+
+
+def in_flight_limit_is_ignored(patch: MonkeyPatch) -> None:
+    patch.setattr(NodeSet, "in_flight_count", lambda _self, _node_id: 0)
+
+
+def no_request_time_out(patch: MonkeyPatch) -> None:
+    patch.setattr(Connection, "deadline_ms", property(lambda _self: None))
+
+
+# Within so many seeds, counted from 1.
+SEEDS: dict[Mutation, int] = {
+    complete_twice: 2,
+    forget_to_tell_of_expiry: 10,
+    indefinite_answer_is_definite: 200,
+    lost_request_was_not_written: 20,
+    lost_request_was_written: 10,
+    renumber_what_may_be_in_the_log: 200,
+    renumber_what_is_on_the_wire: 50,
+    never_renumber: 50,
+    resend_with_a_new_sequence: 5,
+    parts_of_a_split_batch_share_a_sequence: 50,
+    first_batch_is_not_alone: 200,
+    drop_instead_of_requeue: 5,
+    requeue_behind_the_others: 20,
+    sequences_go_on_in_a_new_epoch: 10,
+    epoch_is_kept_after_an_abort: 200,
+    commit_with_an_expired_batch: 50,
+    fenced_is_success: 100,
+    end_with_batches_on_the_wire: 5,
+    produce_before_the_registration: 10,
+    abort_what_is_prepared_on_close: 20,
+    commit_is_not_repeated: 50,
+    coordinator_is_never_looked_for_again: 50,
+    throttling_is_ignored: 20,
+    in_flight_limit_is_ignored: 10,
+    no_request_time_out: 50,
+}
