@@ -52,11 +52,20 @@ def batch(
     keys = keys or (None,) * len(values)
     if section is None:
         section = b"".join(record(index, value, keys[index]) for index, value in enumerate(values))
-    tail = struct.pack(
-        ">hiqqqhii", attributes | (0x10 if transactional else 0),
-        len(values) - 1 if last_offset_delta is None else last_offset_delta, timestamp_ms, timestamp_ms,
-        producer_id, epoch, sequence, len(values) if count is None else count,
-    ) + section
+    tail = (
+        struct.pack(
+            ">hiqqqhii",
+            attributes | (0x10 if transactional else 0),
+            len(values) - 1 if last_offset_delta is None else last_offset_delta,
+            timestamp_ms,
+            timestamp_ms,
+            producer_id,
+            epoch,
+            sequence,
+            len(values) if count is None else count,
+        )
+        + section
+    )
     checksum = crc32c(tail) if crc is None else crc
     return struct.pack(">qiibI", base_offset, len(tail) + 9, -1, magic, checksum) + tail
 
@@ -75,11 +84,21 @@ class Requests:
         raise NotImplementedError
 
     def produce(
-        self, records: bytes | None, *, topic: str = "t", partition: int = 0, broker_id: int = 1, acks: int = -1,
-        version: int = 11, transactional_id: str | None = None, timeout_ms: int = 1000,
+        self,
+        records: bytes | None,
+        *,
+        topic: str = "t",
+        partition: int = 0,
+        broker_id: int = 1,
+        acks: int = -1,
+        version: int = 11,
+        transactional_id: str | None = None,
+        timeout_ms: int = 1000,
     ) -> tuple[int, int]:
         body = {
-            "transactional_id": transactional_id, "acks": acks, "timeout_ms": timeout_ms,
+            "transactional_id": transactional_id,
+            "acks": acks,
+            "timeout_ms": timeout_ms,
             "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
         }
         answer = self.ask(broker_id, apis.PRODUCE, version, body)
@@ -87,11 +106,19 @@ class Requests:
         return one["error_code"], one["base_offset"]
 
     def init(
-        self, transactional_id: str | None, *, timeout_ms: int = 60_000, producer_id: int = -1, epoch: int = -1,
-        version: int = 5, broker_id: int = 1,
+        self,
+        transactional_id: str | None,
+        *,
+        timeout_ms: int = 60_000,
+        producer_id: int = -1,
+        epoch: int = -1,
+        version: int = 5,
+        broker_id: int = 1,
     ) -> tuple[int, int, int]:
         body = {
-            "transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms, "producer_id": producer_id,
+            "transactional_id": transactional_id,
+            "transaction_timeout_ms": timeout_ms,
+            "producer_id": producer_id,
             "producer_epoch": epoch,
         }
         answer = self.ask(broker_id, apis.INIT_PRODUCER_ID, version, body)
@@ -115,11 +142,18 @@ class Requests:
             self.advance(1)
 
     def add(
-        self, transactional_id: str, producer_id: int, epoch: int, *partitions: int, topic: str = "t",
-        broker_id: int = 1, version: int = 3,
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        *partitions: int,
+        topic: str = "t",
+        broker_id: int = 1,
+        version: int = 3,
     ) -> int:
         body = {
-            "v3_and_below_transactional_id": transactional_id, "v3_and_below_producer_id": producer_id,
+            "v3_and_below_transactional_id": transactional_id,
+            "v3_and_below_producer_id": producer_id,
             "v3_and_below_producer_epoch": epoch,
             "v3_and_below_topics": [{"name": topic, "partitions": list(partitions)}],
         }
@@ -130,21 +164,37 @@ class Requests:
         self, transactional_id: str, producer_id: int, epoch: int, commit: bool, *, version: int, broker_id: int = 1
     ) -> tuple[int, int, int]:
         body = {
-            "transactional_id": transactional_id, "producer_id": producer_id, "producer_epoch": epoch,
+            "transactional_id": transactional_id,
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
             "committed": commit,
         }
         answer = self.ask(broker_id, apis.END_TXN, version, body)
         return answer["error_code"], answer["producer_id"], answer["producer_epoch"]
 
     def fetch(
-        self, offset: int = 0, *, topic: str = "t", partition: int = 0, committed: bool = False, broker_id: int = 1,
-        version: int = 11, max_wait_ms: int = 0, min_bytes: int = 1,
+        self,
+        offset: int = 0,
+        *,
+        topic: str = "t",
+        partition: int = 0,
+        committed: bool = False,
+        broker_id: int = 1,
+        version: int = 11,
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
     ) -> dict[str, Any]:
         body = {
-            "max_wait_ms": max_wait_ms, "min_bytes": min_bytes, "max_bytes": 1 << 20, "isolation_level": int(committed),
-            "topics": [{"topic": topic, "partitions": [
-                {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
-            ]}],
+            "max_wait_ms": max_wait_ms,
+            "min_bytes": min_bytes,
+            "max_bytes": 1 << 20,
+            "isolation_level": int(committed),
+            "topics": [
+                {
+                    "topic": topic,
+                    "partitions": [{"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}],
+                }
+            ],
         }
         answer = self.ask(broker_id, apis.FETCH, version, body)
         one: dict[str, Any] = answer["responses"][0]["partitions"][0]

@@ -1,6 +1,6 @@
 """An embedded Kafka from the command line, until Ctrl-C:
 
-    python -m kafka_sink.testing --port 9092 --topic events:6 --brokers 3 --data-dir /tmp/kafka
+python -m kafka_sink.testing --port 9092 --topic events:6 --brokers 3 --data-dir /tmp/kafka
 """
 
 from __future__ import annotations
@@ -44,8 +44,13 @@ def main(arguments: list[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     try:
         kafka = EmbeddedBroker(
-            given.brokers, topics=dict(given.topic), data_dir=given.data_dir, properties=dict(given.property),
-            release=given.release, host=given.host, port=given.port,
+            given.brokers,
+            topics=dict(given.topic),
+            data_dir=given.data_dir,
+            properties=dict(given.property),
+            release=given.release,
+            host=given.host,
+            port=given.port,
         )
     except ConfigError as error:
         parser.error(str(error))

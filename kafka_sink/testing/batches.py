@@ -99,8 +99,9 @@ class Record:
 def parse_batch(data: bytes) -> Batch:
     fields = HEADER.unpack_from(data)
     base_offset, _, leader_epoch, _, _, attributes, last_offset_delta, base_timestamp, max_timestamp = fields[:9]
-    return Batch(data, base_offset, leader_epoch, attributes, last_offset_delta, base_timestamp, max_timestamp,
-                 *fields[9:])
+    return Batch(
+        data, base_offset, leader_epoch, attributes, last_offset_delta, base_timestamp, max_timestamp, *fields[9:]
+    )
 
 
 def entry_sizes(data: bytes) -> Iterator[int]:
@@ -275,7 +276,11 @@ def stamp(batch: Batch, base_offset: int, leader_epoch: int, max_timestamp_ms: i
         struct.pack_into(">q", data, 35, max_timestamp_ms)
         struct.pack_into(">I", data, 17, crc32c(bytes(data[CRC_START:])))
     return replace(
-        batch, data=bytes(data), base_offset=base_offset, leader_epoch=leader_epoch, attributes=attributes,
+        batch,
+        data=bytes(data),
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        attributes=attributes,
         max_timestamp_ms=max_timestamp_ms,
     )
 
@@ -283,10 +288,20 @@ def stamp(batch: Batch, base_offset: int, leader_epoch: int, max_timestamp_ms: i
 def encode_batch(template: Batch, section: bytes, record_count: int) -> Batch:
     """A batch with the header of `template` but other, uncompressed, records."""
     attributes = template.attributes & ~0x07
-    tail = struct.pack(
-        ">hiqqqhii", attributes, template.last_offset_delta, template.base_timestamp_ms, template.max_timestamp_ms,
-        template.producer_id, template.producer_epoch, template.base_sequence, record_count,
-    ) + section
+    tail = (
+        struct.pack(
+            ">hiqqqhii",
+            attributes,
+            template.last_offset_delta,
+            template.base_timestamp_ms,
+            template.max_timestamp_ms,
+            template.producer_id,
+            template.producer_epoch,
+            template.base_sequence,
+            record_count,
+        )
+        + section
+    )
     data = struct.pack(">qiibI", template.base_offset, len(tail) + 9, template.leader_epoch, 2, crc32c(tail)) + tail
     return replace(template, data=data, attributes=attributes, record_count=record_count)
 
@@ -308,6 +323,7 @@ def control_batch(
     key = struct.pack(">hh", 0, 1 if is_commit else 0)
     value = struct.pack(">hi", 0, coordinator_epoch)
     body = b"\0\0\0" + varint_bytes(len(key)) + key + varint_bytes(len(value)) + value + b"\0"
-    template = Batch(b"", 0, -1, TRANSACTIONAL_FLAG | CONTROL_FLAG, 0, timestamp_ms, timestamp_ms, producer_id,
-                     producer_epoch, -1, 1)
+    template = Batch(
+        b"", 0, -1, TRANSACTIONAL_FLAG | CONTROL_FLAG, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, -1, 1
+    )
     return encode_batch(template, varint_bytes(len(body)) + body, 1)

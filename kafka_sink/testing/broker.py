@@ -180,9 +180,7 @@ class BrokerCluster:
             if api is None or key not in HANDLERS:
                 self.close(connection_id)
                 return
-            call = Call(
-                self, connection.broker_id, connection_id, api, version, correlation_id, client_id or "", {}
-            )
+            call = Call(self, connection.broker_id, connection_id, api, version, correlation_id, client_id or "", {})
             if not api.version_min <= version <= version_max(self.settings, api):
                 if key == API_VERSIONS_KEY:
                     refuse_version(call)

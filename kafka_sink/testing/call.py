@@ -52,9 +52,7 @@ class Call:
         throttle_time_ms = self.core.throttle_time_ms(self.api.name)
         if throttle_time_ms and any(row.name == "throttle_time_ms" for row in self.api.response):
             body["throttle_time_ms"] = throttle_time_ms
-        data = frames.encode_response(
-            self.api, self.version if version is None else version, self.correlation_id, body
-        )
+        data = frames.encode_response(self.api, self.version if version is None else version, self.correlation_id, body)
         self.core.schedule.after(fault.delay_after_ms if fault else 0, lambda: self.core.send(self.connection_id, data))
 
     def finish(self) -> None:

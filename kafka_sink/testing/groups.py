@@ -185,13 +185,22 @@ class Groups:
             assert done is not None
             done(
                 Joined(
-                    Code.NONE, member.member_id, group.generation_id, group.protocol_type, group.protocol_name,
-                    group.leader_id, roster if member.member_id == group.leader_id else (),
+                    Code.NONE,
+                    member.member_id,
+                    group.generation_id,
+                    group.protocol_type,
+                    group.protocol_name,
+                    group.leader_id,
+                    roster if member.member_id == group.leader_id else (),
                 )
             )
 
     def sync(
-        self, group_id: str, member_id: str, generation_id: int, assignments: Mapping[str, bytes],
+        self,
+        group_id: str,
+        member_id: str,
+        generation_id: int,
+        assignments: Mapping[str, bytes],
         done: Callable[[Code, bytes], None],
     ) -> None:
         group, member = self._member(group_id, member_id, generation_id)

@@ -117,8 +117,11 @@ class PartitionLog:
     ) -> None:
         self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, strict=is_strict)
         marker = control_batch(
-            producer_id=producer_id, producer_epoch=producer_epoch, is_commit=is_commit,
-            coordinator_epoch=coordinator_epoch, timestamp_ms=now_ms,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_commit=is_commit,
+            coordinator_epoch=coordinator_epoch,
+            timestamp_ms=now_ms,
         )
         stored = stamp(marker, self.end_offset, leader_epoch, now_ms, is_append_time=False)
         self._store(stored)

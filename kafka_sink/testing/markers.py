@@ -41,8 +41,12 @@ class Markers:
             return
         try:
             known.log.append_marker(
-                producer_id=record.producer_id, producer_epoch=record.producer_epoch, is_commit=is_commit,
-                coordinator_epoch=coordinator_epoch, is_strict=record.version >= 2, leader_epoch=known.leader_epoch,
+                producer_id=record.producer_id,
+                producer_epoch=record.producer_epoch,
+                is_commit=is_commit,
+                coordinator_epoch=coordinator_epoch,
+                is_strict=record.version >= 2,
+                leader_epoch=known.leader_epoch,
                 now_ms=self._cluster.schedule.now_ms,
             )
         except Refused:

@@ -177,8 +177,11 @@ class ProducerStates:
 
     def first_open_offset(self) -> int | None:
         return min(
-            (entry.transaction_first_offset for entry in self.entries.values()
-             if entry.transaction_first_offset is not None),
+            (
+                entry.transaction_first_offset
+                for entry in self.entries.values()
+                if entry.transaction_first_offset is not None
+            ),
             default=None,
         )
 

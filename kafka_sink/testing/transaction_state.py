@@ -85,8 +85,16 @@ def _after_init(
     record: TransactionRecord, producer_id: int, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int
 ) -> TransactionRecord:
     return replace(
-        record, producer_id=producer_id, previous_producer_id=record.producer_id, producer_epoch=epoch,
-        last_epoch=last_epoch, timeout_ms=timeout_ms, state=State.EMPTY, partitions=(), start_ms=-1, updated_ms=now_ms,
+        record,
+        producer_id=producer_id,
+        previous_producer_id=record.producer_id,
+        producer_epoch=epoch,
+        last_epoch=last_epoch,
+        timeout_ms=timeout_ms,
+        state=State.EMPTY,
+        partitions=(),
+        start_ms=-1,
+        updated_ms=now_ms,
     )
 
 
@@ -96,8 +104,13 @@ def with_partitions(
     """The time-out counts from the first partition; later ones do not extend it."""
     added = tuple(partition for partition in partitions if partition not in record.partitions)
     return replace(
-        record, previous_producer_id=record.producer_id, state=State.ONGOING, partitions=record.partitions + added,
-        start_ms=record.start_ms if record.state is State.ONGOING else now_ms, updated_ms=now_ms, version=version,
+        record,
+        previous_producer_id=record.producer_id,
+        state=State.ONGOING,
+        partitions=record.partitions + added,
+        start_ms=record.start_ms if record.state is State.ONGOING else now_ms,
+        updated_ms=now_ms,
+        version=version,
     )
 
 
@@ -113,10 +126,16 @@ def prepared(
     if version >= 2:
         epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch
     return replace(
-        record, previous_producer_id=record.producer_id, producer_epoch=epoch, last_epoch=last_epoch,
-        next_producer_id=next_producer_id, state=State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT,
+        record,
+        previous_producer_id=record.producer_id,
+        producer_epoch=epoch,
+        last_epoch=last_epoch,
+        next_producer_id=next_producer_id,
+        state=State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT,
         # An abort of nothing starts and ends now.
-        start_ms=record.start_ms if record.state is State.ONGOING else now_ms, updated_ms=now_ms, version=version,
+        start_ms=record.start_ms if record.state is State.ONGOING else now_ms,
+        updated_ms=now_ms,
+        version=version,
     )
 
 
@@ -127,7 +146,12 @@ def completed(record: TransactionRecord, *, now_ms: int) -> TransactionRecord:
         producer_id, epoch = record.next_producer_id, 0
     is_commit = record.state is State.PREPARE_COMMIT
     return replace(
-        record, producer_id=producer_id, previous_producer_id=record.producer_id, producer_epoch=epoch,
-        next_producer_id=NO_PRODUCER_ID, state=State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT,
-        partitions=(), updated_ms=now_ms,
+        record,
+        producer_id=producer_id,
+        previous_producer_id=record.producer_id,
+        producer_epoch=epoch,
+        next_producer_id=NO_PRODUCER_ID,
+        state=State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT,
+        partitions=(),
+        updated_ms=now_ms,
     )

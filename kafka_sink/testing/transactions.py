@@ -86,8 +86,13 @@ class TransactionCoordinator:
     # ---- InitProducerId ----
 
     def init_producer_id(
-        self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None, done: DoneWithProducer,
-        *, is_two_phase: bool = False,
+        self,
+        transactional_id: str | None,
+        timeout_ms: int,
+        expected: tuple[int, int] | None,
+        done: DoneWithProducer,
+        *,
+        is_two_phase: bool = False,
     ) -> None:
         if transactional_id is None:
             done(Code.NONE, self._surroundings.new_producer_id(), 0)
@@ -109,7 +114,9 @@ class TransactionCoordinator:
             done(code, NO_PRODUCER_ID, NO_EPOCH)
         elif transaction.record.state is State.ONGOING:
             self._decide(
-                transactional_id, transaction, after,
+                transactional_id,
+                transaction,
+                after,
                 lambda code, _id, _epoch: done(code or Code.CONCURRENT_TRANSACTIONS, NO_PRODUCER_ID, NO_EPOCH),
             )
         else:
@@ -130,8 +137,11 @@ class TransactionCoordinator:
         now_ms = self._schedule.now_ms
         if record.is_epoch_exhausted and expected_epoch in (None, record.producer_epoch):
             return Code.NONE, with_new_producer_id(
-                record, self._surroundings.new_producer_id(), timeout_ms=timeout_ms,
-                keep_last_epoch=expected is not None, now_ms=now_ms,
+                record,
+                self._surroundings.new_producer_id(),
+                timeout_ms=timeout_ms,
+                keep_last_epoch=expected is not None,
+                now_ms=now_ms,
             )
         if record.is_epoch_exhausted:
             return Code.UNKNOWN_SERVER_ERROR, None
@@ -141,8 +151,13 @@ class TransactionCoordinator:
     # ---- partitions ----
 
     def add_partitions(
-        self, transactional_id: str, producer_id: int, epoch: int, partitions: tuple[TopicPartition, ...],
-        version: int, done: Done,
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: tuple[TopicPartition, ...],
+        version: int,
+        done: Done,
     ) -> None:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
@@ -183,7 +198,12 @@ class TransactionCoordinator:
     # ---- EndTxn ----
 
     def end(
-        self, transactional_id: str, producer_id: int, epoch: int, is_commit: bool, version: int,
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        is_commit: bool,
+        version: int,
         done: DoneWithProducer,
     ) -> None:
         transaction = self.transactions.get(transactional_id)
@@ -201,9 +221,7 @@ class TransactionCoordinator:
         self._decide(transactional_id, transaction, self._prepared(record, is_commit, version), done)
 
     @staticmethod
-    def _end_without_bump(
-        transaction: Transaction, producer_id: int, epoch: int, is_commit: bool
-    ) -> tuple[Code, bool]:
+    def _end_without_bump(transaction: Transaction, producer_id: int, epoch: int, is_commit: bool) -> tuple[Code, bool]:
         record = transaction.record
         if record.producer_id != producer_id:
             return Code.INVALID_PRODUCER_ID_MAPPING, False
@@ -244,7 +262,10 @@ class TransactionCoordinator:
         if version >= 2 and record.is_epoch_exhausted:
             next_producer_id = self._surroundings.new_producer_id()
         return prepared(
-            record, is_commit=is_commit, version=version, next_producer_id=next_producer_id,
+            record,
+            is_commit=is_commit,
+            version=version,
+            next_producer_id=next_producer_id,
             now_ms=self._schedule.now_ms,
         )
 
@@ -269,9 +290,7 @@ class TransactionCoordinator:
 
     # ---- the log and the markers ----
 
-    def _append(
-        self, transactional_id: str, transaction: Transaction, after: TransactionRecord, done: Done
-    ) -> None:
+    def _append(self, transactional_id: str, transaction: Transaction, after: TransactionRecord, done: Done) -> None:
         epoch = self._surroundings.coordinator_epoch(transactional_id)
         transaction.pending = after
         transaction.is_appending = True
@@ -313,7 +332,10 @@ class TransactionCoordinator:
         def write(partition: TopicPartition) -> None:
             if is_current():
                 self._surroundings.write_marker(
-                    partition, record, is_commit=is_commit, coordinator_epoch=epoch,
+                    partition,
+                    record,
+                    is_commit=is_commit,
+                    coordinator_epoch=epoch,
                     done=lambda is_written: on_written(partition, is_written),
                 )
 

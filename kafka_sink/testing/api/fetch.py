@@ -105,8 +105,11 @@ class FetchRound:
         limit = log.last_stable_offset if is_committed else log.high_watermark
         records, end_offset = log.read(offset, bytes_max, limit, at_least_one=at_least_one)
         answer.update(
-            high_watermark=log.high_watermark, last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.start_offset, records=records, aborted_transactions=None,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.start_offset,
+            records=records,
+            aborted_transactions=None,
         )
         if is_committed:
             answer["aborted_transactions"] = [
@@ -126,7 +129,8 @@ class FetchRound:
                     if partition is not None and partition.leader_id in cluster.brokers:
                         leaders[partition.leader_id] = None
                         one["current_leader"] = {
-                            "leader_id": partition.leader_id, "leader_epoch": partition.leader_epoch,
+                            "leader_id": partition.leader_id,
+                            "leader_epoch": partition.leader_epoch,
                         }
         body: dict[str, Any] = {"responses": responses}
         if leaders and self.call.version >= 16:
@@ -208,8 +212,10 @@ def on_describe_producers(call: Call) -> None:
                 first_offset = entry.transaction_first_offset
                 answer["active_producers"].append(
                     {
-                        "producer_id": producer_id, "producer_epoch": entry.epoch,
-                        "last_sequence": entry.last_sequence, "last_timestamp": entry.last_timestamp_ms,
+                        "producer_id": producer_id,
+                        "producer_epoch": entry.epoch,
+                        "last_sequence": entry.last_sequence,
+                        "last_timestamp": entry.last_timestamp_ms,
                         "coordinator_epoch": entry.coordinator_epoch,
                         "current_txn_start_offset": -1 if first_offset is None else first_offset,
                     }

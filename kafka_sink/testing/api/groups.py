@@ -29,7 +29,10 @@ def on_join_group(call: Call) -> None:
     body = call.body
     rebalance_timeout_ms = body["rebalance_timeout_ms"]
     member = Member(
-        body["member_id"], body["group_instance_id"], call.client_id, body["session_timeout_ms"],
+        body["member_id"],
+        body["group_instance_id"],
+        call.client_id,
+        body["session_timeout_ms"],
         rebalance_timeout_ms if rebalance_timeout_ms >= 0 else body["session_timeout_ms"],
         {protocol["name"]: protocol["metadata"] for protocol in body["protocols"]},
     )
@@ -42,9 +45,13 @@ def on_join_group(call: Call) -> None:
         no_name = None if call.version >= 7 else ""
         call.answer(
             {
-                "error_code": int(joined.code), "generation_id": joined.generation_id,
-                "protocol_type": joined.protocol_type, "protocol_name": joined.protocol_name or no_name,
-                "leader": joined.leader_id, "member_id": joined.member_id, "members": members,
+                "error_code": int(joined.code),
+                "generation_id": joined.generation_id,
+                "protocol_type": joined.protocol_type,
+                "protocol_name": joined.protocol_name or no_name,
+                "leader": joined.leader_id,
+                "member_id": joined.member_id,
+                "members": members,
             }
         )
 
@@ -54,7 +61,11 @@ def on_join_group(call: Call) -> None:
         done(Joined(refusal.code, body["member_id"]))
         return
     call.core.groups.join(
-        body["group_id"], body["member_id"], member, body["protocol_type"], done,
+        body["group_id"],
+        body["member_id"],
+        member,
+        body["protocol_type"],
+        done,
         needs_known_id=call.version >= VERSION_REQUIRES_ID,
     )
 
@@ -93,7 +104,8 @@ def on_leave_group(call: Call) -> None:
         return
     members = [
         {
-            "member_id": one["member_id"], "group_instance_id": one["group_instance_id"],
+            "member_id": one["member_id"],
+            "group_instance_id": one["group_instance_id"],
             "error_code": int(call.core.groups.leave(body["group_id"], one["member_id"], one["group_instance_id"])),
         }
         for one in body["members"]
@@ -110,9 +122,7 @@ def on_offset_commit(call: Call) -> None:
     common = Code.NONE
     try:
         _check_coordinator(call, body["group_id"])
-        call.core.groups.check_committer(
-            body["group_id"], body["member_id"], generation_id, is_transactional=False
-        )
+        call.core.groups.check_committer(body["group_id"], body["member_id"], generation_id, is_transactional=False)
     except Refused as refusal:
         common = refusal.code
     topics = []
@@ -176,7 +186,8 @@ def _fetched(call: Call, group: Group, topic: str, index: int) -> dict[str, Any]
     committed = group.offsets.get((topic, index))
     if committed is not None:
         answer.update(
-            committed_offset=committed.offset, committed_leader_epoch=committed.leader_epoch,
+            committed_offset=committed.offset,
+            committed_leader_epoch=committed.leader_epoch,
             metadata=committed.metadata,
         )
     return answer
@@ -190,7 +201,9 @@ def on_list_groups(call: Call) -> None:
     wanted = call.body["states_filter"]
     groups = [
         {
-            "group_id": group.group_id, "protocol_type": group.protocol_type or "", "group_state": group.state,
+            "group_id": group.group_id,
+            "protocol_type": group.protocol_type or "",
+            "group_state": group.state,
             "group_type": "classic",
         }
         for group in call.core.groups.groups.values()
@@ -204,7 +217,11 @@ def on_describe_groups(call: Call) -> None:
     groups = []
     for group_id in call.body["groups"]:
         answer: dict[str, Any] = {
-            "group_id": group_id, "error_code": 0, "group_state": "Dead", "protocol_type": "", "protocol_data": "",
+            "group_id": group_id,
+            "error_code": 0,
+            "group_state": "Dead",
+            "protocol_type": "",
+            "protocol_data": "",
             "members": [],
         }
         groups.append(answer)
@@ -221,8 +238,11 @@ def on_describe_groups(call: Call) -> None:
         if group.state != EMPTY:
             answer["members"] = [
                 {
-                    "member_id": one.member_id, "group_instance_id": one.instance_id, "client_id": one.client_id,
-                    "client_host": "/127.0.0.1", "member_metadata": one.protocols.get(name, b""),
+                    "member_id": one.member_id,
+                    "group_instance_id": one.instance_id,
+                    "client_id": one.client_id,
+                    "client_host": "/127.0.0.1",
+                    "member_metadata": one.protocols.get(name, b""),
                     "member_assignment": one.assignment,
                 }
                 for one in group.members.values()

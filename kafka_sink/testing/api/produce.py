@@ -37,7 +37,10 @@ VERSION_ABORTABLE = 11
 # This one asks the coordinator even about a batch whose epoch the partition knows to be old.
 RELEASE_ASKS_FIRST = "3.9"
 MASKED = (
-    Code.NETWORK_EXCEPTION, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR
+    Code.NETWORK_EXCEPTION,
+    Code.COORDINATOR_LOAD_IN_PROGRESS,
+    Code.COORDINATOR_NOT_AVAILABLE,
+    Code.NOT_COORDINATOR,
 )
 
 
@@ -122,7 +125,8 @@ class ProduceRound:
         """Only for partitions where the producer's transaction is not open yet."""
         transactional_id = self.call.body["transactional_id"]
         batches = {
-            part.key: parse_batch(part.data) for part in self.parts
+            part.key: parse_batch(part.data)
+            for part in self.parts
             if part.code is Code.NONE and has_transactional_batch(part.data)
         }
         producers = {(batch.producer_id, batch.producer_epoch) for batch in batches.values()}
@@ -167,7 +171,11 @@ class ProduceRound:
             self._on_verified(dict.fromkeys(keys, code))
         elif adds:
             core.coordinator.add_partitions(
-                transactional_id, producer_id, epoch, keys, 2,
+                transactional_id,
+                producer_id,
+                epoch,
+                keys,
+                2,
                 lambda code: self._on_added(dict.fromkeys(keys, code)),
             )
         else:

@@ -33,7 +33,9 @@ def _create(call: Call, asked: dict[str, Any], names: list[str]) -> dict[str, An
         if names.count(asked["name"]) > 1:
             raise Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
         topic = call.core.cluster.create_topic(
-            asked["name"], partitions, replication_factor,
+            asked["name"],
+            partitions,
+            replication_factor,
             {config["name"]: config["value"] for config in asked["configs"]},
             validate_only=call.body["validate_only"],
         )
@@ -42,7 +44,8 @@ def _create(call: Call, asked: dict[str, Any], names: list[str]) -> dict[str, An
         return answer
     if call.version >= 5:
         answer.update(
-            topic_id=topic.topic_id, num_partitions=len(topic.partitions),
+            topic_id=topic.topic_id,
+            num_partitions=len(topic.partitions),
             replication_factor=len(topic.partitions[0].replicas),
         )
     return answer
@@ -50,9 +53,11 @@ def _create(call: Call, asked: dict[str, Any], names: list[str]) -> dict[str, An
 
 def on_delete_topics(call: Call) -> None:
     cluster = call.core.cluster
-    asked = call.body["topics"] if call.version >= 6 else [
-        {"name": name, "topic_id": bytes(16)} for name in call.body["topic_names"]
-    ]
+    asked = (
+        call.body["topics"]
+        if call.version >= 6
+        else [{"name": name, "topic_id": bytes(16)} for name in call.body["topic_names"]]
+    )
     responses = []
     for one in asked:
         name = one["name"]
@@ -92,7 +97,11 @@ def on_describe_configs(call: Call) -> None:
     for resource in call.body["resources"]:
         kind, name = resource["resource_type"], resource["resource_name"]
         answer: dict[str, Any] = {
-            "error_code": 0, "error_message": None, "resource_type": kind, "resource_name": name, "configs": [],
+            "error_code": 0,
+            "error_message": None,
+            "resource_type": kind,
+            "resource_name": name,
+            "configs": [],
         }
         results.append(answer)
         try:
@@ -114,7 +123,8 @@ def _configs(call: Call, kind: int, name: str) -> list[dict[str, Any]]:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
         return [
             _config(
-                one, topic.config(settings, one),
+                one,
+                topic.config(settings, one),
                 SOURCE_TOPIC if one in topic.configs else _source(call, TOPIC_DEFAULTS[one]),
             )
             for one in TOPIC_DEFAULTS
@@ -132,6 +142,10 @@ def _source(call: Call, broker_property: str) -> int:
 
 def _config(name: str, value: str, source: int) -> dict[str, Any]:
     return {
-        "name": name, "value": value, "read_only": False, "config_source": source, "is_sensitive": False,
+        "name": name,
+        "value": value,
+        "read_only": False,
+        "config_source": source,
+        "is_sensitive": False,
         "synonyms": [],
     }

@@ -39,9 +39,7 @@ def on_init_producer_id(call: Call) -> None:
     producer_id, epoch = body["producer_id"], body["producer_epoch"]
 
     def done(code: Code, producer_id: int, epoch: int) -> None:
-        call.answer(
-            {"error_code": _in_words_of(call, code), "producer_id": producer_id, "producer_epoch": epoch}
-        )
+        call.answer({"error_code": _in_words_of(call, code), "producer_id": producer_id, "producer_epoch": epoch})
 
     try:
         if (producer_id == -1) != (epoch == -1):
@@ -98,7 +96,11 @@ def on_add_partitions(call: Call) -> None:
         answer(dict.fromkeys(partitions, refusal.code))
         return
     call.core.coordinator.add_partitions(
-        transactional_id, body["v3_and_below_producer_id"], body["v3_and_below_producer_epoch"], partitions, 0,
+        transactional_id,
+        body["v3_and_below_producer_id"],
+        body["v3_and_below_producer_epoch"],
+        partitions,
+        0,
         lambda code: answer(dict.fromkeys(partitions, code)),
     )
 
@@ -111,7 +113,11 @@ def on_add_offsets(call: Call) -> None:
         raise Refused(Code.INVALID_GROUP_ID)
     partition = call.core.cluster.offsets_partition(body["group_id"])
     call.core.coordinator.add_partitions(
-        body["transactional_id"], body["producer_id"], body["producer_epoch"], (partition,), 0,
+        body["transactional_id"],
+        body["producer_id"],
+        body["producer_epoch"],
+        (partition,),
+        0,
         lambda code: call.answer({"error_code": _in_words_of(call, code)}),
     )
 
@@ -212,8 +218,10 @@ def on_describe_transactions(call: Call) -> None:
         for topic, index in record.partitions:
             topics.setdefault(topic, []).append(index)
         state.update(
-            transaction_state=record.state.value, transaction_timeout_ms=record.timeout_ms,
-            transaction_start_time_ms=record.start_ms, producer_id=record.producer_id,
+            transaction_state=record.state.value,
+            transaction_timeout_ms=record.timeout_ms,
+            transaction_start_time_ms=record.start_ms,
+            producer_id=record.producer_id,
             producer_epoch=record.producer_epoch,
             topics=[{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()],
         )

@@ -23,8 +23,16 @@ TRANSACTION_VERSION_MAX = 2
 LAST_VERSIONS: Mapping[str, Mapping[str, int]] = {
     "4.3": {},
     "3.9": {
-        "Produce": 11, "Fetch": 17, "ListOffsets": 9, "Metadata": 12, "DescribeGroups": 5, "DescribeCluster": 1,
-        "EndTxn": 4, "TxnOffsetCommit": 4, "ListTransactions": 1, "LeaveGroup": 5,
+        "Produce": 11,
+        "Fetch": 17,
+        "ListOffsets": 9,
+        "Metadata": 12,
+        "DescribeGroups": 5,
+        "DescribeCluster": 1,
+        "EndTxn": 4,
+        "TxnOffsetCommit": 4,
+        "ListTransactions": 1,
+        "LeaveGroup": 5,
     },
 }
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -62,9 +70,9 @@ def on_api_versions(call: Call) -> None:
             {"name": TRANSACTION_VERSION, "min_version": 0, "max_version": TRANSACTION_VERSION_MAX}
         ]
         body["finalized_features_epoch"] = 1
-        body["finalized_features"] = [
-            {"name": TRANSACTION_VERSION, "max_version_level": level, "min_version_level": level}
-        ] if level else []
+        body["finalized_features"] = (
+            [{"name": TRANSACTION_VERSION, "max_version_level": level, "min_version_level": level}] if level else []
+        )
     call.answer(body)
 
 
@@ -75,7 +83,8 @@ def _check_software(call: Call) -> None:
 
 
 def refuse_version(call: Call) -> None:
-    body = {"error_code": int(Code.UNSUPPORTED_VERSION), "api_keys": [
-        entry for entry in served_versions(call) if entry["api_key"] == API_VERSIONS.key
-    ]}
+    body = {
+        "error_code": int(Code.UNSUPPORTED_VERSION),
+        "api_keys": [entry for entry in served_versions(call) if entry["api_key"] == API_VERSIONS.key],
+    }
     call.answer(body, version=0)

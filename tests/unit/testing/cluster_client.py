@@ -25,9 +25,7 @@ class ClusterClient(Requests):
 
     def send(self, broker_id: int, api: apis.Api, version: int, body: dict[str, Any]) -> int:
         self._correlation_id += 1
-        data = frames.encode_request(
-            api, version, correlation_id=self._correlation_id, client_id="test", body=body
-        )
+        data = frames.encode_request(api, version, correlation_id=self._correlation_id, client_id="test", body=body)
         self._take(self.core.on_bytes(broker_id, self._connection_base + broker_id, data, self.now_ms))
         return self._correlation_id
 

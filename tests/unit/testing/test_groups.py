@@ -11,8 +11,12 @@ from .cluster_client import ClusterClient
 
 def join_body(member_id: str, instance_id: str | None = None) -> dict[str, Any]:
     return {
-        "group_id": "g", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 5_000, "member_id": member_id,
-        "group_instance_id": instance_id, "protocol_type": "consumer",
+        "group_id": "g",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 5_000,
+        "member_id": member_id,
+        "group_instance_id": instance_id,
+        "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": member_id.encode()}],
     }
 
@@ -30,8 +34,12 @@ def heartbeat(client: ClusterClient, member_id: str, generation: int) -> int:
 
 
 def sync(client: ClusterClient, member_id: str, generation: int, plan: dict[str, bytes]) -> int:
-    body = {"group_id": "g", "generation_id": generation, "member_id": member_id, "assignments": [
-        {"member_id": name, "assignment": data} for name, data in plan.items()]}
+    body = {
+        "group_id": "g",
+        "generation_id": generation,
+        "member_id": member_id,
+        "assignments": [{"member_id": name, "assignment": data} for name, data in plan.items()],
+    }
     return client.send(1, apis.SYNC_GROUP, 3, body)
 
 

@@ -121,10 +121,12 @@ def test_a_produce_request_to_a_wrong_place(client: ClusterClient, options: dict
 def test_a_compacted_topic_wants_keys_and_names_each_record_without_one(client: ClusterClient) -> None:
     client.core.cluster.create_topic("c", 1, 1, {"cleanup.policy": "compact"})
     body = {
-        "transactional_id": None, "acks": 1, "timeout_ms": 1,
-        "topic_data": [{"name": "c", "partition_data": [
-            {"index": 0, "records": batch(b"a", b"b", b"c", keys=(None, b"k", None))}
-        ]}],
+        "transactional_id": None,
+        "acks": 1,
+        "timeout_ms": 1,
+        "topic_data": [
+            {"name": "c", "partition_data": [{"index": 0, "records": batch(b"a", b"b", b"c", keys=(None, b"k", None))}]}
+        ],
     }
     one = client.ask(1, apis.PRODUCE, 8, body)["responses"][0]["partition_responses"][0]
     assert one["error_code"] == 87
@@ -143,9 +145,12 @@ def test_log_append_time_replaces_the_timestamp_and_the_checksum_stays_right(cli
 
 
 def test_acks_zero_has_no_answer_and_an_error_closes_the_connection(client: ClusterClient) -> None:
-    body = {"transactional_id": None, "acks": 0, "timeout_ms": 1, "topic_data": [
-        {"name": "t", "partition_data": [{"index": 0, "records": batch(b"a")}]}
-    ]}
+    body = {
+        "transactional_id": None,
+        "acks": 0,
+        "timeout_ms": 1,
+        "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": batch(b"a")}]}],
+    }
     unanswered = client.send(1, apis.PRODUCE, 9, body)
     assert client.produce(batch(b"b")) == (0, 1)
     assert not client.has_answer(unanswered)
@@ -155,9 +160,7 @@ def test_acks_zero_has_no_answer_and_an_error_closes_the_connection(client: Clus
 
 
 def replicated_client(replication_ms: int = 0, **properties: str) -> ClusterClient:
-    settings = Settings(
-        properties=properties, delay_ms=lambda what: replication_ms if what == "replication" else 0
-    )
+    settings = Settings(properties=properties, delay_ms=lambda what: replication_ms if what == "replication" else 0)
     return ClusterClient(BrokerCluster(3, topics={"t": 1}, settings=settings))
 
 
@@ -179,10 +182,17 @@ def test_replication_slower_than_the_request_times_out_but_the_batch_is_in_the_l
 
 def test_too_few_replicas_before_and_after_the_append() -> None:
     client = replicated_client(replication_ms=40, **{"min.insync.replicas": "2"})
-    waiting = client.send(1, apis.PRODUCE, 9, {
-        "transactional_id": None, "acks": -1, "timeout_ms": 1000,
-        "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": batch(b"a")}]}],
-    })
+    waiting = client.send(
+        1,
+        apis.PRODUCE,
+        9,
+        {
+            "transactional_id": None,
+            "acks": -1,
+            "timeout_ms": 1000,
+            "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": batch(b"a")}]}],
+        },
+    )
     client.core.cluster.hold_out_of_sync("t", 0, [2, 3])
     answer = client.receive(1, apis.PRODUCE, 9, waiting)
     assert answer["responses"][0]["partition_responses"][0]["error_code"] == 20
@@ -205,9 +215,12 @@ def test_a_leader_that_crashes_takes_the_unreplicated_tail_with_it_and_the_retry
 def test_the_old_leader_names_the_new_one() -> None:
     client = replicated_client()
     client.core.cluster.move_leader("t", 0, 3)
-    body = {"transactional_id": None, "acks": 1, "timeout_ms": 1, "topic_data": [
-        {"name": "t", "partition_data": [{"index": 0, "records": batch(b"a")}]}
-    ]}
+    body = {
+        "transactional_id": None,
+        "acks": 1,
+        "timeout_ms": 1,
+        "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": batch(b"a")}]}],
+    }
     answer = client.ask(1, apis.PRODUCE, 10, body)
     one = answer["responses"][0]["partition_responses"][0]
     assert (one["error_code"], one["current_leader"]) == (6, {"leader_id": 3, "leader_epoch": 1})
@@ -218,10 +231,17 @@ def test_topic_ids_of_a_deleted_topic_are_unknown_after_it_was_created_again(cli
     old_id = client.core.cluster.topics["t"].topic_id
 
     def produce(topic_id: bytes) -> int:
-        answer = client.ask(1, apis.PRODUCE, 13, {
-            "transactional_id": None, "acks": 1, "timeout_ms": 1,
-            "topic_data": [{"topic_id": topic_id, "partition_data": [{"index": 0, "records": batch(b"a")}]}],
-        })
+        answer = client.ask(
+            1,
+            apis.PRODUCE,
+            13,
+            {
+                "transactional_id": None,
+                "acks": 1,
+                "timeout_ms": 1,
+                "topic_data": [{"topic_id": topic_id, "partition_data": [{"index": 0, "records": batch(b"a")}]}],
+            },
+        )
         return int(answer["responses"][0]["partition_responses"][0]["error_code"])
 
     assert produce(old_id) == 0
@@ -254,9 +274,12 @@ def test_faults_before_and_after_the_append(client: ClusterClient) -> None:
 
 def test_a_second_request_of_a_connection_waits_for_the_answer_to_the_first(client: ClusterClient) -> None:
     client.core.faults.add(Fault("Produce", delay_after_ms=50))
-    body = {"transactional_id": None, "acks": 1, "timeout_ms": 1, "topic_data": [
-        {"name": "t", "partition_data": [{"index": 0, "records": batch(b"a")}]}
-    ]}
+    body = {
+        "transactional_id": None,
+        "acks": 1,
+        "timeout_ms": 1,
+        "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": batch(b"a")}]}],
+    }
     first = client.send(1, apis.PRODUCE, 9, body)
     second = client.send(1, apis.METADATA, 9, {"topics": []})
     client.advance(49)
