@@ -155,3 +155,12 @@ def completed(record: TransactionRecord, *, now_ms: int) -> TransactionRecord:
         partitions=(),
         updated_ms=now_ms,
     )
+
+
+def is_own_producer_id(record: TransactionRecord, expected: tuple[int, int]) -> bool:
+    producer_id, epoch = expected
+    return (
+        record.producer_epoch == NO_EPOCH
+        or producer_id == record.producer_id
+        or (producer_id == record.previous_producer_id and epoch >= EPOCH_LAST)
+    )

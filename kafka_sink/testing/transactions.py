@@ -36,6 +36,7 @@ from kafka_sink.testing.transaction_state import (
     TransactionRecord,
     completed,
     fenced,
+    is_own_producer_id,
     prepared,
     with_new_producer_id,
     with_next_epoch,
@@ -128,7 +129,7 @@ class TransactionCoordinator:
         record = transaction.record
         if transaction.pending is not None:
             return Code.CONCURRENT_TRANSACTIONS, None
-        if expected is not None and not _is_own_producer_id(record, expected):
+        if expected is not None and not is_own_producer_id(record, expected):
             return Code.PRODUCER_FENCED, None
         if record.state is State.ONGOING:
             # Only the producer id was compared, not the epoch: a zombie with the right id aborts this transaction.
@@ -387,15 +388,6 @@ class TransactionCoordinator:
             transaction = self.transactions[transactional_id]
             if transaction.record.state in PREPARED and transaction.pending is None:
                 self._send_markers(transactional_id, transaction)
-
-
-def _is_own_producer_id(record: TransactionRecord, expected: tuple[int, int]) -> bool:
-    producer_id, epoch = expected
-    return (
-        record.producer_epoch == NO_EPOCH
-        or producer_id == record.producer_id
-        or (producer_id == record.previous_producer_id and epoch >= EPOCH_LAST)
-    )
 
 
 def _answer_with(after: TransactionRecord, done: DoneWithProducer) -> Done:
