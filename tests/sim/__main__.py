@@ -14,7 +14,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterable
 
-from pytest import MonkeyPatch
+import pytest
 
 from tests.sim.mutations import SEEDS, Mutation
 from tests.sim.probes import REQUIRED
@@ -94,7 +94,7 @@ def run_many(seeds: range, steps: int | None) -> int:
 def seeds_until_caught(mutation: Mutation, seeds: Iterable[int]) -> tuple[int, str] | None:
     """The first seed that breaks a promise with this bug planted, and which promise."""
     for seed in seeds:
-        with MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch:
             mutation(patch)
             violation = run(draw(seed)).violation
         if violation is not None:

@@ -15,7 +15,7 @@ from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.log import PartitionLog
 from tests.sim.cluster_faults import ClusterFaults
 from tests.sim.decoder import read_batch
-from tests.sim.history import End, Fate, History, Record, Transaction, TopicPartition
+from tests.sim.history import End, Fate, History, Record, TopicPartition, Transaction
 from tests.sim.scenario import TOPICS
 from tests.sim.trace import Trace, Violation
 from tests.sim.workload import group_of

@@ -27,7 +27,7 @@ from kafka_sink.records.scalar import encode_records
 from tests.sim.history import Fate, History, Record, TopicPartition, Transaction
 from tests.sim.loop import Loop
 from tests.sim.network import NETWORK_COMMANDS, Network
-from tests.sim.scenario import ProducerPlan
+from tests.sim.scenario import TOPICS, ProducerPlan
 from tests.sim.trace import Trace, Violation
 from tests.sim.watch import Watch
 
@@ -105,6 +105,15 @@ class Client:
             self.post(c.WantTopic(topic))
         elif self.refusal is None and len(self.unfinished) < OPEN_BATCHES_MAX:
             self._append((topic, self.pick.randrange(count)))
+
+    def send_to_all(self) -> list[Record]:
+        """One small batch to every partition that is known; returns the records."""
+        first = len(self.history.records)
+        for topic in TOPICS:
+            self.post(c.WantTopic(topic))
+            for partition in range(self.engine.cluster.partition_count(topic) or 0):
+                self._append((topic, partition))
+        return self.history.records[first:]
 
     def _append(self, topic_partition: TopicPartition) -> None:
         options = self.plan.options
@@ -229,8 +238,9 @@ class Client:
             record.offset = result.base_offset + position if result.base_offset >= 0 else -1
         else:
             error = result.error
-            is_ambiguous = error.ambiguous if isinstance(error, DeliveryError) else False
-            record.fate = Fate.UNKNOWN if is_ambiguous else Fate.FAILED
+            # An error of another class (a missing permission) does not say whether an earlier try got through.
+            is_sure = isinstance(error, DeliveryError) and not error.ambiguous
+            record.fate = Fate.FAILED if is_sure else Fate.UNKNOWN
             record.reason = f"{error}"
         if position == 0:
             text = f"{self.name} {record.fate.value} {record.number} at {record.offset} {record.reason}"

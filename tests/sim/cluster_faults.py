@@ -81,6 +81,8 @@ class ClusterFaults:
         broker = pick.choice(alive)
         self.lost_tails |= is_crash
         self.core.stop_broker(broker.node_id, is_crash=is_crash)
+        self.flush()
+        self.network.hang_up(broker.node_id)
 
         def start() -> None:
             if not broker.is_up:

@@ -237,6 +237,13 @@ class Network:
         self._close_there(connection)
         self.break_here(connection, "connection reset by peer")
 
+    def hang_up(self, broker_id: int) -> None:
+        """The broker's process is gone: its system closes even the connections it has never read from."""
+        for connection in self.connections.values():
+            if connection.link.broker_id == broker_id and connection.is_open_there:
+                connection.is_open_there = False
+                connection.to_host.push(FIN, self.latency())
+
     def _close_there(self, connection: Connection) -> None:
         if connection.is_open_there:
             connection.is_open_there = False

@@ -53,6 +53,7 @@ def split_request(network: Network, connection: Connection, data: bytes, pick: R
 
 
 def _lose_client(network: Network, connection: Connection) -> None:
+    connection.to_host.cut()
     connection.to_broker.push(FIN, network.latency())
     network.loop.after(1, lambda: network.break_here(connection, "connection reset by peer"))
 

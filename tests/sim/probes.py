@@ -11,6 +11,7 @@ from typing import Any
 from unittest import mock
 
 from kafka_sink.engine import production, transaction_requests
+from kafka_sink.engine.outcome import coordinated_verdict, produce_outcome
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import Transaction
 from kafka_sink.wire.apis import APIS
@@ -38,7 +39,7 @@ REQUIRED = (
 @contextmanager
 def installed(trace: Trace) -> Iterator[None]:
     move, renumber, settle = Transaction._move, Sequences.renumber_when_quiet, Sequences.settle_unresolved
-    outcome, verdict = production.produce_outcome, transaction_requests.coordinated_verdict
+    outcome, verdict = produce_outcome, coordinated_verdict
 
     def counting_move(self: Transaction, event: Any) -> None:
         trace.count(f"state {self.state.value} on {event.value}")

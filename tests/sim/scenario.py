@@ -95,7 +95,7 @@ def draw(seed: int) -> Scenario:
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": pick.choice(("500", "2000", "10000")),
         "message.max.bytes": pick.choice(("1048588", "1048588", "1048588", "200")),
     }
-    delays = {
+    delays: dict[str, float] = {
         what: pick.choice((0, 0, 1, 5, 50)) * scale
         for what, scale in (
             ("transaction_log", 1), ("marker", 4), ("marker_retry", 4), ("replication", 1), ("coordinator_load", 5),

@@ -1,4 +1,4 @@
-"""One run: build the world of a scenario, let it be busy and broken, heal it, see everything end, check the promises."""
+"""One run: build the world of a scenario, let it be busy and broken, heal it, see everything end, check promises."""
 
 from __future__ import annotations
 
@@ -237,4 +237,3 @@ class Simulation:
 
 def run(scenario: Scenario, *, steps_max: int | None = None, keep_trace: bool = False) -> Result:
     return Simulation(scenario, steps_max=steps_max, keep_trace=keep_trace).run()
-

@@ -6,9 +6,12 @@ from kafka_sink.engine import commands as c
 from kafka_sink.engine.transaction import TransactionReceipt
 from kafka_sink.errors import TransactionAborted
 from tests.sim.client import Client, Script, Wish
-from tests.sim.history import End, Transaction
+from tests.sim.history import End, Fate, Transaction
 from tests.sim.scenario import TOPICS, TRANSACTIONAL
 from tests.sim.trace import Violation
+
+# With few retries a first try after the last fault may still meet an old leader.
+RECOVERY_TRIES = 6
 
 
 def group_of(transactional_id: str) -> str:
@@ -40,10 +43,29 @@ def _plain(client: Client, stage: Stage) -> Script:
             break
     result = yield c.Flush
     _check_flushed(client, result)
+    if stage.is_over:
+        yield from _prove_recovery(client)
     yield c.Close
     yield 1
     client.watch.check_empty()
     return None
+
+
+def _prove_recovery(client: Client) -> Script:
+    """With all faults gone a producer that still accepts records must be able to deliver them, everywhere."""
+    last_error = None
+    for _ in range(RECOVERY_TRIES):
+        if client.refusal is not None:
+            return None
+        records = client.send_to_all()
+        yield c.Flush
+        lost = [one for one in records if one.fate is not Fate.DELIVERED]
+        if records and not lost:
+            client.trace.count("producer recovered")
+            return None
+        last_error = lost[0] if lost else None
+        yield 1_000
+    raise Violation("I12", f"{client.name} works again and still delivers nothing: {last_error}")
 
 
 def _pause_ms(client: Client) -> int:
@@ -66,10 +88,29 @@ def _transactional(client: Client, stage: Stage) -> Script:
         if client.transaction is not None and client.transaction.is_prepared:
             break
         yield _pause_ms(client)
+    if error is None and (client.transaction is None or not client.transaction.is_prepared):
+        yield from _prove_commit(client)
     yield from _wish(c.Close)
     yield 1
     client.watch.check_empty()
     return error
+
+
+def _prove_commit(client: Client) -> Script:
+    """With all faults gone a producer that was not fenced must be able to commit."""
+    for _ in range(RECOVERY_TRIES):
+        error = yield from _wish(c.BeginTransaction)
+        if error is None:
+            client.transaction = transaction = client.history.begin(str(client.plan.options.transactional_id))
+            has_records = bool(client.send_to_all())
+            error = yield from _end(client, transaction, commit=True)
+        if error is not None:
+            return error
+        if has_records and transaction.end is End.COMMITTED:
+            client.trace.count("transactional producer recovered")
+            return None
+        yield 1_000
+    raise Violation("I12", f"{client.name} works again and still commits nothing")
 
 
 def _wish(wish: Wish) -> Script:

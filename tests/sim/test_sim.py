@@ -1,0 +1,86 @@
+"""The simulation as part of the suite: seeds that once failed, a fixed set, a few fresh ones, and planted bugs."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.sim.__main__ import seeds_until_caught
+from tests.sim.mutations import SEEDS, Mutation
+from tests.sim.scenario import draw
+from tests.sim.shrink import shrink
+from tests.sim.simulation import run
+from tests.sim.trace import Violation
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+REGRESSIONS = json.loads((HERE / "regressions.json").read_text())
+FIXED_SEEDS = range(1, 61)
+FRESH_COUNT = 20
+# Bugs that many seeds are needed for are planted by `python -m tests.sim --mutations` only.
+QUICK = [mutation for mutation, limit in SEEDS.items() if limit <= 5]
+
+
+def check(seed: int, steps: int | None = None) -> Counter[str]:
+    print(f"seed {seed}: replay with python -m tests.sim --seed {seed}" + (f" --steps {steps}" if steps else ""))
+    result = run(draw(seed), steps_max=steps)
+    assert result.violation is None, f"seed {seed}: {result.violation}"
+    return result.counts
+
+
+@pytest.mark.parametrize("entry", REGRESSIONS, ids=lambda entry: str(entry["seed"]))
+def test_a_seed_that_once_failed_keeps_all_promises(entry: dict[str, int]) -> None:
+    check(entry["seed"], entry.get("steps"))
+
+
+@pytest.mark.timeout(600)
+def test_fixed_seeds_keep_all_promises_and_reach_what_matters() -> None:
+    counts: Counter[str] = Counter()
+    for seed in FIXED_SEEDS:
+        counts += check(seed)
+    needed = ("batch retried", "transaction committed", "transaction aborted", "fault crash", "produce OUT_OF_ORDER")
+    assert [what for what in needed if not counts[what]] == []
+
+
+@pytest.mark.timeout(600)
+def test_fresh_seeds_keep_all_promises() -> None:
+    for _ in range(FRESH_COUNT):
+        check(random.SystemRandom().randrange(1 << 31))
+
+
+def test_equal_seeds_give_equal_runs_in_any_process() -> None:
+    digests = {run(draw(7)).digest}
+    for hash_seed in ("1", "2"):
+        command = [sys.executable, "-m", "tests.sim", "--seed", "7"]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        output = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+        digests.add(output.split()[-1])
+    assert len(digests) == 1
+
+
+def test_the_steps_end_the_busy_time_early() -> None:
+    assert run(draw(7), steps_max=50).events < run(draw(7)).events
+
+
+@pytest.mark.parametrize("mutation", QUICK, ids=lambda mutation: mutation.__name__)
+def test_a_planted_bug_is_caught(mutation: Mutation) -> None:
+    assert seeds_until_caught(mutation, range(1, SEEDS[mutation] + 1)) is not None
+
+
+def test_shrinking_leaves_the_faults_that_matter() -> None:
+    scenario = draw(1)
+    culprits = set(scenario.faults[10:12])
+
+    def fails_with_both(tried, *, steps_max=None):  # type: ignore[no-untyped-def]
+        result = run(draw(7), steps_max=1)
+        result.violation = Violation("I0", "both") if culprits <= set(tried.faults) else None
+        return result
+
+    assert shrink(scenario, "I0", run=fails_with_both) == [10, 11]
