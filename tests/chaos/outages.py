@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # its stubs do not re-export it
+from confluent_kafka.admin import AdminClient
 
 from tools.kafka_cluster import KafkaCluster
 

@@ -58,11 +58,11 @@ class CountingBroker:
         self.requests.append(correlation_id)
         host, port = self.address
         if api_key == METADATA.key:
-            body = {"brokers": [{"node_id": 1, "host": host, "port": port}], "topics": []}
-            return encode_response(METADATA, version, correlation_id, body)
+            brokers = [{"node_id": 1, "host": host, "port": port}]
+            return encode_response(METADATA, version, correlation_id, {"brokers": brokers, "topics": []})
         if api_key == FIND_COORDINATOR.key:
-            body = {"error_code": 0, "node_id": 1, "host": host, "port": port}
-            return encode_response(FIND_COORDINATOR, version, correlation_id, body)
+            place = {"error_code": 0, "node_id": 1, "host": host, "port": port}
+            return encode_response(FIND_COORDINATOR, version, correlation_id, place)
         return encode_response(END_TXN, version, correlation_id, {"error_code": 0})
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafka_sink import KafkaSinkError, Producer
+from kafka_sink import KafkaSinkError, OperationTimeout, Producer
 from kafka_sink.wire.api import Api
 from kafka_sink.wire.apis import (
     ADD_PARTITIONS_TO_TXN,
@@ -23,6 +23,7 @@ from kafka_sink.wire.apis import (
     METADATA,
     PRODUCE,
 )
+from tests.chaos.extent import IS_FULL
 from tests.chaos.kafka_proxy import Fault, Harm, KafkaProxy
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
@@ -37,8 +38,16 @@ RECORDS = 60
 FENCED = {47, 48, 90}
 INVALID_TXN_STATE = 48
 
-WITHOUT_ANSWER = [Harm.LOSE_REQUEST, Harm.LOSE_ANSWER, Harm.CUT_REQUEST, Harm.CUT_ANSWER]
-SILENT = [Harm.SILENCE, Harm.SILENT_ANSWER]
+# Each harm costs a second or more for each request and version.
+WITHOUT_ANSWER = [Harm.LOSE_ANSWER, Harm.CUT_REQUEST]
+SILENT = [Harm.SILENT_ANSWER]
+HELD = [Harm.HOLD_REQUEST]
+PRODUCE_NUMBERS = [3]
+if IS_FULL:
+    WITHOUT_ANSWER += [Harm.LOSE_REQUEST, Harm.CUT_ANSWER]
+    SILENT += [Harm.SILENCE]
+    HELD += [Harm.SILENT_HOLD]
+    PRODUCE_NUMBERS += [1, 2, 7]
 
 
 @pytest.fixture
@@ -90,7 +99,7 @@ def joined(*logs: list[list[bytes]]) -> list[list[bytes]]:
 # ---- idempotent, no transaction ----
 
 
-@pytest.mark.parametrize("nth", [1, 2, 7])
+@pytest.mark.parametrize("nth", PRODUCE_NUMBERS)
 @pytest.mark.parametrize(
     "harm", [*WITHOUT_ANSWER, *SILENT, Harm.DUPLICATE_REQUEST, Harm.DELAY_REQUEST], ids=lambda harm: harm.name.lower()
 )
@@ -110,7 +119,7 @@ def test_records_are_there_once_and_in_order_whatever_happens_to_a_produce(
         assert took_s >= REQUEST_TIMEOUT_MS / 1000
 
 
-@pytest.mark.parametrize("harm", [Harm.HOLD_REQUEST, Harm.SILENT_HOLD], ids=lambda harm: harm.name.lower())
+@pytest.mark.parametrize("harm", HELD, ids=lambda harm: harm.name.lower())
 @pytest.mark.parametrize("nth", [1, 3])
 def test_a_produce_that_arrives_after_its_repetition_changes_nothing(
     nth: int, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
@@ -196,9 +205,7 @@ def test_an_aborted_transaction_leaves_nothing_whatever_happens_to_a_request(
     assert log_of(kafka, topic) == numbers("committed")
 
 
-@pytest.mark.parametrize(
-    "harm", [*WITHOUT_ANSWER, *SILENT, Harm.HOLD_REQUEST, Harm.SILENT_HOLD], ids=lambda harm: harm.name.lower()
-)
+@pytest.mark.parametrize("harm", [*WITHOUT_ANSWER, *SILENT, *HELD], ids=lambda harm: harm.name.lower())
 @pytest.mark.parametrize("api", [ADD_PARTITIONS_TO_TXN, PRODUCE], ids=lambda api: api.name)
 def test_a_transaction_that_is_aborted_before_anybody_knows_whether_it_began_leaves_nothing(
     api: Api, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
@@ -215,7 +222,7 @@ def test_a_transaction_that_is_aborted_before_anybody_knows_whether_it_began_lea
         producer.begin_transaction()
         send_numbers(producer, topic, "committed")
         producer.commit_transaction()
-        if harm in (Harm.HOLD_REQUEST, Harm.SILENT_HOLD):
+        if harm in HELD:
             fault.release()
     assert log_of(kafka, topic) == numbers("committed")
 
@@ -229,7 +236,7 @@ def assert_it_hit_nothing(fault: Fault) -> None:
     assert answer.get("error_code", 0) in FENCED | {0}
 
 
-@pytest.mark.parametrize("harm", [Harm.HOLD_REQUEST, Harm.SILENT_HOLD], ids=lambda harm: harm.name.lower())
+@pytest.mark.parametrize("harm", HELD, ids=lambda harm: harm.name.lower())
 @pytest.mark.parametrize("second_commits", [True, False], ids=["then-commit", "then-abort"])
 @pytest.mark.parametrize("first_commits", [True, False], ids=["late-commit", "late-abort"])
 def test_an_end_that_arrives_in_the_next_transaction_ends_nothing(
@@ -257,9 +264,9 @@ def test_an_end_that_arrives_in_the_next_transaction_ends_nothing(
     assert log_of(kafka, topic) == joined(*expected, numbers("third"))
 
 
-@pytest.mark.parametrize("harm", [Harm.HOLD_REQUEST, Harm.SILENT_HOLD], ids=lambda harm: harm.name.lower())
+@pytest.mark.parametrize("harm", HELD, ids=lambda harm: harm.name.lower())
 @pytest.mark.parametrize("api", [PRODUCE, ADD_PARTITIONS_TO_TXN], ids=lambda api: api.name)
-@pytest.mark.parametrize("moment", ["before-next", "in-next", "after-next"])
+@pytest.mark.parametrize("moment", ["begun", "in-next", "after-next"])
 def test_a_request_of_an_aborted_transaction_that_arrives_late_leaves_nothing(
     moment: str, api: Api, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
 ) -> None:
@@ -271,9 +278,9 @@ def test_a_request_of_an_aborted_transaction_that_arrives_late_leaves_nothing(
         send_numbers(producer, topic, "aborted")
         assert fault.wait_until_acted()
         producer.abort_transaction()
-        if moment == "before-next":
-            fault.release()
         producer.begin_transaction()
+        if moment == "begun":
+            fault.release()
         send_numbers(producer, topic, "committed")
         producer.flush(timeout_s=20)
         if moment == "in-next":
@@ -317,8 +324,6 @@ def test_a_commit_that_timed_out_is_resolved_by_calling_it_again(
 
 
 def commit_until_known(producer: Producer) -> int:
-    from kafka_sink import OperationTimeout
-
     for timeouts in range(20):
         try:
             producer.commit_transaction()
@@ -334,9 +339,9 @@ def test_an_abort_is_refused_while_a_commit_is_under_way(kafka: KafkaCluster, pr
         producer.init_transactions()
         producer.begin_transaction()
         send_numbers(producer, topic, "first")
-        with pytest.raises(KafkaSinkError, match="did not end within"):
+        with pytest.raises(OperationTimeout):
             producer.commit_transaction()
-        with pytest.raises(KafkaSinkError, match="being committed"):
+        with pytest.raises(KafkaSinkError, match="call it again first"):
             producer.abort_transaction()
         commit_until_known(producer)
     assert log_of(kafka, topic) == numbers("first")

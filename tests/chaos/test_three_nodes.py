@@ -3,18 +3,18 @@
 Afterwards a foreign reader finds every record exactly once and in the order of sending within its partition, and no
 future holds an error: an outage that the cluster survives is none of the application's business.
 
-CHAOS_RECORDS says how many records each case sends. Run with `-s` to see the figures.
+extent.py says how many records each case sends. Run with `-s` to see the figures.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
 import pytest
 
 from kafka_sink import Producer
+from tests.chaos.extent import RECORDS
 from tests.chaos.load import Load, metric
 from tests.chaos.numbered_records import StreamChecker
 from tests.chaos.outages import Outage, create_topic, kill_leader, pause_leader, wait_until_in_sync
@@ -23,7 +23,6 @@ from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
-RECORDS = int(os.environ.get("CHAOS_RECORDS", "200000"))
 PARTITIONS = 6
 PAUSE_S = 20
 

@@ -1,0 +1,13 @@
+"""How much is tried: CHAOS_RECORDS records for each outage, and from a million on also the whole matrix of harms.
+
+The default is for every run of all tests; `CHAOS_RECORDS=1000000` is for releases and takes about half an hour.
+"""
+
+from __future__ import annotations
+
+import os
+
+RECORDS = int(os.environ.get("CHAOS_RECORDS", "200000"))
+IS_FULL = RECORDS >= 1_000_000
+# How often each outage meets a transactional application.
+ROUNDS = 4 if IS_FULL else 1

@@ -1,0 +1,127 @@
+"""A transactional application at work while coordinator and leaders are killed, and frozen, one after the other.
+
+Two read_committed readers judge, one that ran all the while and one that reads everything afterwards: exactly the
+committed transactions, each of them whole, once and in order. Both generations of transactions.
+
+extent.py says how often each outage happens. Run with `-s` to see the figures.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.chaos.extent import ROUNDS
+from tests.chaos.outages import (
+    TRANSACTION_TOPIC,
+    Outage,
+    coordinator_partition,
+    create_topic,
+    kill_leader,
+    pause_leader,
+    wait_until,
+    wait_until_in_sync,
+)
+from tests.chaos.tail import Tail
+from tests.chaos.transaction_loop import PARTITIONS, Fate, TransactionChecker, TransactionLoop
+from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tools.foreign_reader import scan_topic
+from tools.kafka_cluster import KafkaCluster
+from tools.kafka_jars import KafkaUnavailable
+
+pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.timeout(900)]
+
+TRANSACTIONAL_ID = "under-fire"
+PAUSE_S = 8
+# Shorter than an outage: steps then end in time-outs, and records expire.
+SETTINGS = {
+    "transactional.id": TRANSACTIONAL_ID,
+    "request.timeout.ms": 3000,
+    "delivery.timeout.ms": 6000,
+    "max.block.ms": 3000,
+    "linger.ms": 0,
+}
+
+
+@pytest.fixture(params=[NEWEST, FIRST_GENERATION])
+def kafka_under_fire(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
+    """A cluster for one test alone: two of three nodes each, side by side, would be too much for a small machine."""
+    cluster = KafkaCluster(request.param, 3)
+    try:
+        cluster.open()
+    except KafkaUnavailable as error:
+        without_kafka(str(error))
+    with cluster:
+        yield cluster
+
+
+class Fire:
+    """Each outage lasts until the application has committed without the node, and with it again."""
+
+    def __init__(self, kafka: KafkaCluster, topic: str, loop: TransactionLoop) -> None:
+        self._kafka = kafka
+        self._topic = topic
+        self._loop = loop
+        self._coordinator = TRANSACTION_TOPIC, coordinator_partition(TRANSACTIONAL_ID, 2)
+        self.outages = 0
+
+    def run(self) -> None:
+        for number in range(ROUNDS):
+            self._kill(*self._coordinator)
+            self._kill(self._topic, number % PARTITIONS)
+            pause_leader(self._kafka, *self._coordinator, PAUSE_S)
+            self._await_recovery()
+
+    def _kill(self, topic: str, partition: int) -> None:
+        victim = kill_leader(self._kafka, topic, partition)
+        self._await_commits()
+        self._kafka.start(victim)
+        self._await_recovery()
+
+    def _await_recovery(self) -> None:
+        wait_until_in_sync(self._kafka, self._topic, TRANSACTION_TOPIC)
+        self._await_commits()
+        self.outages += 1
+
+    def _await_commits(self) -> None:
+        before = self._loop.committed
+        wait_until(lambda: self._loop.committed >= before + 5, "five more transactions committed")
+
+
+def test_exactly_the_committed_transactions_are_visible(kafka_under_fire: KafkaCluster, topic_name: str) -> None:
+    kafka = kafka_under_fire
+    topic = create_topic(kafka, topic_name, PARTITIONS, {"min.insync.replicas": 2})
+    loop = TransactionLoop({"bootstrap.servers": kafka.bootstrap_servers, **SETTINGS}, topic)
+    beside, afterwards = TransactionChecker(loop.fates), TransactionChecker(loop.fates)
+    tail = Tail(kafka.bootstrap_servers, topic, PARTITIONS, beside.on_record)
+    tail.start()
+    fire = Fire(kafka, topic, loop)
+    outage = Outage(fire.run)
+    started = time.monotonic()
+
+    def is_over() -> bool:
+        # Calm before and after: the outages meet an application that runs, and leave one that still does.
+        if outage.started_at == 0.0 and loop.committed >= 10:
+            outage.start()
+        return outage.ended_at > 0.0
+
+    loop.run(is_over)
+    took_s = time.monotonic() - started
+    outage.join()
+    tail.finish()
+    for record in scan_topic(kafka.bootstrap_servers, topic):
+        afterwards.on_record(record.partition, record.value)
+    fates = {fate.value: loop.fates.count(fate) for fate in Fate if fate in loop.fates}
+    print(
+        f"\n{kafka.version}: {fire.outages} outages in {took_s:.1f} s, {len(loop.fates)} transactions {fates}, "
+        f"{afterwards.record_count:,} records visible, longest gap {loop.longest_gap_s:.2f} s, steps called again "
+        f"{loop.step_timeouts}, errors {dict(loop.errors)}, producers {loop.producers}"
+    )
+    assert fire.outages == 3 * ROUNDS
+    assert afterwards.verdict() == []
+    assert beside.verdict() == []
+    assert beside.record_count == afterwards.record_count > 0
+    assert loop.fates.count(Fate.ABORTED) > 0
+    assert Fate.UNKNOWN not in loop.fates, loop.last_error
