@@ -1,9 +1,9 @@
 """Which partition each row goes to. One `Router` per producer; it remembers per topic where unkeyed rows stick.
 
 A partition given with the row beats all. Next comes the partitioner: Java's default (murmur2 of the key; rows without
-key stick to a partition until it has got a batch, KIP-794), round robin, librdkafka's CRC32 `consistent_random`, or
-a callable of the user over whole columns. It knows no broker: what is known of a topic comes in as a
-`PartitionView`, the length of each partition's queue as a mapping, randomness as a callable.
+key stick to a partition until it has got a batch, KIP-794), round robin, librdkafka's `random` and CRC32
+`consistent_random`, or a callable of the user over whole columns. It knows no broker: what is known of a topic comes
+in as a `PartitionView`, the length of each partition's queue as a mapping, randomness as a callable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Sticky:
 
 
 class Router:
-    """`partitioner` is `default`, `round_robin`, `consistent_random` or a callable.
+    """`partitioner` is `default`, `round_robin`, `random`, `consistent_random` or a callable.
 
     `sticky_bytes` is what a partition gets before unkeyed rows move on: batch.size, so that a stay fills one batch.
     """
@@ -95,6 +95,7 @@ class Router:
         placements = {
             "default": self._default,
             "round_robin": self._round_robin,
+            "random": self._random,
             "consistent_random": self._consistent_random,
         }
         if partitioner not in placements:
@@ -132,6 +133,15 @@ class Router:
         choices = np.array(view.available or range(view.partition_count), np.int32)
         dealt = choices[np.arange(turn, turn + count) % len(choices)]
         return dealt if rows is None else _spread(dealt, rows, columns.row_count)
+
+    def _random(
+        self, topic: str, columns: RecordColumns, view: PartitionView, _loads: Loads | None, rows: Array | None
+    ) -> Array:
+        """Each row anywhere, whatever its key, as librdkafka's partitioner of that name."""
+        count = columns.row_count if rows is None else len(rows)
+        choices = np.array(view.available or range(view.partition_count), np.int32)
+        drawn = choices[[int(self._random_number() * len(choices)) for _ in range(count)]]
+        return drawn if rows is None else _spread(drawn, rows, columns.row_count)
 
     # ---- unkeyed rows ----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import contextlib
 import socket
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 _PIECE_BYTES = 8192
@@ -18,11 +19,14 @@ _POLL_S = 0.05
 
 
 class SlowProxy:
-    """`bytes_per_s` may be changed at any time: None is unlimited, 0 lets nothing through."""
+    """`bytes_per_s` may be changed at any time: None is unlimited, 0 lets nothing through.
 
-    def __init__(self, bytes_per_s: int | None = None) -> None:
+    `upstream` tells the broker's address; an empty one means that it is not known yet.
+    """
+
+    def __init__(self, upstream: Callable[[], str], bytes_per_s: int | None = None) -> None:
         self.bytes_per_s = bytes_per_s
-        self.upstream = ""
+        self._upstream = upstream
         self.passed_bytes = 0
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -69,9 +73,9 @@ class SlowProxy:
         with contextlib.suppress(OSError):
             while not self._over.is_set():
                 client, _ = self._listener.accept()
-                while not self.upstream and not self._over.wait(_POLL_S):
+                while not (address := self._upstream()) and not self._over.wait(_POLL_S):
                     pass
-                host, _, port = self.upstream.partition(":")
+                host, _, port = address.partition(":")
                 try:
                     broker = socket.create_connection((host, int(port)), 10)
                 except OSError:

@@ -21,8 +21,8 @@ from kafka_sink.errors import ConfigError, KafkaSinkError
 from tests.integration import hostile_peer as peers
 from tests.integration.hostile_peer import Behaviour, HostilePeer
 
-MAX_BLOCK_MS = 1500
-REQUEST_TIMEOUT_MS = 700
+MAX_BLOCK_MS = 1000
+REQUEST_TIMEOUT_MS = 400
 # On a busy machine, and for a request time-out that begins just before max.block.ms ends.
 SLACK_S = 1.5
 # Far below what any of the lengths claimed here would take, far above what Python itself wanders.
@@ -36,9 +36,10 @@ class Case:
     name: str
     behaviour: Behaviour
     says: str  # what the error must tell, as a pattern
-    must_close: bool = True
 
 
+# Both questions leave together; which of them is answered by nonsense is chance.
+FIRST_ASKED = "(Metadata|InitProducerId)"
 CASES = (
     Case("random body", peers.random_body, "correlation id|broke the protocol"),
     Case("flood of random bytes", peers.flood, "broke the protocol"),
@@ -52,13 +53,13 @@ CASES = (
     Case("endless slow bytes", peers.endless_slow_bytes, "did not answer ApiVersions"),
     Case("immediate close", peers.close_at_once, "ApiVersions|reset|closed"),
     Case("accept and silence", peers.silence, "did not answer ApiVersions"),
-    Case("Metadata with a wrong correlation id", peers.later_wrong_correlation_id, "correlation id"),
-    Case("Metadata with a huge length", peers.later_huge_length, "2147483647"),
-    Case("Metadata with a huge count", peers.later_huge_count, "broke the protocol.*Metadata|Metadata"),
-    Case("Metadata cut off", peers.later_truncated, "Metadata"),
-    Case("Metadata never answered", peers.later_silence, "did not answer (Metadata|InitProducerId)"),
-    Case("closed instead of Metadata", peers.later_close, "closed"),
-    Case("Metadata in an endless frame", peers.later_endless_frame, "did not answer (Metadata|InitProducerId)"),
+    Case("answer with a wrong correlation id", peers.later_wrong_correlation_id, "correlation id"),
+    Case("answer with a huge length", peers.later_huge_length, "2147483647"),
+    Case("answer with a huge count", peers.later_huge_count, f"broke the protocol: {FIRST_ASKED} answer"),
+    Case("answer cut off", peers.later_truncated, f"broke the protocol: {FIRST_ASKED} answer"),
+    Case("requests never answered", peers.later_silence, f"did not answer {FIRST_ASKED}"),
+    Case("closed instead of an answer", peers.later_close, "closed"),
+    Case("answer in an endless frame", peers.later_endless_frame, f"did not answer {FIRST_ASKED}"),
 )
 
 
@@ -103,37 +104,38 @@ def wait_until_closed(peer: HostilePeer) -> bool:
 
 
 def test_a_peer_that_is_no_broker_ends_in_an_error_that_says_so_and_costs_nothing(case: Case) -> None:
+    gc.collect()
+    descriptors, resident = descriptor_count(), resident_bytes()
     with HostilePeer(case.behaviour) as peer:
-        gc.collect()
-        descriptors, resident = descriptor_count(), resident_bytes()
-        producer = Producer(settings(peer.address))
-        (sender,) = producer_threads()
-        started, own_cpu_s = time.monotonic(), time.thread_time()
-        with pytest.raises(KafkaSinkError) as caught:
-            producer.send("topic", value=b"never to be seen in a text").result(MAX_BLOCK_MS / 1000)
-        waited_s = time.monotonic() - started
-        spent_s = cpu_s(sender) + time.thread_time() - own_cpu_s
-        grown = resident_bytes() - resident
-
-        text = str(caught.value)
-        assert peer.address in text
-        assert "topic" in text
-        assert re.search(case.says, text), text
-        assert "never to be seen" not in text
-        assert MAX_BLOCK_MS / 1000 - 0.1 <= waited_s <= MAX_BLOCK_MS / 1000 + SLACK_S
-        assert spent_s <= CPU_S_MAX, f"{spent_s:.2f} s of CPU in {waited_s:.2f} s"
-        assert grown <= GROWTH_BYTES_MAX, f"{grown / 2**20:.0f} MiB more"
+        address = peer.address
+        with Producer(settings(address)) as producer:
+            (sender,) = producer_threads()
+            started, own_cpu_s = time.monotonic(), time.thread_time()
+            with pytest.raises(KafkaSinkError) as caught:
+                producer.send("topic", value=b"never to be seen in a text").result(MAX_BLOCK_MS / 1000)
+            waited_s = time.monotonic() - started
+            spent_s = cpu_s(sender) + time.thread_time() - own_cpu_s
+            grown = resident_bytes() - resident
+            producer.close(timeout_s=CLOSE_S)
+        assert wait_until_closed(peer)
         # With back-off from 50 ms to 1 s there is time for a handful of attempts, not for a storm.
         assert 1 <= peer.connection_count <= 12
-        producer.close(timeout_s=CLOSE_S)
-        assert wait_until_closed(peer)
-        assert producer_threads() == []
+    text = str(caught.value)
+    assert address in text
+    assert "topic" in text
+    assert re.search(case.says, text), text
+    assert "never to be seen" not in text
+    assert MAX_BLOCK_MS / 1000 - 0.1 <= waited_s <= MAX_BLOCK_MS / 1000 + SLACK_S
+    assert spent_s <= CPU_S_MAX, f"{spent_s:.2f} s of CPU in {waited_s:.2f} s"
+    assert grown <= GROWTH_BYTES_MAX, f"{grown / 2**20:.0f} MiB more"
+    assert producer_threads() == []
     gc.collect()
-    # The listener and the peer's ends are closed by now.
+    # The listener and the peer's ends are closed by now, too.
     assert descriptor_count() <= descriptors
 
 
-def test_transactions_and_partitions_also_end_in_an_error_in_time_with_a_peer_that_is_no_broker(case: Case) -> None:
+@pytest.mark.parametrize("case", CASES[::4], ids=lambda case: case.name)
+def test_transactions_also_end_in_an_error_in_time_with_a_peer_that_is_no_broker(case: Case) -> None:
     with HostilePeer(case.behaviour) as peer:
         options = {**settings(peer.address), "transactional.id": "never"}
         with Producer(options) as producer:

@@ -207,11 +207,23 @@ def test_wrong_answer_of_a_callable_is_refused(answer: list[Any], text: str) -> 
 
 
 def test_unknown_partitioner_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="known are default, round_robin, consistent_random"):
+    with pytest.raises(ConfigError, match="known are default, round_robin, random, consistent_random"):
         router("murmur")
 
 
 def test_no_rows_are_routed_nowhere() -> None:
     empty = RecordColumns.from_arrow(pa.table({"value": pa.array([], pa.binary()), "key": pa.array([], pa.binary())}))
-    for partitioner in ("default", "round_robin", "consistent_random"):
+    for partitioner in ("default", "round_robin", "random", "consistent_random"):
         assert router(partitioner).route("t", empty, FOUR).tolist() == []
+
+
+def test_random_draws_a_partition_for_every_row_regardless_of_keys_and_among_the_available() -> None:
+    one = router("random", numbers(0.0, 0.999, 0.5))
+    rows = columns([b"same", b"same", None])
+    assert one.route("t", rows, FOUR).tolist() == [0, 3, 2]
+    assert one.route("t", rows, PartitionView(4, (1, 3))).tolist() == [1, 3, 3]
+    assert one.route("t", columns([b"a", b"b", b"c"], [2, None, 2]), FOUR).tolist() == [2, 0, 2]
+
+
+def test_no_partitions_are_drawn_for_no_rows() -> None:
+    assert router("random").route("t", columns([]), FOUR).tolist() == []
