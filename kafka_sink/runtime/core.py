@@ -75,7 +75,12 @@ class Core:
         self.metrics.add_gauge("metadata-age", lambda: sender.metadata_age_s)
         for notice in options.notices:
             _LOGGER.warning("[%s] %s", options.client_id, notice)
-        sender.on_end = lambda: _alive.discard(self)
+        sender.on_end = self._on_end
+
+    def _on_end(self) -> None:
+        _alive.discard(self)
+        if self.interceptors is not None:
+            self.interceptors.close()
 
     def abandon(self, text: str) -> None:
         """At once: what is not done yet fails."""

@@ -163,7 +163,7 @@ class Network:
             if refused not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
                 raise OSError(refused, os.strerror(refused))
             self._selector.register(opened, _WRITE, connection)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             opened.close()
             self._events.append(Disconnected(command.connection_id, _failure(peer, error)))
             return
@@ -274,10 +274,10 @@ def _views(buffers: Sequence[Buffer]) -> list[memoryview]:
     return [memoryview(buffer) for buffer in buffers if len(buffer)]
 
 
-def _failure(peer: str, error: OSError | None) -> TransportError:
+def _failure(peer: str, error: OSError | OverflowError | None) -> TransportError:
     if error is None:
         return TransportError(f"{peer} closed the connection")
-    return TransportError(f"{peer}: {error.strerror or error}")
+    return TransportError(f"{peer}: {getattr(error, 'strerror', None) or error}")
 
 
 def _resolve(command: Resolve) -> Resolved:

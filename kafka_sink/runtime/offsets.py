@@ -50,10 +50,9 @@ def read_offsets(offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], gro
 
 
 def _topic_partition(place: Any) -> tuple[str, int]:
-    topic, partition = place
-    if not isinstance(topic, str) or not isinstance(partition, int):
-        raise DataError("offsets are given by (topic, partition)", column="offsets")
-    return topic, partition
+    if isinstance(place, tuple) and len(place) == 2 and isinstance(place[0], str) and isinstance(place[1], int):
+        return place
+    raise DataError("offsets are given by (topic, partition)", column="offsets")
 
 
 def _offset(place: Any, given: int | OffsetAndMetadata) -> tuple[int, int, str]:

@@ -239,8 +239,6 @@ class Producer(TransactionMethods):
             core.abandon("close() was interrupted")
             raise
         core.join()
-        if self._interceptors is not None:
-            self._interceptors.close()
 
     def __enter__(self) -> Producer:
         return self

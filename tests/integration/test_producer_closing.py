@@ -123,6 +123,14 @@ def test_records_that_a_timed_out_close_gave_up_are_counted(kafka_4: KafkaCluste
     assert all(isinstance(future.exception(0), DeliveryError) for future in futures)
 
 
+def test_a_step_of_a_transaction_after_close_is_refused() -> None:
+    producer = Producer({"bootstrap.servers": NOBODY, "transactional.id": "closed", "max.block.ms": 1000})
+    producer.close()
+    for step in (producer.init_transactions, producer.begin_transaction, producer.commit_transaction):
+        with pytest.raises(LocalProtocolError, match="the producer is closed"):
+            step()
+
+
 def test_a_callback_may_close_the_producer(kafka_4: KafkaCluster, topic_name: str) -> None:
     kafka_4.create_topic(topic_name)
     producer = producer_of(kafka_4)

@@ -196,9 +196,13 @@ def test_interceptors_see_and_replace_records_and_see_every_outcome_once(
     class Count:
         def __init__(self) -> None:
             self.outcomes: list[object] = []
+            self.close_count = 0
 
         def on_acknowledgement(self, metadata: RecordMetadata | None, error: KafkaSinkError | None) -> None:
             self.outcomes.append(metadata.offset if metadata is not None else type(error))
+
+        def close(self) -> None:
+            self.close_count += 1
 
     count = Count()
     with producer_of(kafka_4, interceptors=[Stamp(), Broken(), count], max_request_size=1000) as producer:
@@ -209,6 +213,8 @@ def test_interceptors_see_and_replace_records_and_see_every_outcome_once(
             producer.send_arrow(pa.table({"value": ["a"]}), topic_name)
         producer.flush()
         assert [future.result(0).offset for future in futures] == [0, 1, 2]
+    producer.close()
+    assert count.close_count == 1
     assert sorted(count.outcomes, key=str) == [0, 1, 2, DataError]
     found = read_topic(kafka_4.bootstrap_servers, topic_name)
     assert [(record.value, record.headers) for record in found] == [
@@ -300,3 +306,17 @@ def test_metrics_have_java_names_and_count_what_was_sent(kafka_4: KafkaCluster, 
     assert found["producer-metrics", "requests-in-flight", tags] == 0
     assert found["producer-metrics", "flush-time-ns-total", tags] > 0
     assert found["producer-topic-metrics", "record-send-total", (*tags, ("topic", topic_name))] == 100
+
+
+def test_every_step_of_a_transaction_is_measured(kafka_4: KafkaCluster, topic_name: str) -> None:
+    kafka_4.create_topic(topic_name)
+    with producer_of(kafka_4, transactional_id=topic_name, client_id="measured") as producer:
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send(topic_name, b"v")
+            producer.send_offsets_to_transaction({(topic_name, 0): 5}, "a-group")
+        producer.begin_transaction()
+        producer.abort_transaction()
+        found = producer.metrics()
+    for name in ("init", "begin", "send-offsets", "commit", "abort"):
+        assert found["producer-metrics", f"txn-{name}-time-ns-total", (("client-id", "measured"),)] > 0

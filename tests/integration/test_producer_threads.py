@@ -93,7 +93,10 @@ def test_a_buffer_that_is_always_full_loses_nothing_and_is_empty_in_the_end(
     kafka_4: KafkaCluster, topic_name: str
 ) -> None:
     kafka_4.create_topic(topic_name, partitions=2)
-    options = {"bootstrap.servers": kafka_4.bootstrap_servers, "buffer.memory": 20_000, "batch.size": 1000, "client.id": "full"}
+    options = {
+        "bootstrap.servers": kafka_4.bootstrap_servers, "buffer.memory": 20_000, "batch.size": 1000,
+        "client.id": "full",
+    }  # fmt: skip
     with Producer(options) as producer:
 
         def work(thread: int) -> None:
