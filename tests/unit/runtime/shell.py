@@ -164,7 +164,12 @@ class SenderShell(Shell):
         self.engine = FakeEngine(self.exchange.cluster)
         self.network = FakeNetwork()
         self.sender = Sender(
-            self.options, self.engine, self.network, self.exchange, self.appender, self.metrics  # type: ignore[arg-type]
+            self.options,
+            self.engine,
+            self.network,
+            self.exchange,
+            self.appender,
+            self.metrics,  # type: ignore[arg-type]
         )
 
     def appended(self) -> list[ProducerBatch]:
