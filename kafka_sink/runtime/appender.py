@@ -91,6 +91,8 @@ class Appender:
         # When the oldest row that is not in a closed batch came; the sender reads it without the lock.
         self.oldest_ms: int | None = None
         self._has_full_collector = False
+        # Records in closed batches, done or not.
+        self._posted_records = 0
         self._wants_wake = False
 
     # ---- collecting, for `send` ------------------------------------------------------------------------------------
@@ -219,8 +221,11 @@ class Appender:
                     if room.has_room(byte_count, record_count, place):
                         taken = take()
                         break
-                    # What is open cannot end, and what does not end gives no room back.
-                    self._close_open()
+                    # What is open cannot end, and what does not end gives no room back. But while a batch is under
+                    # way its room will come; closing what a few waiting threads have filled so far, each time one of
+                    # them looks, would make batches of one record.
+                    if self._posted_records <= exchange.completed_records:
+                        self._close_open()
                 self._wake()
                 if not place.wait(seen_change_count):
                     now_ms = exchange.clock.monotonic_ms()
@@ -340,6 +345,7 @@ class Appender:
             ]
             room.give(open_bytes - assembler.open_bytes - sum(batch.encoded.size for batch in batches), 0)
             if batches:
+                self._posted_records += sum(batch.record_count for batch in batches)
                 self._exchange.post(Append(batches))
                 self._wants_wake = True
         except DataError:

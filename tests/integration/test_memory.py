@@ -145,5 +145,8 @@ def test_senders_in_many_threads_wait_for_room_and_all_get_it(slow_broker: SlowB
 
         with ThreadPoolExecutor(thread_count) as pool:
             offsets = list(pool.map(feed, range(thread_count)))
+        metrics = {name: value for (_, name, _), value in producer.metrics().items()}
+    # Who waits must not close batches that others have just begun.
+    assert metrics["batch-size-avg"] > 4000
     assert all(own == sorted(own) for own in offsets)
     assert sorted(offset for own in offsets for offset in own) == list(range(thread_count * each))

@@ -129,6 +129,26 @@ def test_a_full_buffer_closes_what_is_open_so_that_it_drains() -> None:
     assert len(shell.exchange.waiters) == 0
 
 
+def test_a_full_buffer_leaves_open_what_is_open_while_another_batch_is_under_way() -> None:
+    """Else threads that wait, each of them looking again and again, would make batches of one record."""
+    shell = Shell(linger_ms=60_000, buffer_memory=1000)
+    shell.send(bytes(600))
+    with pytest.raises(BufferExhausted):
+        shell.send(bytes(600))
+    (under_way,) = shell.posted()
+    shell.send(bytes(100))
+    with pytest.raises(BufferExhausted):
+        shell.send(bytes(600))
+    assert shell.posted() == []
+    shell.complete(under_way)
+    shell.send(bytes(600))
+    # Nothing is under way any more: now only closing gives room back.
+    with pytest.raises(BufferExhausted):
+        shell.send(bytes(600))
+    (both,) = shell.posted()
+    assert both.record_count == 2
+
+
 def test_the_limit_of_records_holds_besides_that_of_bytes() -> None:
     shell = Shell(linger_ms=60_000, buffer_records_max=2)
     shell.send()
