@@ -128,6 +128,8 @@ class Cluster:
         topic = self.topics.pop(name, None)
         if topic is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        # A topic that comes back under the name has another id, and leader epochs of its own that start at 0.
+        self._stale = {key: seen for key, seen in self._stale.items() if key[1] != name}
         for partition in topic.partitions:
             self.changed(partition)
 
