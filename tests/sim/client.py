@@ -104,18 +104,18 @@ class Client:
         if count == 0:
             self.post(c.WantTopic(topic))
         elif self.refusal is None and len(self.unfinished) < OPEN_BATCHES_MAX:
-            self._append((topic, self.pick.randrange(count)))
+            self._append((topic, self.pick.randrange(count)), self.pick.randint(1, self.plan.batch_records_max))
 
     def send_to_all(self) -> list[Record]:
-        """One small batch to every partition that is known; returns the records."""
+        """One record to every partition that is known; returns the records."""
         first = len(self.history.records)
         for topic in TOPICS:
             self.post(c.WantTopic(topic))
             for partition in range(self.engine.cluster.partition_count(topic) or 0):
-                self._append((topic, partition))
+                self._append((topic, partition), 1)
         return self.history.records[first:]
 
-    def _append(self, topic_partition: TopicPartition) -> None:
+    def _append(self, topic_partition: TopicPartition, record_count: int) -> None:
         options = self.plan.options
         now_ms = self.loop.now_ms
         records = [
@@ -123,7 +123,7 @@ class Client:
                 self.name, topic_partition, is_idempotent=options.enable_idempotence, acks=options.acks,
                 transaction=self.transaction, now_ms=now_ms,
             )
-            for _ in range(self.pick.randint(1, self.plan.batch_records_max))
+            for _ in range(record_count)
         ]  # fmt: skip
         values = [record.number.to_bytes(8, "big") + b"x" * self.pick.randrange(30) for record in records]
         content = encode_records([ScalarRecord(now_ms, None, value) for value in values], now_ms)

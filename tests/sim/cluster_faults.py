@@ -197,6 +197,14 @@ class ClusterFaults:
             replication_factor = min(3, len(self.core.cluster.alive))
             self.core.cluster.create_topic(name, count, replication_factor)
 
+    def _replace_what_has_too_few_replicas(self) -> None:
+        """A topic that was created while brokers were down could never be written to with acks=all."""
+        needed = self.core.settings.number("min.insync.replicas")
+        for name in TOPICS:
+            topic = self.core.cluster.topics.get(name)
+            if topic is not None and any(len(partition.replicas) < needed for partition in topic.partitions):
+                self._delete(name)
+
     def grow_topic(self, pick: Random, length_ms: int) -> bool:
         topic = self.core.cluster.topics.get(pick.choice(TOPICS))
         if topic is None or len(topic.partitions) > 6 or not self.core.cluster.alive:
@@ -214,6 +222,7 @@ class ClusterFaults:
         for broker in self.core.cluster.brokers.values():
             if not broker.is_up:
                 self.core.start_broker(broker.node_id)
+        self._replace_what_has_too_few_replicas()
         for name in TOPICS:
             self.create(name, 2)
         for topic in self.core.cluster.topics.values():
