@@ -14,11 +14,15 @@ from tools.kafka_jars import class_path, java_command
 
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-DUMP_LOG_SEGMENTS = "kafka.tools.DumpLogSegments"
 
 _QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Xshare:auto")
 # A tool runs for seconds; the second compiler tier would cost more than it gains.
 _SHORT_RUN = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+
+
+def dump_log_segments(version: str) -> str:
+    """Kafka 4 moved this class."""
+    return "kafka.tools.DumpLogSegments" if version.startswith("3.") else "org.apache.kafka.tools.DumpLogSegments"
 
 
 class JavaFailed(Exception):

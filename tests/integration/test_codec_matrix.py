@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from kafka_sink import Producer
 from tools.foreign_reader import ForeignRecord, read_topic, read_topic_java
-from tools.java import DUMP_LOG_SEGMENTS, run_class
+from tools.java import dump_log_segments, run_class
 from tools.kafka_cluster import KafkaCluster
 
 TIMEOUT_S = 60
@@ -96,8 +96,7 @@ def wall_ms() -> int:
 def codecs_in_log(kafka: KafkaCluster, topic: str, partition: int) -> set[str]:
     """The codecs of all batches of a partition, as the broker's own tool names them."""
     log = kafka.data_folder(1) / f"{topic}-{partition}" / f"{0:020d}.log"
-    tool = DUMP_LOG_SEGMENTS if kafka.version.startswith("3.") else "org.apache.kafka.tools.DumpLogSegments"
-    dump = run_class(kafka.version, tool, ["--files", str(log)])
+    dump = run_class(kafka.version, dump_log_segments(kafka.version), ["--files", str(log)])
     return {name.decode().lower() for name in re.findall(rb"compresscodec: (\w+)", dump)}
 
 
