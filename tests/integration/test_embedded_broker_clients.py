@@ -7,7 +7,6 @@ reading from the beginning with read_committed, alone and in a group. None of th
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 
 import aiokafka
@@ -17,7 +16,9 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TopicPartition
 
 from kafka_sink.testing import EmbeddedBroker, Fault
-from tools.kafka_jars import KafkaUnavailable, class_path, java_command
+from tests.conftest import without_kafka
+from tools.java import run_class
+from tools.kafka_jars import KafkaUnavailable
 
 TOPIC = "rows"
 PARTITIONS = 3
@@ -155,12 +156,10 @@ def read_with_aiokafka(servers: str, count: int) -> list[bytes]:
 
 def run_java(version: str, main_class: str, *arguments: str, stdin: bytes = b"") -> bytes:
     try:
-        command = [java_command(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp", class_path(version), main_class]
+        return run_class(version, main_class, arguments, input_bytes=stdin, timeout_s=JAVA_WAIT_S)
     except KafkaUnavailable as missing:
-        pytest.skip(str(missing))
-    run = subprocess.run([*command, *arguments], input=stdin, capture_output=True, timeout=JAVA_WAIT_S)
-    assert run.returncode == 0, run.stderr.decode()[-4000:]
-    return run.stdout
+        without_kafka(str(missing))
+        raise
 
 
 def read_with_java(servers: str, count: int, version: str = "4.3.1", *more: str) -> list[bytes]:
