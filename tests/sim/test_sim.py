@@ -49,6 +49,7 @@ def test_fixed_seeds_keep_all_promises_and_reach_what_matters() -> None:
     assert [what for what in needed if not counts[what]] == []
 
 
+@pytest.mark.slow  # chance has no say in whether a change is accepted; `make sim` and `make slow` draw new seeds
 @pytest.mark.timeout(600)
 def test_fresh_seeds_keep_all_promises() -> None:
     for _ in range(FRESH_COUNT):
