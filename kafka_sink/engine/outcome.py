@@ -130,6 +130,9 @@ _PER_API = {
     (TXN_OFFSET_COMMIT.key, 7): Verdict.FIND_COORDINATOR,
     # Java calls it abortable; but while an identity is asked for there is no transaction to abort.
     (INIT_PRODUCER_ID.key, 120): Verdict.REPEAT,
+    # Here Java's answer is the right one: a coordinator that has given out the last epoch of a producer id fails in
+    # this way at every repeat of the request whose answer was lost; only a new producer gets a new id.
+    (INIT_PRODUCER_ID.key, -1): Verdict.FATAL,
 }
 
 

@@ -125,7 +125,7 @@ def test_begin_while_the_epoch_is_renewed_waits_for_it() -> None:
 
 def test_a_slow_renewal_goes_on_by_itself_and_a_later_begin_does_not_wait() -> None:
     driver = started(1)
-    driver.fail(INIT_PRODUCER_ID, 51, 14, -1, 16)
+    driver.fail(INIT_PRODUCER_ID, 51, 14, 7, 16)
     driver.abort()
     driver.run_for(5_000)
     assert driver.ok(driver.begin()) and driver.count(INIT_PRODUCER_ID) == 6

@@ -25,7 +25,7 @@ AGAIN, ABORTABLE, FATAL = "again", "abortable", "fatal"
 PASSING = (-1, 7, 14, 15, 16, 51)
 
 TABLE: dict[Api, dict[str, tuple[int, ...]]] = {
-    INIT_PRODUCER_ID: {AGAIN: (*PASSING, 120), FATAL: (31, 35, 42, 47, 48, 49, 50, 53, 90, 9999)},
+    INIT_PRODUCER_ID: {AGAIN: (*PASSING[1:], 120), FATAL: (-1, 31, 35, 42, 47, 48, 49, 50, 53, 90, 9999)},
     ADD_PARTITIONS_TO_TXN: {
         AGAIN: (*PASSING, 3, 5, 6),
         ABORTABLE: (17, 29, 31, 35, 55, 59, 120, 9999),
