@@ -29,6 +29,8 @@ class LogView:
     is_dead: bool
     offsets: dict[int, int] = field(default_factory=dict)
     stored: list[int] = field(default_factory=list)
+    # By producer id: what it wrote, in the order of the log.
+    written: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list))
     visible: list[int] = field(default_factory=list)
     open_count: int = 0
 
@@ -46,6 +48,7 @@ def read_log(topic_partition: TopicPartition, log: PartitionLog, *, is_dead: boo
         rows = [(seen.base_offset + index, number) for index, number in enumerate(seen.numbers)]
         view.offsets.update(rows)
         view.stored += seen.numbers
+        view.written[seen.producer_id] += seen.numbers
         if seen.is_transactional:
             pending[seen.producer_id] += rows
         else:
@@ -104,13 +107,13 @@ class Checkers:
                 self.trace.count("duplicate without idempotence")
 
     def check_order(self, view: LogView) -> None:
-        last: dict[str, int] = {}
-        for record in self._records(view.stored):
-            if not record.is_idempotent:
-                continue
-            if record.number < last.get(record.client, -1):
-                raise Violation("I4", f"{record} stands behind record {last[record.client]} of the same producer")
-            last[record.client] = record.number
+        """Per producer id: a late request of a used-up id, given up as of unknown fate, is fenced by nothing."""
+        for numbers in view.written.values():
+            last: dict[str, int] = {}
+            for record in self._records(numbers):
+                if record.is_idempotent and record.number < last.get(record.client, -1):
+                    raise Violation("I4", f"{record} stands behind record {last[record.client]} of the same producer")
+                last[record.client] = record.number
 
     def check_record(self, record: Record) -> None:
         if record.fate is Fate.PENDING:
