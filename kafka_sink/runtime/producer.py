@@ -246,8 +246,11 @@ class Producer(TransactionMethods):
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # By then every record has its outcome. What may still wait is the abort of a transaction whose coordinator is
+        # away: the broker does that by itself, and the error inside the block must not be held up by it.
+        limit_s = None if error is None else self._options.delivery_timeout_ms / 1000
         try:
-            self.close()
+            self.close(limit_s)
         except KafkaSinkError:
             # The error inside the block is the one that matters.
             if error is None:

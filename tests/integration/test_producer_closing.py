@@ -20,6 +20,7 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.engine.engine import Engine
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
@@ -373,3 +374,21 @@ producer.send(topic, b"2")
 """, kafka_4.bootstrap_servers, topic_name)  # fmt: skip
     assert code == 0, output
     assert "producer forgetful was not closed before the end of the program: 2 records are lost or in doubt" in output
+
+
+def test_an_exception_in_the_with_block_does_not_wait_for_ever_for_a_broker_that_is_gone() -> None:
+    options = {"transactional.id": "gone", "delivery.timeout.ms": 2000, "request.timeout.ms": 1000, "linger.ms": 0}
+
+    def fail_while_the_coordinator_is_away() -> None:
+        with (
+            EmbeddedBroker(topics={"t": 1}) as kafka,
+            Producer({"bootstrap.servers": kafka.bootstrap_servers, **options}) as producer,
+        ):
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", b"v").result(10)
+            kafka.stop_broker(1)
+            raise ValueError("the application's own")
+
+    with pytest.raises(ValueError, match="the application's own"):
+        fail_while_the_coordinator_is_away()
