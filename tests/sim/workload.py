@@ -10,8 +10,10 @@ from tests.sim.history import End, Fate, Transaction
 from tests.sim.scenario import TOPICS, TRANSACTIONAL
 from tests.sim.trace import Violation
 
-# With few retries a first try after the last fault may still meet an old leader.
-RECOVERY_TRIES = 6
+# With few retries a first try after the last fault may still meet an old leader; with a delivery time-out of the size
+# of a few latencies it takes luck as well.
+RECOVERY_TRIES, RECOVERY_TRIES_IMPATIENT = 6, 50
+IMPATIENT_MS = 1_000
 
 
 def group_of(transactional_id: str) -> str:
@@ -54,7 +56,7 @@ def _plain(client: Client, stage: Stage) -> Script:
 def _prove_recovery(client: Client) -> Script:
     """With all faults gone a producer that still accepts records must be able to deliver them, everywhere."""
     last_error = None
-    for _ in range(RECOVERY_TRIES):
+    for pause_ms in _pauses_ms(client):
         if client.refusal is not None:
             return None
         records = client.send_to_all()
@@ -64,7 +66,7 @@ def _prove_recovery(client: Client) -> Script:
             client.trace.count("producer recovered")
             return None
         last_error = lost[0] if lost else None
-        yield 1_000
+        yield pause_ms
     raise Violation("I12", f"{client.name} works again and still delivers nothing: {last_error}")
 
 
@@ -96,9 +98,15 @@ def _transactional(client: Client, stage: Stage) -> Script:
     return error
 
 
+def _pauses_ms(client: Client) -> list[int]:
+    if client.plan.options.delivery_timeout_ms < IMPATIENT_MS:
+        return [100] * RECOVERY_TRIES_IMPATIENT
+    return [1_000] * RECOVERY_TRIES
+
+
 def _prove_commit(client: Client) -> Script:
     """With all faults gone a producer that was not fenced must be able to commit."""
-    for _ in range(RECOVERY_TRIES):
+    for pause_ms in _pauses_ms(client):
         error = yield from _wish(c.BeginTransaction)
         if error is None:
             client.transaction = transaction = client.history.begin(str(client.plan.options.transactional_id))
@@ -109,7 +117,7 @@ def _prove_commit(client: Client) -> Script:
         if has_records and transaction.end is End.COMMITTED:
             client.trace.count("transactional producer recovered")
             return None
-        yield 1_000
+        yield pause_ms
     raise Violation("I12", f"{client.name} works again and still commits nothing")
 
 
