@@ -137,7 +137,24 @@ def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float =
         time.sleep(_POLL_S)
 
 
+# What brokers answer around an election: LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
+# UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE. librdkafka calls none of them retriable here.
+_PASSING = frozenset({5, 6, 74, 75, 78})
+
+
 def _end_offsets(admin: AdminClient, topic: str, isolation: Isolation) -> dict[int, int]:
+    """A leader elected a moment ago does not know the end yet and says so; librdkafka leaves the repeating to us."""
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            return _end_offsets_now(admin, topic, isolation)
+        except KafkaException as error:
+            if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+                raise
+        time.sleep(_POLL_S)
+
+
+def _end_offsets_now(admin: AdminClient, topic: str, isolation: Isolation) -> dict[int, int]:
     level = IsolationLevel.READ_COMMITTED if isolation == "read_committed" else IsolationLevel.READ_UNCOMMITTED
     latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
     wanted = {TopicPartition(topic, partition): latest for partition in partition_ids(admin, topic)}
