@@ -139,7 +139,7 @@ def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float =
 
 # What brokers answer around an election: LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
 # UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE. librdkafka calls none of them retriable here.
-_PASSING = frozenset({5, 6, 74, 75, 78})
+_ELECTION_CODES = frozenset({5, 6, 74, 75, 78})
 
 
 def _end_offsets(admin: AdminClient, topic: str, isolation: Isolation) -> dict[int, int]:
@@ -149,7 +149,7 @@ def _end_offsets(admin: AdminClient, topic: str, isolation: Isolation) -> dict[i
         try:
             return _end_offsets_now(admin, topic, isolation)
         except KafkaException as error:
-            if error.args[0].code() not in _PASSING or time.monotonic() > deadline:
+            if error.args[0].code() not in _ELECTION_CODES or time.monotonic() > deadline:
                 raise
         time.sleep(_POLL_S)
 
