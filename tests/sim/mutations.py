@@ -222,7 +222,7 @@ SEEDS: dict[Mutation, int] = {
     parts_of_a_split_batch_share_a_sequence: 20,
     first_batch_is_not_alone: 100,
     drop_instead_of_requeue: 5,
-    requeue_behind_the_others: 20,
+    requeue_behind_the_others: 40,
     sequences_go_on_in_a_new_epoch: 5,
     epoch_is_kept_after_an_abort: 10,
     commit_with_an_expired_batch: 30,
