@@ -131,6 +131,15 @@ class ResumeTransaction:
 
 
 @dataclass(frozen=True, slots=True)
+class StartOver:
+    """A producer at rest becomes a new one, with this transactional id or without: own identity, own sequences, own
+    transaction. It keeps the connections and what it knows of the cluster."""
+
+    operation_id: int
+    transactional_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Close:
     """Graceful: nothing new is accepted, what is queued is sent, an open transaction is aborted."""
 
@@ -159,6 +168,7 @@ Input = (
     | EndTransaction
     | PrepareTransaction
     | ResumeTransaction
+    | StartOver
     | Close
     | Abandon
 )

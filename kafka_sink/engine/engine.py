@@ -19,6 +19,7 @@ runtime after each step.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.backoff import Backoff
@@ -40,9 +41,21 @@ TRANSACTION_FEATURE = "transaction.version"
 
 class Engine:
     def __init__(self, options: ProducerOptions, *, jitter: Callable[[], float]) -> None:
-        backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
+        self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
         self._nodes = NodeSet(options, jitter=jitter)
         self._metadata = Metadata(options, self._nodes, jitter=jitter)
+        self._begin_life(options)
+        self._flushes: list[tuple[int, set[ProducerBatch]]] = []
+        self._closes: list[int] = []
+        self._commands: list[c.Command] = []
+        # Why nothing is accepted or sent any more.
+        self._end: KafkaSinkError | None = None
+        # Moments at which something that could not go now may go, collected anew in each step.
+        self._moments: list[int] = []
+
+    def _begin_life(self, options: ProducerOptions) -> None:
+        """Everything that belongs to one producer; connections and what is known of the cluster do not."""
+        self._options = options
         self._sequences = Sequences() if options.enable_idempotence else None
         self._transaction: Transaction | None = None
         self._transaction_requests: TransactionRequests | None = None
@@ -53,18 +66,11 @@ class Engine:
                 self._transaction,
                 transaction_timeout_ms=options.transaction_timeout_ms,
                 request_timeout_ms=options.request_timeout_ms,
-                backoff=backoff,
+                backoff=self._backoff,
             )
         elif self._sequences is not None:
-            self._producer_ids = ProducerIdSource(request_timeout_ms=options.request_timeout_ms, backoff=backoff)
-        self._production = Production(options, backoff, self._sequences, self._transaction)
-        self._flushes: list[tuple[int, set[ProducerBatch]]] = []
-        self._closes: list[int] = []
-        self._commands: list[c.Command] = []
-        # Why nothing is accepted or sent any more.
-        self._end: KafkaSinkError | None = None
-        # Moments at which something that could not go now may go, collected anew in each step.
-        self._moments: list[int] = []
+            self._producer_ids = ProducerIdSource(request_timeout_ms=options.request_timeout_ms, backoff=self._backoff)
+        self._production = Production(options, self._backoff, self._sequences, self._transaction)
 
     # ---- what the runtime publishes ----
 
@@ -137,8 +143,25 @@ class Engine:
                 self._transaction.abort_before_close()
         elif isinstance(event, c.Abandon):
             self._finish_with(event.reason)
+        elif isinstance(event, c.StartOver):
+            self._start_over(event)
         else:
             self._on_transaction_wish(event)
+
+    def _start_over(self, wish: c.StartOver) -> None:
+        """A new producer in the place of this one, which must have nothing left that could still happen."""
+        error = self._end
+        if error is None and not self._is_at_rest():
+            error = LocalProtocolError("a producer with records or requests under way cannot start over")
+        if error is None:
+            self._begin_life(replace(self._options, transactional_id=wish.transactional_id))
+        self._commands.append(c.Finished(wish.operation_id, error))
+
+    def _is_at_rest(self) -> bool:
+        is_asking = (self._transaction_requests is not None and self._transaction_requests.is_waiting) or (
+            self._producer_ids is not None and self._producer_ids.is_waiting
+        )
+        return not (is_asking or self._flushes or self._closes) and self._is_over()
 
     def _on_append(self, now_ms: int, event: c.Append) -> None:
         for batch in event.batches:

@@ -20,14 +20,14 @@ class ProducerIdSource:
     def __init__(self, *, request_timeout_ms: int, backoff: Backoff) -> None:
         self._request_timeout_ms = request_timeout_ms
         self._backoff = backoff
-        self._is_waiting = False
+        self.is_waiting = False
         self._failures = 0
         self.retry_at_ms = 0
         # Set when ids are refused for good; the producer cannot go on.
         self.error: KafkaSinkError | None = None
 
     def next_request(self, now_ms: int) -> Request | None:
-        if self._is_waiting or now_ms < self.retry_at_ms or self.error is not None:
+        if self.is_waiting or now_ms < self.retry_at_ms or self.error is not None:
             return None
         return Request(
             api=INIT_PRODUCER_ID,
@@ -37,10 +37,10 @@ class ProducerIdSource:
         )
 
     def on_sent(self) -> None:
-        self._is_waiting = True
+        self.is_waiting = True
 
     def on_answer(self, now_ms: int, answer: Answer) -> Identity | None:
-        self._is_waiting = False
+        self.is_waiting = False
         if answer.failure is not None:
             if isinstance(answer.failure, (TransportError, RemoteProtocolError)):
                 self._repeat_later(now_ms)

@@ -73,7 +73,7 @@ class TransactionRequests:
         self._request_timeout_ms = request_timeout_ms
         self._backoff = backoff
         self._coordinators: dict[int, Coordinator] = {}  # by key type
-        self._is_waiting = False
+        self.is_waiting = False
         # Whether an earlier try of the registration that is out may have begun the transaction.
         self._start_was_unknown = False
         self._failures = 0
@@ -85,7 +85,7 @@ class TransactionRequests:
 
     def next_request(self, now_ms: int, *, is_quiet: bool) -> Request | None:
         """`is_quiet`: no batch waits for an answer or for another try, so the transaction may be ended."""
-        if self._is_waiting or now_ms < self._retry_at_ms:
+        if self.is_waiting or now_ms < self._retry_at_ms:
             return None
         transaction = self._transaction
         if transaction.state is State.PREPARING and is_quiet and transaction.offsets is None:
@@ -103,7 +103,7 @@ class TransactionRequests:
         return None if asked.api is FIND_COORDINATOR else self._coordinators[asked.key_type]
 
     def on_sent(self, request: Request) -> None:
-        self._is_waiting = True
+        self.is_waiting = True
         api = _asked(request).api
         self._start_was_unknown = self._transaction.has_unknown_start
         if api in (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN):
@@ -113,7 +113,7 @@ class TransactionRequests:
             self._transaction.is_started = True
 
     def on_answer(self, now_ms: int, answer: Answer) -> None:
-        self._is_waiting = False
+        self.is_waiting = False
         asked = _asked(answer.request)
         if self._transaction.state is State.FATAL:
             return  # the producer was given up in the same step, or by what closed this connection

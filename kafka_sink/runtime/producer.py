@@ -205,6 +205,14 @@ class Producer(TransactionMethods):
             raise retold(self._exchange.refusal or LocalProtocolError(CLOSED))
         return self._metrics.snapshot(self._clock.monotonic_ms())
 
+    def start_over(self, transactional_id: str | None = None) -> None:
+        """Becomes a new producer: fresh identity, no transaction, nothing of what it did before. Connections and the
+        knowledge of the cluster stay, which is what makes it cheaper than closing it and opening another one.
+
+        Only at rest: every record has its outcome, every transaction is ended or prepared.
+        """
+        self._operations.step("start_over()", lambda operation_id: c.StartOver(operation_id, transactional_id))
+
     # ---- closing ---------------------------------------------------------------------------------------------------
 
     def close(self, timeout_s: float | None = None) -> None:
