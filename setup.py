@@ -34,10 +34,10 @@ setup(
     long_description=(ROOT / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
-    packages=find_packages(include=["kafka_sink", "kafka_sink.*"]),
+    packages=find_packages(include=["kafka_sink", "kafka_sink.*", "pyspark_pykafka_sink"]),
     package_data={"kafka_sink": ["py.typed"]},
     python_requires=">=3.10",
-    install_requires=["pyarrow>=15", "numpy>=1.26", "lz4>=4.3", "crc32c>=2.4"],
+    install_requires=["pyspark>=4.0", "pyarrow>=15", "numpy>=1.26", "lz4>=4.3", "crc32c>=2.4", "mmh3>=4"],
     extras_require={
         "zstd": ZSTD,
         "snappy": SNAPPY,
