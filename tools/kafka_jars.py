@@ -1,8 +1,8 @@
 """Apache Kafka's jars by version, fetched once by Maven into a cache outside the tree.
 
-The cache is `$PYKAFKA_SINK_CACHE`, else `~/.cache/pykafka-sink`, one folder `kafka-<version>` a version. Maven copies
-into a folder of its own and the finished folder is renamed into place, so that a download cut off half-way is never
-used; a lock file keeps two test runs from downloading the same thing twice.
+The cache is `$PYKAFKA_SINK_CACHE`, else `~/.cache/pykafka-sink`, one folder `kafka-<version>` a version; spark_jars.py
+keeps a folder there too. Maven copies into a folder of its own and the finished folder is renamed into place, so that a
+download cut off half-way is never used; a lock file keeps two test runs from downloading the same thing twice.
 
 When Java or Maven is missing, or Maven cannot download, `KafkaUnavailable` says which: tests skip with that text.
 """
@@ -15,7 +15,8 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 # 4.3.1: the newest release whose kafka-tools is published; transactions of the second generation (KIP-890).
@@ -44,62 +45,79 @@ def java_command() -> str:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """One thing to ask Maven for; with `alone` without what its description says it needs."""
+
+    group: str
+    name: str
+    version: str
+    alone: bool = False
+
+
 def jars(version: str) -> list[Path]:
     """The jars of one version in a fixed order, downloaded if this is the first call for it."""
-    folder = cache_folder() / f"kafka-{version}"
-    if not (folder / "jars").is_dir():
-        with cache_lock(version):
-            if not (folder / "jars").is_dir():
-                _download(version, folder)
-    # Sorted because the class archive of kafka_node.py holds for one exact class path only.
-    return sorted((folder / "jars").glob("*.jar"))
+    wanted = [
+        Artifact("org.apache.kafka", "kafka_2.13", version),
+        Artifact("org.apache.kafka", "kafka-tools", version),
+        Artifact("org.slf4j", "slf4j-simple", "1.7.36"),
+    ]
+    return fetched(f"kafka-{version}", wanted)
 
 
 def class_path(version: str) -> str:
     return os.pathsep.join(str(jar) for jar in jars(version))
 
 
+def fetched(name: str, wanted: Sequence[Artifact]) -> list[Path]:
+    """The jars in the cache's folder `name`, in a fixed order, downloaded if the folder is not there."""
+    folder = cache_folder() / name
+    if not (folder / "jars").is_dir():
+        with cache_lock(name):
+            if not (folder / "jars").is_dir():
+                _download(folder, wanted)
+    # Sorted because the class archive of kafka_node.py holds for one exact class path only.
+    return sorted((folder / "jars").glob("*.jar"))
+
+
 @contextlib.contextmanager
-def cache_lock(version: str) -> Iterator[None]:
+def cache_lock(name: str) -> Iterator[None]:
     cache_folder().mkdir(parents=True, exist_ok=True)
-    with open(cache_folder() / f"kafka-{version}.lock", "w") as lock:
+    with open(cache_folder() / f"{name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _download(version: str, folder: Path) -> None:
+def _download(folder: Path, wanted: Sequence[Artifact]) -> None:
+    name = folder.name
     maven = shutil.which("mvn")
     if maven is None:
-        raise KafkaUnavailable(f"Apache Kafka {version} is not in the cache, and there is no mvn command to fetch it")
-    for left_behind in folder.parent.glob(f"fetch-{version}-*"):  # by a killed process: we hold the lock
+        raise KafkaUnavailable(f"{name} is not in the cache, and there is no mvn command to fetch it")
+    for left_behind in folder.parent.glob(f"fetch-{name}-*"):  # by a killed process: we hold the lock
         shutil.rmtree(left_behind, ignore_errors=True)
-    work = Path(tempfile.mkdtemp(prefix=f"fetch-{version}-", dir=folder.parent))
+    work = Path(tempfile.mkdtemp(prefix=f"fetch-{name}-", dir=folder.parent))
     try:
-        (work / "pom.xml").write_text(_pom(version))
+        (work / "pom.xml").write_text(_pom(wanted))
         command = [maven, "-q", "-B", "-f", str(work / "pom.xml"), _COPY_GOAL, f"-DoutputDirectory={work / 'jars'}"]
         try:
             run = subprocess.run(
                 command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_S
             )
         except subprocess.TimeoutExpired:
-            raise KafkaUnavailable(f"mvn did not fetch Apache Kafka {version} in {_DOWNLOAD_TIMEOUT_S} s") from None
+            raise KafkaUnavailable(f"mvn did not fetch {name} in {_DOWNLOAD_TIMEOUT_S} s") from None
         if run.returncode != 0:
-            raise KafkaUnavailable(f"mvn could not fetch Apache Kafka {version}: {(run.stdout + run.stderr)[-2000:]}")
+            raise KafkaUnavailable(f"mvn could not fetch {name}: {(run.stdout + run.stderr)[-2000:]}")
         work.rename(folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _pom(version: str) -> str:
-    wanted = [
-        ("org.apache.kafka", "kafka_2.13", version),
-        ("org.apache.kafka", "kafka-tools", version),
-        ("org.slf4j", "slf4j-simple", "1.7.36"),
-    ]
+def _pom(wanted: Sequence[Artifact]) -> str:
+    nothing_else = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     rows = "\n".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{wanted_version}</version>"
-        "</dependency>"
-        for group, artifact, wanted_version in wanted
+        f"<dependency><groupId>{artifact.group}</groupId><artifactId>{artifact.name}</artifactId>"
+        f"<version>{artifact.version}</version>{nothing_else if artifact.alone else ''}</dependency>"
+        for artifact in wanted
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>\n'

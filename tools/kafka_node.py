@@ -171,7 +171,7 @@ def make_archive(version: str) -> None:
     if _archive_path(version).exists():
         return
     jars(version)  # before the lock, which it may want itself
-    with cache_lock(version), tempfile.TemporaryDirectory(prefix="pykafka-sink-") as folder:
+    with cache_lock(f"kafka-{version}"), tempfile.TemporaryDirectory(prefix="pykafka-sink-") as folder:
         if _archive_path(version).exists():
             return
         written = Path(folder) / "classes.jsa"

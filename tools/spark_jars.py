@@ -1,0 +1,32 @@
+"""The jars of Spark's own Kafka sink, `format("kafka")`, with which our sink is compared record by record.
+
+PySpark brings Spark's jars but not this one; `spark.jars` takes the list that `java_sink_jars()` returns. Maven has no
+release of the sink for PySpark 4.3 yet. The one before works there, batch and streaming: it uses data source
+interfaces that did not change. Each jar is asked for alone, because the token provider that the sink's own description
+names is not published either, and because everything else it needs is among PySpark's jars already.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tools.kafka_jars import Artifact, fetched
+
+SINK_VERSION = "4.2.0"
+
+_WANTED = (
+    Artifact("org.apache.spark", "spark-sql-kafka-0-10_2.13", SINK_VERSION, alone=True),
+    Artifact("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.1.0-preview1", alone=True),
+    Artifact("org.apache.kafka", "kafka-clients", "3.9.2", alone=True),
+    Artifact("org.apache.commons", "commons-pool2", "2.13.1", alone=True),
+)
+
+
+def java_sink_jars() -> list[Path]:
+    """Paths of the jars, downloaded if this is the first call. KafkaUnavailable says why it cannot be done."""
+    return fetched(f"spark-sql-kafka-{SINK_VERSION}", _WANTED)
+
+
+if __name__ == "__main__":
+    sys.stdout.write("".join(f"{jar}\n" for jar in java_sink_jars()))
