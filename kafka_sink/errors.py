@@ -122,3 +122,36 @@ class TransactionAborted(TransactionError):
 
 class ProducerFenced(TransactionError):
     """A newer producer owns the transactional id. This one is finished."""
+
+
+class CommitError(KafkaSinkError):
+    """A batch was not committed, or not entirely. What it is about is in attributes, what to do next in the text."""
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        sink_id: str = "",
+        query_id: str = "",
+        batch_id: int | str | None = None,
+        row_count: int = 0,
+        topics: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(text)
+        self.sink_id = sink_id
+        self.query_id = query_id
+        self.batch_id = batch_id
+        self.row_count = row_count
+        self.topics = topics
+
+
+class CommitAborted(CommitError):
+    """No decision was made and none will be: nothing of the batch becomes visible, it may run again."""
+
+
+class CommitPending(CommitError):
+    """The decision was made, or may have been, and is not carried out yet. Running again finishes it."""
+
+
+class CommitLost(CommitError):
+    """The decision was made, but the transactions of some rows had ended otherwise. An operator must choose."""

@@ -1,0 +1,94 @@
+"""Names that decide who may end what: the sink, the run, and the transactional ids made of them.
+
+A transactional id belongs to one run of a query, because InitProducerId on an id aborts what is prepared under it: a
+query that starts again must never use an id of the run that crashed. It belongs to one attempt of a task as well, so
+that a slow second attempt cannot fence the one that has finished. All ids of a sink begin with `{sink_id}-`: one
+prefixed ACL covers them, and a dangling transaction can be told to be ours.
+
+Everything is read from the right, since a sink id may contain dashes: three parts behind the sink, or the one word
+"driver".
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import mmh3
+
+from kafka_sink.errors import ConfigError
+
+DRIVER = "driver"
+# A transactional id is a string of at most 32,767 bytes in the protocol; metrics and logs want it short.
+SINK_ID_CHARACTERS_MAX = 200
+_SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
+_RUN_HASH = re.compile(r"[0-9a-f]{16}")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+_SLASHES = re.compile(r"/{2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIdentity:
+    """What a transactional id of a task says. `run` is the hash, not the run id itself."""
+
+    sink_id: str
+    run: str
+    spark_partition: int
+    attempt: int
+
+    @property
+    def transactional_id(self) -> str:
+        return f"{self.sink_id}-{self.run}-{self.spark_partition}-{self.attempt}"
+
+
+def sink_id_of_checkpoint(location: str) -> str:
+    """The default name of a sink: the same for every spelling of one checkpoint location."""
+    return f"{mmh3.hash128(normalised_location(location).encode()):032x}"
+
+
+def checked_sink_id(sink_id: str) -> str:
+    """The option `sink.id`, if it can be part of a transactional id and of an ACL."""
+    if not _SINK_ID.fullmatch(sink_id) or len(sink_id) > SINK_ID_CHARACTERS_MAX:
+        raise ConfigError(
+            f"sink.id is {sink_id!r}; it may have 1 to {SINK_ID_CHARACTERS_MAX} characters of A-Z a-z 0-9 . _ -, "
+            "because it is the beginning of transactional ids and of the ACL for them"
+        )
+    return sink_id
+
+
+def normalised_location(location: str) -> str:
+    """One spelling of a path or URI: `file:/a`, `file:///a/` and `/a` are the same place."""
+    parts = urlsplit(location.strip())
+    path = _SLASHES.sub("/", parts.path).rstrip("/") or "/"
+    scheme = "" if parts.scheme.lower() == "file" else parts.scheme.lower()
+    if not scheme and not parts.netloc:
+        return path
+    return f"{scheme}://{parts.netloc.lower()}{path}"
+
+
+def run_hash(run_id: str) -> str:
+    """Short form of a run id. 64 bits: two runs of one sink never share ids by accident."""
+    return f"{mmh3.hash128(run_id.encode()) >> 64:016x}"
+
+
+def driver_transactional_id(sink_id: str) -> str:
+    return f"{sink_id}-{DRIVER}"
+
+
+def transactional_id_prefix(sink_id: str) -> str:
+    """For a prefixed ACL and for looking through what a broker lists."""
+    return f"{sink_id}-"
+
+
+def parsed_task_identity(transactional_id: str) -> TaskIdentity | None:
+    """None: not an id of a task of any sink, such as the driver's or a foreign one."""
+    parts = transactional_id.rsplit("-", 3)
+    if len(parts) != 4:
+        return None
+    sink_id, run, spark_partition, attempt = parts
+    if not sink_id or not _RUN_HASH.fullmatch(run):
+        return None
+    if not _NUMBER.fullmatch(spark_partition) or not _NUMBER.fullmatch(attempt):
+        return None
+    return TaskIdentity(sink_id, run, int(spark_partition), int(attempt))

@@ -1,0 +1,233 @@
+"""The ledger: one durable record per decision, and what the newest one means for a batch.
+
+A batch is decided by an intent record that names all its transactions. From then on there is one way only: each of them
+is committed, by whoever is the driver, and a done record closes the decision. If a transaction turns out to have ended
+otherwise, a stuck record keeps the fate of each until an operator accepts the batch as it is (a done record with
+`is_accepted`) or has it run again (a replay record).
+
+A stream has one ledger key, its sink id: batches are numbered, so the newest record says all. A batch write with a
+label has a key of its own, or else re-running an older export could not be told from running a new one.
+
+`runs` are the runs that the run of this record has replaced, oldest first. A driver that finds itself among them has
+been replaced: it must not fence its successor back. `since_ms` is when the run's first transaction began, on the
+brokers' clock: what began before it under another run's name belongs to a run that is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from kafka_sink.delivery.identity import TaskIdentity
+from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
+from kafka_sink.errors import LocalProtocolError
+
+# A driver that was replaced this many runs ago and still lives is told so by the broker (it is fenced), not by us.
+RUNS_MAX = 32
+UNKNOWN_TIME = -1
+
+
+class Kind(Enum):
+    INTENT = "intent"
+    DONE = "done"
+    STUCK = "stuck"
+    REPLAY = "replay"
+
+
+class PledgeFate(Enum):
+    COMMITTED = "c"
+    LOST = "l"
+    # It has ended, but no marker is left that would say how.
+    UNRESOLVED = "u"
+
+
+@dataclass(frozen=True, slots=True)
+class Pledge:
+    """One transaction of a decision: all that ending it takes, and one witness of its fate."""
+
+    spark_partition: int
+    attempt: int
+    producer_id: int
+    producer_epoch: int
+    generation: int
+    topic: str
+    partition: int
+    last_offset: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    kind: Kind
+    sink_id: str
+    key: BatchKey
+    run: str
+    runs: tuple[str, ...] = ()
+    since_ms: int = UNKNOWN_TIME
+    wall_ms: int = 0
+    row_count: int = 0
+    # Rows per topic.
+    topics: Mapping[str, int] = field(default_factory=dict)
+    pledges: tuple[Pledge, ...] = ()
+    # Of a stuck record, one per pledge.
+    fates: tuple[PledgeFate, ...] = ()
+    is_accepted: bool = False
+
+    def transactional_id(self, pledge: Pledge) -> str:
+        return TaskIdentity(self.sink_id, self.run, pledge.spark_partition, pledge.attempt).transactional_id
+
+    def closed(self, wall_ms: int) -> LedgerRecord:
+        return replace(self, kind=Kind.DONE, pledges=(), fates=(), wall_ms=wall_ms)
+
+    def stuck(self, fates: Sequence[PledgeFate], wall_ms: int) -> LedgerRecord:
+        return replace(self, kind=Kind.STUCK, fates=tuple(fates), wall_ms=wall_ms)
+
+    def resolved(self, *, is_accepted: bool, wall_ms: int) -> LedgerRecord:
+        kind = Kind.DONE if is_accepted else Kind.REPLAY
+        return replace(self, kind=kind, pledges=(), fates=(), is_accepted=is_accepted, wall_ms=wall_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """The newest committed record of each ledger key of one sink."""
+
+    sink_id: str
+    newest: Mapping[str, LedgerRecord] = field(default_factory=dict)
+
+    def with_record(self, record: LedgerRecord) -> LedgerState:
+        return replace(self, newest={**self.newest, ledger_key(record.sink_id, record.key): record})
+
+    def find(self, key: BatchKey) -> LedgerRecord | None:
+        return self.newest.get(ledger_key(self.sink_id, key))
+
+    def open_intents(self) -> list[LedgerRecord]:
+        return [record for _, record in sorted(self.newest.items()) if record.kind is Kind.INTENT]
+
+    def stuck(self) -> list[LedgerRecord]:
+        return [record for _, record in sorted(self.newest.items()) if record.kind is Kind.STUCK]
+
+
+class Finding(Enum):
+    """What the ledger says to a run that wants to commit a batch."""
+
+    GO_ON = "go on"
+    FINISH_OWN = "finish this batch"
+    FINISH_OTHER = "finish another batch"
+    DELIVERED = "delivered"
+    ROLLED_BACK = "checkpoint rolled back"
+    SUPERSEDED = "a newer run took over"
+    UNKNOWN_SINK = "unknown sink"
+    LOST = "lost"
+
+
+def ledger_key(sink_id: str, key: BatchKey) -> str:
+    """A sink id has no slash, so the keys of two sinks are never the same."""
+    return f"{sink_id}/{key.batch_id}" if isinstance(key.batch_id, str) else sink_id
+
+
+def finding(
+    state: LedgerState, key: BatchKey, run: str, *, accept_unknown_sink: bool = False
+) -> tuple[Finding, LedgerRecord | None]:
+    """The first row that applies; the record is the one it is about."""
+    newest = state.find(key)
+    if newest is not None:
+        if newest.kind is Kind.STUCK:
+            return Finding.LOST, newest
+        if newest.key == key and newest.kind is Kind.DONE:
+            return Finding.DELIVERED, newest
+        if run in newest.runs:
+            return Finding.SUPERSEDED, newest
+        if newest.key == key and newest.kind is Kind.INTENT:
+            return Finding.FINISH_OWN, newest
+        if _is_later(newest.key, key):
+            return Finding.ROLLED_BACK, newest
+    for record in state.open_intents():
+        return Finding.FINISH_OTHER, record
+    if newest is None and isinstance(key.batch_id, int) and key.batch_id > 0 and not accept_unknown_sink:
+        return Finding.UNKNOWN_SINK, None
+    return Finding.GO_ON, newest
+
+
+def _is_later(one: BatchKey, other: BatchKey) -> bool:
+    if one.query_id != other.query_id or not isinstance(one.batch_id, int) or not isinstance(other.batch_id, int):
+        return False
+    return one.batch_id > other.batch_id
+
+
+def is_decided(state: LedgerState, key: BatchKey, run: str) -> bool:
+    """May the transactions of this run for this batch be part of a decision? Asked before aborting any of them."""
+    newest = state.find(key)
+    if newest is None:
+        return False
+    # A successor has finished what this run decided, and sweeps what it did not.
+    return run in newest.runs or (newest.run == run and newest.key == key and newest.kind is not Kind.REPLAY)
+
+
+def intent_of(
+    sink_id: str,
+    key: BatchKey,
+    run: str,
+    receipts: Sequence[TaskReceipt],
+    *,
+    previous: LedgerRecord | None,
+    since_ms: int,
+    wall_ms: int,
+) -> LedgerRecord:
+    """`previous` is the newest record of the same ledger key; its list of runs goes on."""
+    rows: dict[str, int] = {}
+    for receipt in receipts:
+        for written in receipt.written:
+            rows[written.topic] = rows.get(written.topic, 0) + written.row_count
+    return LedgerRecord(
+        kind=Kind.INTENT,
+        sink_id=sink_id,
+        key=key,
+        run=run,
+        runs=successor_runs(previous, run),
+        since_ms=previous.since_ms if previous is not None and previous.run == run else since_ms,
+        wall_ms=wall_ms,
+        row_count=sum(rows.values()),
+        topics=rows,
+        pledges=pledges_of(sink_id, run, receipts),
+    )
+
+
+def successor_runs(previous: LedgerRecord | None, run: str) -> tuple[str, ...]:
+    if previous is None:
+        return ()
+    runs = previous.runs if previous.run == run else (*previous.runs, previous.run)
+    return runs[-RUNS_MAX:]
+
+
+def pledges_of(sink_id: str, run: str, receipts: Sequence[TaskReceipt]) -> tuple[Pledge, ...]:
+    """Of every receipt with a transaction, in the order of the Spark partitions."""
+    return tuple(
+        pledge_of(sink_id, run, receipt)
+        for receipt in sorted(receipts, key=lambda receipt: (receipt.spark_partition, receipt.attempt))
+        if receipt.transaction is not None
+    )
+
+
+def pledge_of(sink_id: str, run: str, receipt: TaskReceipt) -> Pledge:
+    transaction = receipt.transaction
+    assert transaction is not None
+    derived = TaskIdentity(sink_id, run, receipt.spark_partition, receipt.attempt).transactional_id
+    if derived != transaction.transactional_id or receipt.is_empty:
+        # The ledger keeps only what the id is derived from; a receipt of another run or sink cannot be pledged.
+        raise LocalProtocolError(
+            f"a receipt of {transaction.transactional_id!r} with {len(receipt.written)} partitions was handed in as "
+            f"one of {derived!r}"
+        )
+    witness = receipt.witness
+    return Pledge(
+        spark_partition=receipt.spark_partition,
+        attempt=receipt.attempt,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        generation=transaction.generation,
+        topic=witness.topic,
+        partition=witness.partition,
+        last_offset=witness.last_offset,
+        row_count=receipt.row_count,
+    )

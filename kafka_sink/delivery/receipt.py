@@ -1,0 +1,120 @@
+"""What a finished task hands to the driver, and what a whole batch says about itself.
+
+A receipt with a transaction is all that is needed to end it from another process. Without one it is the report of a
+task that delivered at least once, or of a task that had no rows: the driver treats all three alike where it counts and
+looks at `transaction` only where it commits.
+
+Receipts travel by pickle from executor to driver and hold plain values only. `remaining_ms` is how much of the
+transaction's time was left when the receipt was made, on the executor's monotonic clock: no two hosts' clocks are ever
+compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+BatchId = int | str
+"""A number for streams, which count; a text for batch writes, where only "the same or another one" has a meaning."""
+
+
+class BatchKey(NamedTuple):
+    """What a decision is about. `query_id` is empty for batch writes."""
+
+    query_id: str
+    batch_id: BatchId
+
+    def __str__(self) -> str:
+        return f"batch {self.batch_id} of query {self.query_id}" if self.query_id else f"batch {self.batch_id!r}"
+
+
+class Written(NamedTuple):
+    """What one task wrote to one partition."""
+
+    topic: str
+    partition: int
+    row_count: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """A transaction whose records are all in the log and which nobody has ended. `generation` is 1 or 2 (KIP-890)."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    generation: int
+    timeout_ms: int
+    remaining_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReceipt:
+    """`transaction` None: the task wrote nothing, or it wrote without a transaction."""
+
+    key: BatchKey
+    run: str
+    spark_partition: int
+    attempt: int
+    transaction: PreparedTransaction | None = None
+    written: tuple[Written, ...] = ()
+    row_count: int = 0
+    bytes: int = 0
+    retry_count: int = 0
+    send_ms: int = 0
+    # Rows that were left out because an option says so, by reason.
+    record_errors: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.written
+
+    @property
+    def witness(self) -> Written:
+        """One partition is enough to learn a transaction's fate: a marker stands behind its records in each of them."""
+        return min(self.written)
+
+
+class TopicSummary(NamedTuple):
+    row_count: int
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSummary:
+    """A batch in figures, for the ledger, the log and Spark's progress report."""
+
+    receipt_count: int
+    empty_count: int
+    row_count: int
+    bytes: int
+    retry_count: int
+    send_ms_max: int
+    topics: Mapping[str, TopicSummary]
+    record_errors: Mapping[str, int]
+
+
+def summarised(receipts: Iterable[TaskReceipt]) -> BatchSummary:
+    every = list(receipts)
+    rows: dict[str, int] = {}
+    partitions: dict[str, set[int]] = {}
+    errors: dict[str, int] = {}
+    for receipt in every:
+        for written in receipt.written:
+            rows[written.topic] = rows.get(written.topic, 0) + written.row_count
+            partitions.setdefault(written.topic, set()).add(written.partition)
+        for reason, count in receipt.record_errors.items():
+            errors[reason] = errors.get(reason, 0) + count
+    return BatchSummary(
+        receipt_count=len(every),
+        empty_count=sum(receipt.is_empty for receipt in every),
+        row_count=sum(receipt.row_count for receipt in every),
+        bytes=sum(receipt.bytes for receipt in every),
+        retry_count=sum(receipt.retry_count for receipt in every),
+        send_ms_max=max((receipt.send_ms for receipt in every), default=0),
+        topics={topic: TopicSummary(rows[topic], len(partitions[topic])) for topic in sorted(rows)},
+        record_errors=dict(sorted(errors.items())),
+    )

@@ -1,0 +1,125 @@
+"""What one operation of the driver needs, keeps for the next one, and says at its end.
+
+Settings and Job are read only. The `DriverSession` is what a process may keep between the batches of one run: the
+driver's producer id and epoch, and what the ledger said when they were fenced in. Whoever has lost it (another process,
+a restart) makes a new one and pays one InitProducerId and one reading of the ledger; nothing relies on having it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from kafka_sink.delivery.identity import driver_transactional_id
+from kafka_sink.delivery.ledger import LedgerState
+from kafka_sink.delivery.receipt import BatchKey, BatchSummary, TaskReceipt
+from kafka_sink.errors import KafkaSinkError
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySettings:
+    """`generation` is the cluster's: 2 if `transaction.version` is finalised at 2 or more (KIP-890), else 1."""
+
+    ledger_topic: str = "__pykafka_sink_ledger"
+    ledger_partition: int = 0
+    generation: int = 2
+    # Time a transaction must have left at the decision; a restart of the query has to fit into it.
+    margin_ms: int = 60_000
+    # Bounds everything that no transaction's deadline bounds: recovery, aborting, resolving.
+    patience_ms: int = 120_000
+    # The sweep is a courtesy to readers and never makes a batch late by more than this.
+    sweep_ms: int = 5_000
+    request_timeout_ms: int = 30_000
+    # Of the driver's own transactions, which hold one record each.
+    driver_timeout_ms: int = 60_000
+    retry_backoff_ms: int = 100
+    # While markers are being written (code 51).
+    markers_backoff_ms: int = 20
+    backoff_max_ms: int = 1_000
+    parallel_requests: int = 100
+    # A stream whose batch number is above 0 but which the ledger does not know is refused unless this is set.
+    accept_unknown_sink: bool = False
+
+
+class Operation(Enum):
+    COMMIT = "commit"  # receipts of one batch, with the ledger: C0 to C5
+    COMMIT_WITHOUT_LEDGER = "commit without ledger"  # batch writes without an id: C2 and C4
+    ABORT = "abort"
+    ABORT_WITHOUT_LEDGER = "abort without ledger"
+    RECOVER = "recover"  # at planning: finish an open decision, fence nobody
+    FINISH = "finish"  # fence, finish an open decision, record it: `pykafka-sink recover`
+    SWEEP = "sweep"  # fence, finish, abort every open transaction of the sink
+    ACCEPT = "accept"  # the operator takes a lost batch as it is
+    REPLAY = "replay"  # the operator has a lost batch run again
+
+
+class Identity(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+
+class Decision(Enum):
+    """What this process knows about a batch it tried to commit."""
+
+    NONE = "none"  # certainly no decision: its transactions may be aborted
+    IN_DOUBT = "in doubt"
+    MADE = "made"
+
+
+@dataclass(slots=True)
+class DriverSession:
+    """Of one run of one sink in one process. Plain values; picklable."""
+
+    sink_id: str
+    run: str = ""
+    identity: Identity | None = None
+    # The identity has been used: in generation 1 the next transaction asks for a new epoch first.
+    is_used: bool = False
+    ledger: LedgerState | None = None
+    decisions: dict[BatchKey, Decision] = field(default_factory=dict)
+
+    @property
+    def transactional_id(self) -> str:
+        return driver_transactional_id(self.sink_id)
+
+    def forget_identity(self) -> None:
+        """Somebody else may be the driver now, or the coordinator's epoch is unknown: fence and read again."""
+        self.identity = None
+        self.ledger = None
+        self.is_used = False
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One operation on one batch. `wall_ms` goes into records for people to read, and into nothing else."""
+
+    operation: Operation
+    key: BatchKey | None = None
+    receipts: Sequence[TaskReceipt] = ()
+    wall_ms: int = 0
+
+
+class Conclusion(Enum):
+    DELIVERED = "delivered"
+    ALREADY_DELIVERED = "already delivered"  # by an earlier run; this run's transactions were aborted
+    NOTHING_TO_DO = "nothing to do"
+    ABORTED = "aborted"
+    LEFT_ALONE = "left alone"  # abort() found a decision, or could not rule one out
+    RECOVERED = "recovered"
+    RESOLVED = "resolved"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How an operation ended. `error` is set exactly when it is FAILED; raise it."""
+
+    conclusion: Conclusion
+    error: KafkaSinkError | None = None
+    summary: BatchSummary | None = None
+    # Transactional ids that the sweep aborted.
+    swept: tuple[str, ...] = ()
+    # Things an operator should read once: a fallback, a sweep that could not be done.
+    notes: tuple[str, ...] = ()
