@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafka_sink.testing.acl import Acl
 from kafka_sink.testing.broker import BrokerCluster
 from kafka_sink.testing.faults import Fault
 from kafka_sink.testing.settings import Settings
@@ -14,7 +15,7 @@ from kafka_sink.testing.settings import Settings
 if TYPE_CHECKING:
     from kafka_sink.testing.server import EmbeddedBroker
 
-__all__ = ["BrokerCluster", "EmbeddedBroker", "Fault", "Settings"]
+__all__ = ["Acl", "BrokerCluster", "EmbeddedBroker", "Fault", "Settings"]
 
 
 def __getattr__(name: str) -> Any:

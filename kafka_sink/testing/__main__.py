@@ -32,12 +32,23 @@ def _property(text: str) -> tuple[str, str]:
     return _pair(text, "=", "name")
 
 
+def _user(text: str) -> tuple[str, str]:
+    return _pair(text, ":", "name")
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m kafka_sink.testing", description="an embedded Kafka for tests")
     parser.add_argument("--brokers", type=int, default=1, help="how many brokers (default 1)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on and to tell clients")
     parser.add_argument("--port", type=int, default=9092, help="of the first broker, the others follow; 0: any")
     parser.add_argument("--topic", type=_topic, action="append", default=[], metavar="NAME:PARTITIONS")
+    parser.add_argument(
+        "--user",
+        type=_user,
+        action="append",
+        metavar="NAME:PASSWORD",
+        help="clients must authenticate (SASL_PLAINTEXT)",
+    )
     parser.add_argument("--property", type=_property, action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--release", choices=RELEASES, default=RELEASES[0], help="whose API versions are offered")
     parser.add_argument("--data-dir", help="where to keep topics and records; without it they are gone at the end")
@@ -46,6 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
         kafka = EmbeddedBroker(
             given.brokers,
             topics=dict(given.topic),
+            users=dict(given.user) if given.user else None,
             data_dir=given.data_dir,
             properties=dict(given.property),
             release=given.release,

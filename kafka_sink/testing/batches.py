@@ -37,6 +37,7 @@ CODECS = range(5)
 LOG_APPEND_TIME_FLAG = 0x08
 TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
+HORIZON_FLAG = 0x40
 NO_TIMESTAMP = -1
 
 # What a batch of the largest request may unpack to; Kafka has no such limit, a test process needs one.
@@ -78,6 +79,11 @@ class Batch:
     @property
     def is_control(self) -> bool:
         return bool(self.attributes & CONTROL_FLAG)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may remove the batch's tombstones, or its marker; kept in place of the base timestamp."""
+        return self.base_timestamp_ms if self.attributes & HORIZON_FLAG else None
 
     @property
     def has_producer_id(self) -> bool:
@@ -285,9 +291,20 @@ def stamp(batch: Batch, base_offset: int, leader_epoch: int, max_timestamp_ms: i
     )
 
 
-def encode_batch(template: Batch, section: bytes, record_count: int) -> Batch:
+def with_horizon(batch: Batch, horizon_ms: int | None) -> Batch:
+    """The header with or without a delete horizon. Record timestamps are relative to the base timestamp it replaces."""
+    if horizon_ms is not None:
+        return replace(batch, attributes=batch.attributes | HORIZON_FLAG, base_timestamp_ms=horizon_ms)
+    if batch.delete_horizon_ms is None:
+        return batch
+    return replace(batch, attributes=batch.attributes & ~HORIZON_FLAG, base_timestamp_ms=batch.max_timestamp_ms)
+
+
+def encode_batch(template: Batch, section: bytes, record_count: int, max_timestamp_ms: int | None = None) -> Batch:
     """A batch with the header of `template` but other, uncompressed, records."""
     attributes = template.attributes & ~0x07
+    if max_timestamp_ms is not None:
+        template = replace(template, max_timestamp_ms=max_timestamp_ms)
     tail = (
         struct.pack(
             ">hiqqqhii",

@@ -20,16 +20,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.testing.api import HANDLERS
+from kafka_sink.testing.acl import Acl, Authorizer
+from kafka_sink.testing.api import HANDLERS, sasl
 from kafka_sink.testing.api.versions import refuse_version, version_max
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.cluster import Cluster
+from kafka_sink.testing.credentials import Credentials
 from kafka_sink.testing.errors import Refused
 from kafka_sink.testing.faults import Faults
 from kafka_sink.testing.groups import Groups
 from kafka_sink.testing.housekeeping import Housekeeping
 from kafka_sink.testing.markers import Markers
 from kafka_sink.testing.schedule import Schedule
+from kafka_sink.testing.session import Session, Stage
 from kafka_sink.testing.settings import Settings
 from kafka_sink.testing.topics import Broker
 from kafka_sink.testing.transactions import TransactionCoordinator
@@ -44,18 +47,25 @@ Output = tuple[int, bytes | None]
 class Connection:
     broker_id: int
     received: frames.FrameBuffer
+    session: Session
     waiting: deque[bytes] = field(default_factory=deque)
     is_busy: bool = False
 
 
 class BrokerCluster:
-    """Broker ids are 1..n unless `brokers` names them; connection ids are the caller's."""
+    """Broker ids are 1..n unless `brokers` names them; connection ids are the caller's.
+
+    With `users` (name -> password) every connection must authenticate (SASL_PLAINTEXT); with `acls` what is not allowed
+    is denied, except to the property `super.users`. Both may be changed later: `credentials`, `authorizer`.
+    """
 
     def __init__(
         self,
         brokers: int | list[Broker] = 1,
         *,
         topics: Mapping[str, int] | None = None,
+        users: Mapping[str, str] | None = None,
+        acls: Iterable[Acl] | None = None,
         settings: Settings | None = None,
         now_ms: int = 0,
     ) -> None:
@@ -70,6 +80,10 @@ class BrokerCluster:
         self.coordinator = TransactionCoordinator(self.schedule, self.settings, markers)
         self.housekeeping = Housekeeping(self.cluster, self.coordinator, self.groups)
         self.faults = Faults()
+        self.has_sasl = users is not None
+        self.credentials = Credentials(users or {}, self.settings.random_bytes)
+        super_users = self.settings.names("super.users", ";")
+        self.authorizer = Authorizer(acls, super_users) if acls is not None else None
         self.throttle_times_ms: dict[str, int] = {}
         self._connections: dict[int, Connection] = {}
         self._outputs: list[Output] = []
@@ -83,6 +97,8 @@ class BrokerCluster:
         self.schedule.run_due(now_ms)
         connection = self._connection(broker_id, connection_id)
         if connection is not None:
+            limit = "socket.request.max.bytes" if connection.session.is_ready else "sasl.server.max.receive.size"
+            connection.received.frame_bytes_max = self.settings.number(limit)
             connection.received.feed(data)
             try:
                 while (frame := connection.received.next_frame()) is not None:
@@ -148,6 +164,16 @@ class BrokerCluster:
         if self._connections.pop(connection_id, None) is not None:
             self._outputs.append((connection_id, None))
 
+    def fail_authentication(self, connection_id: int, data: bytes) -> None:
+        """Whoever guesses passwords shall wait for each; a last answer goes out just before the end."""
+
+        def close() -> None:
+            if data and connection_id in self._connections:
+                self._outputs.append((connection_id, data))
+            self.close(connection_id)
+
+        self.schedule.after(self.settings.number("connection.failed.authentication.delay.ms"), close)
+
     # ---- requests ----
 
     def _connection(self, broker_id: int, connection_id: int) -> Connection | None:
@@ -158,7 +184,9 @@ class BrokerCluster:
                 self._outputs.append((connection_id, None))
                 return None
             bytes_max = self.settings.number("socket.request.max.bytes")
-            connection = self._connections[connection_id] = Connection(broker_id, frames.FrameBuffer(bytes_max))
+            session = Session(Stage.VERSIONS if self.has_sasl else Stage.READY)
+            connection = Connection(broker_id, frames.FrameBuffer(bytes_max), session)
+            self._connections[connection_id] = connection
         assert connection.broker_id == broker_id, "a connection leads to one broker"
         return connection
 
@@ -174,13 +202,18 @@ class BrokerCluster:
 
     def _begin(self, connection_id: int, connection: Connection, frame: bytes) -> None:
         """What cannot be read as a request closes the connection: there is no answer that a client could match."""
+        session = connection.session
+        if session.awaits_bare_token:
+            sasl.on_bare_token(self, connection_id, session, frame)
+            return
         try:
             key, version, correlation_id, client_id, body_offset = frames.decode_request_header(frame)
             api = APIS.get(key)
             if api is None or key not in HANDLERS:
                 self.close(connection_id)
                 return
-            call = Call(self, connection.broker_id, connection_id, api, version, correlation_id, client_id or "", {})
+            identity = (connection.broker_id, connection_id, api, version, correlation_id, client_id or "")
+            call = Call(self, *identity, {}, session)
             if not api.version_min <= version <= version_max(self.settings, api):
                 if key == API_VERSIONS_KEY:
                     refuse_version(call)
@@ -200,6 +233,8 @@ class BrokerCluster:
 
     def _handle(self, call: Call) -> None:
         if not self.cluster.brokers[call.broker_id].is_up:
+            return
+        if not sasl.is_admitted(call):
             return
         try:
             HANDLERS[call.api.key](call)

@@ -8,11 +8,13 @@ and pass their codes through `reported`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kafka_sink.testing import acl
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.faults import Fault
+from kafka_sink.testing.session import Session
 from kafka_sink.wire import frames
 from kafka_sink.wire.api import Api
 
@@ -30,6 +32,7 @@ class Call:
     correlation_id: int
     client_id: str
     body: dict[str, Any]
+    session: Session = field(default_factory=Session)
     fault: Fault | None = None
     is_answered: bool = False
 
@@ -66,6 +69,26 @@ class Call:
 
     def refuse(self, code: Code) -> None:
         self.answer({"error_code": int(code)})
+
+    def fail_authentication(self, body: Mapping[str, Any] | None) -> None:
+        """The last answer, if there is one, and the end of the connection come together and late."""
+        self.is_answered = True
+        data = frames.encode_response(self.api, self.version, self.correlation_id, body) if body is not None else b""
+        self.core.fail_authentication(self.connection_id, data)
+
+    # ---- permission ----
+
+    def is_allowed(self, operation: str, resource_type: str, name: str = acl.CLUSTER_NAME) -> bool:
+        authorizer = self.core.authorizer
+        return authorizer is None or authorizer.is_allowed(self.session.principal, operation, resource_type, name)
+
+    def is_allowed_somewhere(self, operation: str, resource_type: str) -> bool:
+        authorizer = self.core.authorizer
+        return authorizer is None or authorizer.is_allowed_somewhere(self.session.principal, operation, resource_type)
+
+    def check_allowed(self, operation: str, resource_type: str, name: str = acl.CLUSTER_NAME) -> None:
+        if not self.is_allowed(operation, resource_type, name):
+            raise Refused(acl.REFUSALS[resource_type])
 
     # ---- faults ----
 

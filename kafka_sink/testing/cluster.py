@@ -43,6 +43,7 @@ class Cluster:
         self.next_producer_id = 0
         self.on_coordinator_moved: Callable[[Partition], None] = lambda _partition: None
         self.on_coordinator_loaded: Callable[[Partition], None] = lambda _partition: None
+        self.on_appended: Callable[[Partition], None] = lambda _partition: None
         self._waiting: dict[int, tuple[frozenset[tuple[str, int]], Callable[[], bool]]] = {}
         self._wait_count = 0
         self._stale: dict[tuple[int, str, int], tuple[int, int, int]] = {}
@@ -224,6 +225,7 @@ class Cluster:
                 self.changed(partition)
 
         self.schedule.after(self.settings.delay_ms("replication"), replicated)
+        self.on_appended(partition)
 
     def wait(self, partitions: list[tuple[str, int]], is_over: Callable[[], bool]) -> int:
         """`is_over` is asked after each change of one of these partitions, until yes or `give_up_wait`."""

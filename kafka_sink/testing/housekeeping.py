@@ -1,10 +1,16 @@
-"""What the brokers do by themselves at intervals, and what follows when a coordinator moves."""
+"""What the brokers do by themselves: at intervals, after appends (compaction), and when a coordinator moves.
+
+Kafka's log cleaner looks for work every `log.cleaner.backoff.ms`. Here a partition is looked at that long after an
+append, so that a cluster where nothing happens needs no waking; it is looked at again while records are too young.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from kafka_sink.testing.cluster import Cluster
+from kafka_sink.testing.compaction import cleanable_end, compact
 from kafka_sink.testing.groups import Groups
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, Partition, internal_partition
 from kafka_sink.testing.transactions import TransactionCoordinator
@@ -19,6 +25,8 @@ class Housekeeping:
         self._groups = groups
         cluster.on_coordinator_moved = self._on_coordinator_moved
         cluster.on_coordinator_loaded = self._on_coordinator_loaded
+        cluster.on_appended = self._on_appended
+        self._to_compact: set[tuple[str, int]] = set()
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", coordinator.abort_timed_out)
         self._every("transaction.remove.expired.transaction.cleanup.interval.ms", coordinator.expire_ids)
         self._every("producer.id.expiration.check.interval.ms", self.expire_producers)
@@ -39,9 +47,36 @@ class Housekeeping:
             for partition in topic.partitions:
                 partition.log.producers.expire(lambda entry: now_ms - entry.last_timestamp_ms >= expiration_ms)
             retention_bytes = int(topic.config(self._cluster.settings, "retention.bytes"))
-            if retention_bytes >= 0 and not topic.is_internal:
+            if retention_bytes >= 0 and topic.has_policy(self._cluster.settings, "delete") and not topic.is_internal:
                 for partition in topic.partitions:
                     partition.log.delete_oldest(retention_bytes)
+
+    # ---- compaction ----
+
+    def _on_appended(self, partition: Partition) -> None:
+        """The internal topics are left out: what they hold in Kafka, the model keeps elsewhere."""
+        topic = self._cluster.topics.get(partition.topic)
+        key = (partition.topic, partition.index)
+        if topic is None or topic.is_internal or key in self._to_compact:
+            return
+        if topic.has_policy(self._cluster.settings, "compact"):
+            self._to_compact.add(key)
+            wait_ms = max(self._cluster.settings.number("log.cleaner.backoff.ms"), 1)
+            self._cluster.schedule.after(wait_ms, lambda: self._compact(key))
+
+    def _compact(self, key: tuple[str, int]) -> None:
+        self._to_compact.discard(key)
+        partition = self._cluster.partition(*key)
+        if partition is None:
+            return
+        rules = self._cluster.topics[partition.topic].compaction_rules(self._cluster.settings)
+        now_ms = self._cluster.schedule.now_ms
+        end_offset = cleanable_end(partition.log, rules, now_ms)
+        compact(partition.log, rules, now_ms)
+        if cleanable_end(partition.log, replace(rules, lag_min_ms=0), now_ms) > end_offset:
+            self._on_appended(partition)
+
+    # ---- coordinators ----
 
     def _ids_of(self, partition: Partition) -> list[str]:
         count = len(self._cluster.topics[TRANSACTION_TOPIC].partitions)

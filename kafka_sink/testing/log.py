@@ -11,7 +11,7 @@ Producer state is a function of the batches: it is rebuilt from them after a tru
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from kafka_sink.testing.batches import (
@@ -76,6 +76,8 @@ class PartitionLog:
         self.producers = ProducerStates()
         self.aborted: list[AbortedTransaction] = []
         self._ended: list[EndedTransaction] = []
+        # Compaction has been here: what is below was cleaned at least once.
+        self.cleaned_offset = 0
         # For whoever keeps a copy: what was appended since the batches were last replaced as a whole.
         self.rewrites = 0
         self.appended_count = 0
@@ -155,22 +157,35 @@ class PartitionLog:
 
     def load(self, batches: Sequence[Batch], start_offset: int) -> None:
         """Everything is as after appending these batches, all of them replicated."""
-        self.batches = list(batches)
-        self.rewrites += 1
-        self.appended_count = 0
+        self._replace_batches(batches)
         self.start_offset = start_offset
         self.end_offset = self.batches[-1].last_offset + 1 if self.batches else start_offset
         self.producers = ProducerStates()
         self.aborted = []
         self._ended = []
         for batch in self.batches:
-            if batch.is_control:
+            if batch.is_control and batch.record_count == 0:
+                # All that compaction has left of a marker: the producer's epoch.
+                self.producers.end_transaction(batch.producer_id, batch.producer_epoch, -1, batch.max_timestamp_ms)
+            elif batch.is_control:
                 is_commit, coordinator_epoch = marker_content(batch)
                 self._end_transaction(batch, is_commit, coordinator_epoch)
             elif batch.has_producer_id:
                 self.producers.append(batch, batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
         self.high_watermark = self.end_offset
+        self.cleaned_offset = min(self.cleaned_offset, self.end_offset)
         self._ended = []
+
+    def _replace_batches(self, batches: Sequence[Batch]) -> None:
+        self.batches = list(batches)
+        self.rewrites += 1
+        self.appended_count = 0
+
+    def replace_cleaned(self, kept: Sequence[Batch], end_offset: int, forgotten: Set[AbortedTransaction]) -> None:
+        """Compaction: these are left of the batches below `end_offset`. No offset and no producer state changes."""
+        self._replace_batches([*kept, *(batch for batch in self.batches if batch.base_offset >= end_offset)])
+        self.aborted = [one for one in self.aborted if one not in forgotten]
+        self.cleaned_offset = end_offset
 
     def delete_before(self, offset: int) -> None:
         """Retention and DeleteRecords: batches go when all of their records are below the new start."""
@@ -222,11 +237,11 @@ class PartitionLog:
         for batch in self.batches:
             if batch.base_offset >= limit or batch.max_timestamp_ms < timestamp_ms or batch.is_control:
                 continue
-            if batch.attributes & LOG_APPEND_TIME_FLAG:
-                return batch.max_timestamp_ms, batch.base_offset
+            has_append_time = bool(batch.attributes & LOG_APPEND_TIME_FLAG)
             for record in read_records(batch):
-                if record.timestamp_ms >= timestamp_ms:
-                    return record.timestamp_ms, batch.base_offset + record.offset_delta
+                record_ms = batch.max_timestamp_ms if has_append_time else record.timestamp_ms
+                if record_ms >= timestamp_ms:
+                    return record_ms, batch.base_offset + record.offset_delta
         return None
 
     def last_epoch_end(self, leader_epoch: int) -> tuple[int, int]:

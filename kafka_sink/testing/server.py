@@ -13,16 +13,18 @@ that is set back moves nothing.
 
 from __future__ import annotations
 
+import os
 import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from kafka_sink.testing.acl import Acl
 from kafka_sink.testing.broker import BrokerCluster, Output
 from kafka_sink.testing.faults import Fault
 from kafka_sink.testing.settings import RELEASES, Settings
@@ -49,7 +51,8 @@ class EmbeddedBroker:
 
     `port` is that of the first broker, the others follow; 0 lets the system choose. `properties` are Kafka's (see
     settings.py, others are refused), `release` chooses the versions on offer. With `data_dir` a later instance finds
-    topics, records, transactions and offsets.
+    topics, records, transactions and offsets. With `users` (name -> password) clients must authenticate, with `acls`
+    what is not allowed is denied.
     """
 
     def __init__(
@@ -57,6 +60,8 @@ class EmbeddedBroker:
         brokers: int = 1,
         *,
         topics: Mapping[str, int] | None = None,
+        users: Mapping[str, str] | None = None,
+        acls: Iterable[Acl] | None = None,
         data_dir: str | Path | None = None,
         properties: Mapping[str, str] | None = None,
         release: str = RELEASES[0],
@@ -68,7 +73,8 @@ class EmbeddedBroker:
         self._storage = Storage(Path(data_dir)) if data_dir is not None else None
         nodes = [Broker(number, host, port + number - 1 if port else 0) for number in range(1, brokers + 1)]
         self._started = time.time() * 1000 - time.monotonic() * 1000
-        self.core = BrokerCluster(nodes, settings=Settings(dict(properties or {}), release), now_ms=self._now_ms())
+        settings = Settings(dict(properties or {}), release, random_bytes=os.urandom)
+        self.core = BrokerCluster(nodes, users=users, acls=acls, settings=settings, now_ms=self._now_ms())
         self._lock = threading.RLock()
         self._selector = selectors.DefaultSelector()
         self._wake_receiver, self._wake_sender = socket.socketpair()

@@ -1,8 +1,8 @@
 """What a test may choose about the embedded cluster: broker properties by Kafka's names, and the model's own delays.
 
 `properties` are those of Kafka's server.properties that the model obeys; every other name is refused, so that nobody
-believes in an option that has no effect. The defaults are those of Kafka 4.3, with few internal partitions and no
-initial rebalance delay.
+believes in an option that has no effect. The defaults are those of Kafka 4.3, with few internal partitions, no initial
+rebalance delay, a new segment for every batch (`log.roll.ms` 0) and all mechanisms enabled.
 
 Kafka does many things a little later (markers, replication, loading of a coordinator). How much later is asked of
 `delay_ms(what)`, and the few coin tosses of `chance(what)`: constants by default, seeded functions in a simulation.
@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.testing.credentials import MECHANISMS
 
 LONG_MAX = (1 << 63) - 1
 RELEASES = ("4.3", "3.9")
@@ -31,7 +32,16 @@ DEFAULTS: Mapping[str, str] = {
     "log.message.timestamp.type": "CreateTime",
     "log.message.timestamp.after.max.ms": "3600000",
     "log.message.timestamp.before.max.ms": str(LONG_MAX),
+    "log.roll.ms": "0",
+    "log.cleaner.backoff.ms": "15000",
     "log.cleaner.delete.retention.ms": "86400000",
+    "log.cleaner.min.cleanable.ratio": "0.5",
+    "log.cleaner.min.compaction.lag.ms": "0",
+    "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+    "sasl.server.max.receive.size": "524288",
+    "connections.max.reauth.ms": "0",
+    "connection.failed.authentication.delay.ms": "100",
+    "super.users": "",
     "request.timeout.ms": "30000",
     "offset.metadata.max.bytes": "4096",
     "offsets.topic.num.partitions": "5",
@@ -59,9 +69,12 @@ TOPIC_DEFAULTS: Mapping[str, str] = {
     "message.timestamp.type": "log.message.timestamp.type",
     "message.timestamp.after.max.ms": "log.message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms": "log.message.timestamp.before.max.ms",
+    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
+    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "min.insync.replicas": "min.insync.replicas",
     "retention.bytes": "log.retention.bytes",
     "segment.bytes": "log.segment.bytes",
+    "segment.ms": "log.roll.ms",
 }
 
 # One millisecond for markers: Kafka writes them after it has answered EndTxn, so CONCURRENT_TRANSACTIONS must appear.
@@ -76,6 +89,11 @@ def always(_what: str) -> bool:
     return True
 
 
+def no_randomness(count: int) -> bytes:
+    """The core repeats itself unless it is given a better source; the server gives it the system's."""
+    return bytes(range(count))
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """`release` is the Kafka whose versions are on offer; 3.9 knows no transactions of version 2.
@@ -83,17 +101,23 @@ class Settings:
     `delay_ms` is asked about: transaction_log, marker, marker_retry, replication, coordinator_load, metadata.
 
     `chance` is asked about: transaction_log_survives (a record was being written when its coordinator moved).
+
+    `random_bytes(count)` makes the salts of passwords and the nonces of SCRAM.
     """
 
     properties: Mapping[str, str] = field(default_factory=dict)
     release: str = RELEASES[0]
     delay_ms: Callable[[str], int] = default_delay_ms
     chance: Callable[[str], bool] = always
+    random_bytes: Callable[[int], bytes] = no_randomness
 
     def __post_init__(self) -> None:
         for name in self.properties:
             if name not in DEFAULTS:
                 raise ConfigError(f"the embedded broker does not model the property {name!r}")
+        for mechanism in self.names("sasl.enabled.mechanisms"):
+            if mechanism not in MECHANISMS:
+                raise ConfigError(f"the embedded broker knows {', '.join(MECHANISMS)}, not {mechanism!r}")
         if self.release not in RELEASES:
             raise ConfigError(f"the embedded broker knows the releases {', '.join(RELEASES)}, not {self.release!r}")
 
@@ -104,6 +128,9 @@ class Settings:
 
     def number(self, name: str) -> int:
         return int(self.text(name))
+
+    def names(self, name: str, separator: str = ",") -> list[str]:
+        return [one.strip() for one in self.text(name).split(separator) if one.strip()]
 
     def flag(self, name: str) -> bool:
         return self.text(name).lower() == "true"

@@ -3,8 +3,9 @@
     state.json          topics with ids, configuration, leaders; producer ids; transactions; committed offsets
     <topic id>-<n>.log  the batches of partition n as they stand in the log
 
-Producer state is not stored: it follows from the batches. A partition whose log was cut or compacted is written anew.
-A file that ends in the middle of a batch (the process was killed) loses that end. This is a shell: it does I/O.
+Producer state is not stored: it follows from the batches. A partition whose log was cut or compacted is written anew,
+beside the old file, which it then replaces. A file that ends in the middle of a batch (the process was killed) loses
+that end. Passwords and ACLs are not stored: they are given at each start. This is a shell: it does I/O.
 """
 
 from __future__ import annotations
@@ -56,10 +57,14 @@ class Storage:
         is_new = rewrites != log.rewrites
         if is_new and name in self._files:
             self._files.pop(name).close()
+        path = self._directory / name
+        if is_new:
+            temporary = path.with_suffix(".new")
+            temporary.write_bytes(b"".join(batch.data for batch in log.batches))
+            os.replace(temporary, path)
         if name not in self._files:
-            self._files[name] = (self._directory / name).open("wb" if is_new else "ab")
-        new = log.batches if is_new else log.batches[count - log.appended_count :]
-        for batch in new:
+            self._files[name] = path.open("ab")
+        for batch in [] if is_new else log.batches[count - log.appended_count :]:
             self._files[name].write(batch.data)
         self._files[name].flush()
         self._written[name] = (log.rewrites, log.appended_count)
@@ -90,6 +95,7 @@ class Storage:
                 file = self._directory / _file_name(topic, index)
                 data = file.read_bytes() if file.exists() else b""
                 partition.log.load(split_batches(data), entry["start_offset"])
+                partition.log.cleaned_offset = min(entry["cleaned_offset"], partition.log.end_offset)
                 topic.partitions.append(partition)
         for transactional_id, fields in state["transactions"].items():
             fields["state"] = State(fields["state"])
@@ -114,7 +120,12 @@ def _state_of(core: BrokerCluster) -> dict[str, Any]:
             "topic_id": topic.topic_id.hex(),
             "configs": topic.configs,
             "partitions": [
-                {"replicas": one.replicas, "leader_epoch": one.leader_epoch, "start_offset": one.log.start_offset}
+                {
+                    "replicas": one.replicas,
+                    "leader_epoch": one.leader_epoch,
+                    "start_offset": one.log.start_offset,
+                    "cleaned_offset": one.log.cleaned_offset,
+                }
                 for one in topic.partitions
             ],
         }

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from kafka_sink.testing.compaction import CompactionRules
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.log import LogRules, PartitionLog
 from kafka_sink.testing.settings import TOPIC_DEFAULTS, Settings
@@ -59,10 +60,22 @@ class Topic:
             batch_bytes_max=int(self.config(settings, "max.message.bytes")),
             segment_bytes=int(self.config(settings, "segment.bytes")),
             is_append_time=self.config(settings, "message.timestamp.type") == "LogAppendTime",
-            is_compacted="compact" in self.config(settings, "cleanup.policy"),
+            is_compacted=self.has_policy(settings, "compact"),
             timestamp_before_max_ms=int(self.config(settings, "message.timestamp.before.max.ms")),
             timestamp_after_max_ms=int(self.config(settings, "message.timestamp.after.max.ms")),
             verification=settings.flag("transaction.partition.verification.enable"),
+        )
+
+    def has_policy(self, settings: Settings, policy: str) -> bool:
+        return policy in self.config(settings, "cleanup.policy").replace(" ", "").split(",")
+
+    def compaction_rules(self, settings: Settings) -> CompactionRules:
+        return CompactionRules(
+            cleanable_ratio_min=float(self.config(settings, "min.cleanable.dirty.ratio")),
+            lag_min_ms=int(self.config(settings, "min.compaction.lag.ms")),
+            delete_retention_ms=int(self.config(settings, "delete.retention.ms")),
+            segment_bytes=int(self.config(settings, "segment.bytes")),
+            segment_ms=int(self.config(settings, "segment.ms")),
         )
 
 

@@ -64,7 +64,8 @@ class Simulation:
             properties=scenario.properties, delay_ms=self._broker_delay_ms, chance=lambda _what: chance.random() < 0.5
         )
         brokers = [Broker(number, f"b{number}", 9092) for number in range(1, scenario.brokers + 1)]
-        core = BrokerCluster(brokers, topics=scenario.partitions, settings=settings)
+        # Kafka takes offsets of topics only that it knows.
+        core = BrokerCluster(brokers, topics={**scenario.partitions, "source": 1}, settings=settings)
         if scenario.first_epoch >= 0:
             for plan in scenario.producers:
                 if plan.options.transactional_id is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from kafka_sink.testing.api import fetch, groups, metadata, produce, topics, transactions, versions
+from kafka_sink.testing.api import fetch, groups, metadata, produce, sasl, topics, transactions, versions
 from kafka_sink.testing.call import Call
 from kafka_sink.wire import apis
 
@@ -24,6 +24,7 @@ HANDLERS: Mapping[int, Callable[[Call], None]] = MappingProxyType(
         apis.SYNC_GROUP.key: groups.on_sync_group,
         apis.DESCRIBE_GROUPS.key: groups.on_describe_groups,
         apis.LIST_GROUPS.key: groups.on_list_groups,
+        apis.SASL_HANDSHAKE.key: sasl.on_handshake,
         apis.API_VERSIONS.key: versions.on_api_versions,
         apis.CREATE_TOPICS.key: topics.on_create_topics,
         apis.DELETE_TOPICS.key: topics.on_delete_topics,
@@ -34,6 +35,7 @@ HANDLERS: Mapping[int, Callable[[Call], None]] = MappingProxyType(
         apis.END_TXN.key: transactions.on_end_txn,
         apis.TXN_OFFSET_COMMIT.key: transactions.on_txn_offset_commit,
         apis.DESCRIBE_CONFIGS.key: topics.on_describe_configs,
+        apis.SASL_AUTHENTICATE.key: sasl.on_authenticate,
         apis.CREATE_PARTITIONS.key: topics.on_create_partitions,
         apis.DESCRIBE_CLUSTER.key: metadata.on_describe_cluster,
         apis.DESCRIBE_PRODUCERS.key: fetch.on_describe_producers,

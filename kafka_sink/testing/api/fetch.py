@@ -5,13 +5,17 @@ read_committed see nothing at or above the last stable offset and get the aborte
 first partition with data gives at least one batch, however small the limits. From v12 (v16: with its address) the new
 leader comes with NOT_LEADER_OR_FOLLOWER. Not modelled: fetch sessions (every answer has session id 0, so clients
 send full requests), followers, divergence by `last_fetched_epoch`, tiered storage.
+
+Permission, per topic and before it is looked for: Read for Fetch (asked once, also if the answer waits) and
+DescribeProducers, Describe for ListOffsets and OffsetForLeaderEpoch (or ClusterAction on the cluster).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from kafka_sink.testing import acl
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.topics import Partition
@@ -45,8 +49,11 @@ def on_fetch(call: Call) -> None:
 class FetchRound:
     call: Call
     is_over: bool = False
+    forbidden: frozenset[str] = field(init=False)
 
     def start(self) -> None:
+        names = {topic["topic"] for topic in self.call.body["topics"]}
+        self.forbidden = frozenset(one for one in names if not self.call.is_allowed(acl.READ, acl.TOPIC, one))
         if self._is_enough():
             return
         body = self.call.body
@@ -95,6 +102,8 @@ class FetchRound:
             call.check_fault(name, index)
             if call.version >= VERSION_TOPIC_IDS and not name:
                 raise Refused(Code.UNKNOWN_TOPIC_ID)
+            if name in self.forbidden:
+                raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
             log = led_partition(call, name, index, asked["current_leader_epoch"]).log
             if not log.start_offset <= offset <= log.end_offset:
                 raise Refused(Code.OFFSET_OUT_OF_RANGE)
@@ -153,6 +162,7 @@ def _offset(call: Call, topic: str, asked: dict[str, Any]) -> dict[str, Any]:
     answer = {"partition_index": asked["partition_index"], "error_code": 0, "timestamp": -1, "offset": -1}
     try:
         call.check_fault(topic, asked["partition_index"])
+        call.check_allowed(acl.DESCRIBE, acl.TOPIC, topic)
         partition = led_partition(call, topic, asked["partition_index"], asked["current_leader_epoch"])
     except Refused as refusal:
         answer["error_code"] = int(refusal.code)
@@ -165,7 +175,8 @@ def _offset(call: Call, topic: str, asked: dict[str, Any]) -> dict[str, Any]:
         answer["offset"] = log.start_offset
     elif timestamp != LATEST_TIERED:
         if timestamp == MAX_TIMESTAMP:
-            timestamp = max((one.max_timestamp_ms for one in log.batches if not one.is_control), default=-1)
+            with_data = [one for one in log.batches if not one.is_control and one.record_count]
+            timestamp = max((one.max_timestamp_ms for one in with_data), default=-1)
         found = log.offset_for_timestamp(timestamp, limit)
         if found is not None:
             answer["timestamp"], answer["offset"] = found
@@ -175,6 +186,7 @@ def _offset(call: Call, topic: str, asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def on_offset_for_leader_epoch(call: Call) -> None:
+    is_follower = call.is_allowed(acl.CLUSTER_ACTION, acl.CLUSTER)
     topics = []
     for topic in call.body["topics"]:
         partitions = []
@@ -183,6 +195,8 @@ def on_offset_for_leader_epoch(call: Call) -> None:
             partitions.append(answer)
             try:
                 call.check_fault(topic["topic"], asked["partition"])
+                if not is_follower:
+                    call.check_allowed(acl.DESCRIBE, acl.TOPIC, topic["topic"])
                 partition = led_partition(call, topic["topic"], asked["partition"], asked["current_leader_epoch"])
             except Refused as refusal:
                 answer["error_code"] = int(refusal.code)
@@ -204,6 +218,7 @@ def on_describe_producers(call: Call) -> None:
             partitions.append(answer)
             try:
                 call.check_fault(topic["name"], index)
+                call.check_allowed(acl.READ, acl.TOPIC, topic["name"])
                 partition = call.core.cluster.led_partition(topic["name"], index, call.broker_id)
             except Refused as refusal:
                 answer["error_code"] = int(refusal.code)

@@ -4,12 +4,17 @@
 From JoinGroup v4 on a newcomer gets its id with MEMBER_ID_REQUIRED and joins again. Not modelled: the protocol of
 KIP-848 (clients then fall back or must ask for group.protocol=classic), expiry of committed offsets, static members
 that skip a rebalance (they cause one).
+
+Permission on the group, asked before its coordinator: Read for the members' APIs and OffsetCommit (and Read on each
+topic), Describe for OffsetFetch (and Describe on each topic; left out when all were asked for), DescribeGroups and
+ListGroups (which shows what may be seen; with Describe on the cluster everything).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from kafka_sink.testing import acl
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.groups import EMPTY, CommittedOffset, Group, Joined, Member
@@ -20,8 +25,9 @@ VERSION_MANY_GROUPS = 8
 NO_AUTHORIZED_OPERATIONS = -2147483648
 
 
-def _check_coordinator(call: Call, group_id: str) -> None:
+def _check_coordinator(call: Call, group_id: str, operation: str = acl.READ) -> None:
     call.check_fault()
+    call.check_allowed(operation, acl.GROUP, group_id)
     call.core.cluster.check_coordinator(OFFSETS_TOPIC, group_id, call.broker_id)
 
 
@@ -128,8 +134,11 @@ def on_offset_commit(call: Call) -> None:
     topics = []
     for topic in body["topics"]:
         partitions = []
+        is_readable = call.is_allowed(acl.READ, acl.TOPIC, topic["name"])
         for one in topic["partitions"]:
             code = common
+            if code is not Code.GROUP_AUTHORIZATION_FAILED and not is_readable:
+                code = Code.TOPIC_AUTHORIZATION_FAILED
             if code is Code.NONE:
                 code = _commit(call, body["group_id"], topic["name"], one)
             partitions.append({"partition_index": one["partition_index"], "error_code": int(code)})
@@ -159,14 +168,15 @@ def on_offset_fetch(call: Call) -> None:
 
 def _fetch(call: Call, group_id: str, asked: list[dict[str, Any]] | None) -> dict[str, Any]:
     try:
-        _check_coordinator(call, group_id)
+        _check_coordinator(call, group_id, acl.DESCRIBE)
     except Refused as refusal:
         return {"group_id": group_id, "topics": [], "error_code": int(refusal.code)}
     group = call.core.groups.groups.get(group_id, Group(group_id))
     if asked is None:
         by_topic: dict[str, list[int]] = {}
         for topic, index in group.offsets:
-            by_topic.setdefault(topic, []).append(index)
+            if call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic):
+                by_topic.setdefault(topic, []).append(index)
         asked = [{"name": name, "partition_indexes": indexes} for name, indexes in by_topic.items()]
     topics = [
         {
@@ -180,6 +190,9 @@ def _fetch(call: Call, group_id: str, asked: list[dict[str, Any]] | None) -> dic
 
 def _fetched(call: Call, group: Group, topic: str, index: int) -> dict[str, Any]:
     answer = {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": 0}
+    if not call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic):
+        answer["error_code"] = int(Code.TOPIC_AUTHORIZATION_FAILED)
+        return answer
     if call.body["require_stable"] and call.core.groups.has_pending_offset(group.group_id, (topic, index)):
         answer["error_code"] = int(Code.UNSTABLE_OFFSET_COMMIT)
         return answer
@@ -199,6 +212,7 @@ def _fetched(call: Call, group: Group, topic: str, index: int) -> dict[str, Any]
 def on_list_groups(call: Call) -> None:
     call.check_fault()
     wanted = call.body["states_filter"]
+    sees_all = call.is_allowed(acl.DESCRIBE, acl.CLUSTER)
     groups = [
         {
             "group_id": group.group_id,
@@ -208,6 +222,7 @@ def on_list_groups(call: Call) -> None:
         }
         for group in call.core.groups.groups.values()
         if (not wanted or group.state in wanted)
+        and (sees_all or call.is_allowed(acl.DESCRIBE, acl.GROUP, group.group_id))
         and call.core.cluster.coordinator_partition(OFFSETS_TOPIC, group.group_id).leader_id == call.broker_id
     ]
     call.answer({"error_code": 0, "groups": groups})
@@ -226,7 +241,7 @@ def on_describe_groups(call: Call) -> None:
         }
         groups.append(answer)
         try:
-            _check_coordinator(call, group_id)
+            _check_coordinator(call, group_id, acl.DESCRIBE)
         except Refused as refusal:
             answer["error_code"] = int(refusal.code)
             continue

@@ -4,12 +4,17 @@ A topic that is asked for by name and unknown is created when both the request a
 still says UNKNOWN_TOPIC_OR_PARTITION, as Kafka's does, and the next one knows it. Topics can be asked for by id from
 v10 on. Each broker answers with the leaders it has heard of, which may be old ones for a while. The first
 FindCoordinator creates the internal topic and answers COORDINATOR_NOT_AVAILABLE. Not modelled: authorized operations.
+
+Permission: Describe on each topic, or it is left out when all were asked for and refused when it was asked for by name
+(without its id) or by id (without its name); Create on the cluster or the topic for one that would be created.
+FindCoordinator needs Describe on the group or the transactional id, DescribeCluster nothing.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from kafka_sink.testing import acl
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.topics import (
@@ -30,7 +35,8 @@ def on_metadata(call: Call) -> None:
     cluster = call.core.cluster
     asked = call.body["topics"]
     if asked is None:
-        answers = [_describe(call, topic) for topic in cluster.topics.values()]
+        visible = [one for one in cluster.topics.values() if call.is_allowed(acl.DESCRIBE, acl.TOPIC, one.name)]
+        answers = [_describe(call, topic) for topic in visible]
     else:
         answers = [_answer(call, entry["name"], entry["topic_id"]) for entry in asked]
     call.answer(
@@ -49,14 +55,21 @@ def _answer(call: Call, name: str | None, topic_id: bytes) -> dict[str, Any]:
         topic = cluster.topic_by_id(topic_id)
         if topic is None:
             return {"error_code": int(Code.UNKNOWN_TOPIC_ID), "name": None, "topic_id": topic_id, "partitions": []}
+        if not call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic.name):
+            code = int(Code.TOPIC_AUTHORIZATION_FAILED)
+            return {"error_code": code, "name": None, "topic_id": topic_id, "partitions": []}
         return _describe(call, topic)
     try:
         call.check_fault(name)
+        call.check_allowed(acl.DESCRIBE, acl.TOPIC, name)
         topic = cluster.topics.get(name)
         if topic is not None:
             return _describe(call, topic)
+        creates = call.body["allow_auto_topic_creation"] and call.core.settings.flag("auto.create.topics.enable")
+        if creates and not call.is_allowed(acl.CREATE, acl.CLUSTER):
+            call.check_allowed(acl.CREATE, acl.TOPIC, name)
         check_topic_name(name)
-        if call.body["allow_auto_topic_creation"] and call.core.settings.flag("auto.create.topics.enable"):
+        if creates:
             _create(call, name)
         code = Code.UNKNOWN_TOPIC_OR_PARTITION
     except Refused as refusal:
@@ -139,6 +152,7 @@ def _find(call: Call, key_type: int, key: str) -> dict[str, Any]:
         topic = KEY_TYPES.get(key_type)
         if topic is None:
             raise Refused(Code.INVALID_REQUEST)
+        call.check_allowed(acl.DESCRIBE, acl.GROUP if topic == OFFSETS_TOPIC else acl.TRANSACTIONAL_ID, key)
         is_new = topic not in cluster.topics
         leader_id, _ = cluster.leader_as_seen_by(call.broker_id, cluster.coordinator_partition(topic, key))
         if is_new or leader_id == NO_LEADER:

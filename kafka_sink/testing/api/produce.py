@@ -9,6 +9,9 @@ the batch is in the log. acks=0 has no answer; an error closes the connection.
 Errors of the coordinator reach the client in other words: 13, 14, 15, 16 as NOT_ENOUGH_REPLICAS, as 51 before v12;
 PRODUCER_FENCED as INVALID_PRODUCER_EPOCH; TRANSACTION_ABORTABLE before v11 as INVALID_TXN_STATE. From v12 on 51 is
 tried again here every 20 ms for 100 ms before the client hears of it.
+
+Permission: Write on the transactional id if there are transactional batches (else the whole request is refused), and
+Write on each topic, asked before it is looked for.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka_sink.testing import acl
 from kafka_sink.testing.batches import (
     Batch,
     check_envelope,
@@ -96,7 +100,8 @@ class ProduceRound:
 
     def start(self) -> None:
         self.started_ms = self.call.now_ms
-        if self.call.body["transactional_id"] is None and any(has_transactional_batch(one.data) for one in self.parts):
+        is_transactional = any(has_transactional_batch(one.data) for one in self.parts)
+        if is_transactional and not self._may_use_id(self.call.body["transactional_id"]):
             self._fail_all(Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             self._answer()
             return
@@ -107,6 +112,11 @@ class ProduceRound:
                 part.fail(refusal)
         self._ask_coordinator()
 
+    def _may_use_id(self, transactional_id: str | None) -> bool:
+        if transactional_id is None:
+            return False
+        return self.call.is_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, transactional_id)
+
     def _fail_all(self, code: Code) -> None:
         for part in self.parts:
             part.code = code
@@ -115,6 +125,7 @@ class ProduceRound:
         self.call.check_fault(part.topic, part.index)
         if not part.topic and self.call.version > VERSION_ADDS_PARTITIONS:
             raise Refused(Code.UNKNOWN_TOPIC_ID)
+        self.call.check_allowed(acl.WRITE, acl.TOPIC, part.topic)
         if self.call.core.cluster.partition(part.topic, part.index) is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
         part.data = sole_batch(part.data, self.call.version)

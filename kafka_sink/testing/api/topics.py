@@ -3,12 +3,17 @@
 Done at once, and by any broker: Kafka's brokers forward to the controller. A topic that is created again under an old
 name has a new id. Replicas can be assigned by hand in CreateTopics only as far as their number goes; which brokers
 hold them the model decides. DescribeConfigs knows topics and brokers, and of them what the model obeys.
+
+Permission: Create on the cluster or the topic, and without DescribeConfigs on it nothing is told of what was created;
+Delete on the cluster or the topic, and without Describe not even whether it is there; Alter for more partitions;
+DescribeConfigs on the topic or, for brokers, on the cluster.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from kafka_sink.testing import acl
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.settings import DEFAULTS, TOPIC_DEFAULTS
@@ -32,6 +37,8 @@ def _create(call: Call, asked: dict[str, Any], names: list[str]) -> dict[str, An
         call.check_fault(asked["name"])
         if names.count(asked["name"]) > 1:
             raise Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
+        if not call.is_allowed(acl.CREATE, acl.CLUSTER) and not call.is_allowed(acl.CREATE, acl.TOPIC, asked["name"]):
+            raise Refused(Code.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
         topic = call.core.cluster.create_topic(
             asked["name"],
             partitions,
@@ -42,7 +49,10 @@ def _create(call: Call, asked: dict[str, Any], names: list[str]) -> dict[str, An
     except Refused as refusal:
         answer.update(error_code=int(refusal.code), error_message=refusal.text or refusal.code.name)
         return answer
-    if call.version >= 5:
+    answer["topic_id"] = topic.topic_id
+    if not call.is_allowed(acl.DESCRIBE_CONFIGS, acl.TOPIC, asked["name"]):
+        answer["topic_config_error_code"] = int(Code.TOPIC_AUTHORIZATION_FAILED)
+    elif call.version >= 5:
         answer.update(
             topic_id=topic.topic_id,
             num_partitions=len(topic.partitions),
@@ -68,15 +78,27 @@ def on_delete_topics(call: Call) -> None:
                 topic = cluster.topic_by_id(one["topic_id"])
                 if topic is None:
                     raise Refused(Code.UNKNOWN_TOPIC_ID)
-                answer["name"] = name = topic.name
-            call.check_fault(name)
+                name = topic.name
+                if _may_delete(call, acl.DESCRIBE, name):
+                    answer["name"] = name
+                    call.check_fault(name)
+            else:
+                call.check_fault(name)
+                if not _may_delete(call, acl.DESCRIBE, name):
+                    raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
             known = cluster.topics.get(name)
+            if known is not None and not _may_delete(call, acl.DELETE, name):
+                raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
             cluster.delete_topic(name)
             assert known is not None
             answer["topic_id"] = known.topic_id
         except Refused as refusal:
             answer["error_code"] = int(refusal.code)
     call.answer({"responses": responses})
+
+
+def _may_delete(call: Call, operation: str, name: str) -> bool:
+    return call.is_allowed(acl.DELETE, acl.CLUSTER) or call.is_allowed(operation, acl.TOPIC, name)
 
 
 def on_create_partitions(call: Call) -> None:
@@ -86,6 +108,7 @@ def on_create_partitions(call: Call) -> None:
         results.append(answer)
         try:
             call.check_fault(asked["name"])
+            call.check_allowed(acl.ALTER, acl.TOPIC, asked["name"])
             call.core.cluster.grow_topic(asked["name"], asked["count"], validate_only=call.body["validate_only"])
         except Refused as refusal:
             answer.update(error_code=int(refusal.code), error_message=refusal.text or refusal.code.name)
@@ -118,6 +141,7 @@ def on_describe_configs(call: Call) -> None:
 def _configs(call: Call, kind: int, name: str) -> list[dict[str, Any]]:
     settings = call.core.settings
     if kind == RESOURCE_TOPIC:
+        call.check_allowed(acl.DESCRIBE_CONFIGS, acl.TOPIC, name)
         topic: Topic | None = call.core.cluster.topics.get(name)
         if topic is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
@@ -130,6 +154,7 @@ def _configs(call: Call, kind: int, name: str) -> list[dict[str, Any]]:
             for one in TOPIC_DEFAULTS
         ]
     if kind == RESOURCE_BROKER:
+        call.check_allowed(acl.DESCRIBE_CONFIGS, acl.CLUSTER)
         if name and name != str(call.broker_id):
             raise Refused(Code.INVALID_REQUEST, f"Unexpected broker id, expected {call.broker_id}")
         return [_config(one, settings.text(one), _source(call, one)) for one in DEFAULTS]

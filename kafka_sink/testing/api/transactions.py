@@ -6,16 +6,23 @@ old versions hear INVALID_PRODUCER_EPOCH for PRODUCER_FENCED. InitProducerId wit
 any broker. EndTxn v5 and TxnOffsetCommit v5 follow the rules of transactions of version 2, the versions before them
 those of version 1, whatever the cluster's feature says. Not modelled: InitProducerId v6 (two-phase commit) is not
 offered, as in a Kafka that has unstable versions switched off.
+
+Permission, asked before the coordinator is: Write on the transactional id for all that change a transaction; besides,
+Write on the topics added, Read on the group, and on the topics, of offsets. InitProducerId without an id needs
+IdempotentWrite on the cluster or Write on any topic. The last two need Describe on the id, or show nothing of it, nor
+of topics that may not be described.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
+from kafka_sink.testing import acl
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.groups import CommittedOffset
-from kafka_sink.testing.topics import OFFSETS_TOPIC, TRANSACTION_TOPIC
+from kafka_sink.testing.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_TOPIC
 from kafka_sink.testing.transaction_state import State
 
 VERSION_KNOWS_FENCED = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
@@ -23,8 +30,9 @@ VERSION_TXN_OFFSET_COMMIT_ADDS = 5
 VERSION_END_TXN_BUMPS = 5
 
 
-def _check_coordinator(call: Call, transactional_id: str) -> None:
+def _check_coordinator(call: Call, transactional_id: str, operation: str = acl.WRITE) -> None:
     call.check_fault()
+    call.check_allowed(operation, acl.TRANSACTIONAL_ID, transactional_id)
     call.core.cluster.check_coordinator(TRANSACTION_TOPIC, transactional_id, call.broker_id)
 
 
@@ -42,6 +50,7 @@ def on_init_producer_id(call: Call) -> None:
         call.answer({"error_code": _in_words_of(call, code), "producer_id": producer_id, "producer_epoch": epoch})
 
     try:
+        _check_may_init(call)
         if (producer_id == -1) != (epoch == -1):
             raise Refused(Code.INVALID_REQUEST)
         if body["transactional_id"]:
@@ -53,6 +62,14 @@ def on_init_producer_id(call: Call) -> None:
         return
     expected = None if producer_id == -1 else (producer_id, epoch)
     call.core.coordinator.init_producer_id(body["transactional_id"], body["transaction_timeout_ms"], expected, done)
+
+
+def _check_may_init(call: Call) -> None:
+    transactional_id = call.body["transactional_id"]
+    if transactional_id is not None:
+        call.check_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, transactional_id)
+    elif not call.is_allowed_somewhere(acl.WRITE, acl.TOPIC):
+        call.check_allowed(acl.IDEMPOTENT_WRITE, acl.CLUSTER)
 
 
 def on_add_partitions(call: Call) -> None:
@@ -78,10 +95,17 @@ def on_add_partitions(call: Call) -> None:
         ]
         call.answer({"results_by_topic_v3_and_below": results})
 
+    transactional_id = body["v3_and_below_transactional_id"]
+    if not call.is_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, transactional_id):
+        answer(dict.fromkeys(partitions, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
+        return
     codes: dict[tuple[str, int], Code] = {}
     for topic, index in partitions:
         try:
             call.check_fault(topic, index)
+            call.check_allowed(acl.WRITE, acl.TOPIC, topic)
+            if topic in INTERNAL_TOPICS:  # offsets are added with AddOffsetsToTxn
+                raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
             if call.core.cluster.partition(topic, index) is None:
                 raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
         except Refused as refusal:
@@ -89,7 +113,6 @@ def on_add_partitions(call: Call) -> None:
     if codes:
         answer({one: codes.get(one, Code.OPERATION_NOT_ATTEMPTED) for one in partitions})
         return
-    transactional_id = body["v3_and_below_transactional_id"]
     try:
         call.core.cluster.check_coordinator(TRANSACTION_TOPIC, transactional_id, call.broker_id)
     except Refused as refusal:
@@ -108,6 +131,8 @@ def on_add_partitions(call: Call) -> None:
 def on_add_offsets(call: Call) -> None:
     """Adds the partition of __consumer_offsets that holds the group."""
     body = call.body
+    call.check_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, body["transactional_id"])
+    call.check_allowed(acl.READ, acl.GROUP, body["group_id"])
     _check_coordinator(call, body["transactional_id"])
     if not body["group_id"]:
         raise Refused(Code.INVALID_GROUP_ID)
@@ -148,10 +173,11 @@ def on_txn_offset_commit(call: Call) -> None:
         for topic in body["topics"]
         for one in topic["partitions"]
     }
+    refused: dict[tuple[str, int], Code] = {}
 
     def answer(code: Code) -> None:
         if code is Code.NONE:
-            code = _commit_offsets(call, offsets)
+            code = _commit_offsets(call, {one: offset for one, offset in offsets.items() if one not in refused})
         elif code is Code.PRODUCER_FENCED:
             code = Code.INVALID_PRODUCER_EPOCH
         topics = [
@@ -160,9 +186,10 @@ def on_txn_offset_commit(call: Call) -> None:
                 "partitions": [
                     {
                         "partition_index": one["partition_index"],
-                        "error_code": call.reported(topic["name"], one["partition_index"], code),
+                        "error_code": call.reported(topic["name"], index, refused.get((topic["name"], index), code)),
                     }
                     for one in topic["partitions"]
+                    for index in (one["partition_index"],)
                 ],
             }
             for topic in body["topics"]
@@ -172,6 +199,12 @@ def on_txn_offset_commit(call: Call) -> None:
     try:
         for topic, index in offsets:
             call.check_fault(topic, index)
+        call.check_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, body["transactional_id"])
+        call.check_allowed(acl.READ, acl.GROUP, body["group_id"])
+        refused.update(_refused_offsets(call, offsets))
+        if refused.keys() == offsets.keys():
+            answer(Code.UNKNOWN_TOPIC_OR_PARTITION)
+            return
         if not body["group_id"]:
             raise Refused(Code.INVALID_GROUP_ID)
         call.core.cluster.check_coordinator(OFFSETS_TOPIC, body["group_id"], call.broker_id)
@@ -185,6 +218,17 @@ def on_txn_offset_commit(call: Call) -> None:
     else:
         code = call.core.coordinator.verify(*producer, (partition,))[partition]
         answer(Code.INVALID_TXN_STATE if code is Code.TRANSACTION_ABORTABLE else code)
+
+
+def _refused_offsets(call: Call, offsets: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Code]:
+    """These are answered by themselves; the transaction and the group are not asked about them."""
+    refused = {}
+    for topic, index in offsets:
+        if not call.is_allowed(acl.READ, acl.TOPIC, topic):
+            refused[topic, index] = Code.TOPIC_AUTHORIZATION_FAILED
+        elif call.core.cluster.partition(topic, index) is None:
+            refused[topic, index] = Code.UNKNOWN_TOPIC_OR_PARTITION
+    return refused
 
 
 def _commit_offsets(call: Call, offsets: dict[tuple[str, int], CommittedOffset]) -> Code:
@@ -206,7 +250,7 @@ def on_describe_transactions(call: Call) -> None:
         state = {"transactional_id": transactional_id, "error_code": 0, "transaction_state": "", "producer_id": -1}
         states.append(state)
         try:
-            _check_coordinator(call, transactional_id)
+            _check_coordinator(call, transactional_id, acl.DESCRIBE)
             transaction = call.core.coordinator.transactions.get(transactional_id)
             if transaction is None:
                 raise Refused(Code.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else Code.INVALID_REQUEST)
@@ -216,7 +260,8 @@ def on_describe_transactions(call: Call) -> None:
         record = transaction.record
         topics: dict[str, list[int]] = {}
         for topic, index in record.partitions:
-            topics.setdefault(topic, []).append(index)
+            if call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic):
+                topics.setdefault(topic, []).append(index)
         state.update(
             transaction_state=record.state.value,
             transaction_timeout_ms=record.timeout_ms,
@@ -244,6 +289,7 @@ def on_list_transactions(call: Call) -> None:
             and (not body["producer_id_filters"] or record.producer_id in body["producer_id_filters"])
             and (body["duration_filter"] < 0 or call.now_ms - record.start_ms > body["duration_filter"])
             and pattern.fullmatch(transactional_id)
+            and call.is_allowed(acl.DESCRIBE, acl.TRANSACTIONAL_ID, transactional_id)
         )
         if wanted:
             found.append(

@@ -14,6 +14,7 @@ from typing import Any
 
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
+from kafka_sink.testing.session import Stage
 from kafka_sink.testing.settings import Settings
 from kafka_sink.wire.api import Api
 from kafka_sink.wire.apis import API_VERSIONS, APIS, PRODUCE
@@ -36,7 +37,6 @@ LAST_VERSIONS: Mapping[str, Mapping[str, int]] = {
     },
 }
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-NOT_SERVED = frozenset({"SaslHandshake", "SaslAuthenticate"})
 
 
 def version_max(settings: Settings, api: Api) -> int:
@@ -51,7 +51,6 @@ def served_versions(call: Call) -> list[dict[str, int]]:
             "max_version": version_max(call.core.settings, api),
         }
         for api in sorted(APIS.values(), key=lambda one: one.key)
-        if api.name not in NOT_SERVED
     ]
 
 
@@ -63,6 +62,8 @@ def on_api_versions(call: Call) -> None:
     except Refused as refusal:
         call.answer({"error_code": int(refusal.code), "api_keys": []})
         return
+    if call.session.stage is Stage.VERSIONS:
+        call.session.stage = Stage.HANDSHAKE
     level = call.core.settings.number(TRANSACTION_VERSION)
     body: dict[str, Any] = {"error_code": 0, "api_keys": served_versions(call)}
     if call.version >= 3:

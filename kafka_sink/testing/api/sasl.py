@@ -1,0 +1,116 @@
+"""SaslHandshake (17) 0-1, SaslAuthenticate (36) 0-2, and the gate before all other APIs (the states: session.py).
+
+Whatever fails authentication is answered, if at all, and closed after `connection.failed.authentication.delay.ms`: a
+mechanism that is not enabled with UNSUPPORTED_SASL_MECHANISM and the list of those that are, bad credentials with
+SASL_AUTHENTICATION_FAILED and Kafka's sentence. A request other than the three of authentication is never served
+before it: at the beginning it closes the connection, between two tokens it is told ILLEGAL_SASL_STATE first if its
+answer has a place for that. After a successful authentication both APIs answer ILLEGAL_SASL_STATE and the connection
+lives on, unless the session has a lifetime and SaslHandshake begins the next one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafka_sink.testing.call import Call
+from kafka_sink.testing.errors import Code, Refused
+from kafka_sink.testing.sasl import AuthenticationFailed
+from kafka_sink.testing.session import Session, Stage
+from kafka_sink.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+
+if TYPE_CHECKING:
+    from kafka_sink.testing.broker import BrokerCluster
+
+AUTHENTICATED_ALREADY = "SaslAuthenticate request received after successful authentication"
+
+
+def is_admitted(call: Call) -> bool:
+    """May this request be handled? If not, its connection has been seen to."""
+    session, api = call.session, call.api
+    if session.is_ready:
+        if api is SASL_HANDSHAKE and session.may_authenticate_again(call.now_ms):
+            session.authenticate_again(call.now_ms)
+        elif session.has_expired(call.now_ms):
+            call.hang_up()
+            return False
+        return True
+    if session.stage in (Stage.VERSIONS, Stage.HANDSHAKE):
+        if api is API_VERSIONS and session.stage is Stage.HANDSHAKE:
+            call.hang_up()
+            return False
+        if api not in (API_VERSIONS, SASL_HANDSHAKE):
+            call.fail_authentication(None)
+            return False
+        return True
+    if api is SASL_AUTHENTICATE:
+        return True
+    has_place = any(row.name == "error_code" for row in api.response)
+    call.fail_authentication(_illegal(call) if has_place else None)
+    return False
+
+
+def _illegal(call: Call) -> dict[str, object]:
+    body: dict[str, object] = {"error_code": int(Code.ILLEGAL_SASL_STATE)}
+    if call.api is API_VERSIONS:
+        body["api_keys"] = []
+    return body
+
+
+def on_handshake(call: Call) -> None:
+    session = call.session
+    if session.is_ready:
+        call.answer({"error_code": int(Code.ILLEGAL_SASL_STATE), "mechanisms": []})
+        return
+    enabled = call.core.settings.names("sasl.enabled.mechanisms")
+    code = Code.NONE
+    try:
+        call.check_fault()
+        if call.body["mechanism"] not in enabled:
+            code = Code.UNSUPPORTED_SASL_MECHANISM
+    except Refused as refusal:
+        code = refusal.code
+    if code is not Code.NONE:
+        call.fail_authentication({"error_code": int(code), "mechanisms": enabled})
+        return
+    session.on_handshake(call.body["mechanism"], call.core.credentials, has_bare_tokens=call.version == 0)
+    call.answer({"error_code": 0, "mechanisms": enabled})
+
+
+def on_authenticate(call: Call) -> None:
+    session = call.session
+    if session.is_ready:
+        code, text = Code.ILLEGAL_SASL_STATE, AUTHENTICATED_ALREADY
+        call.answer({"error_code": int(code), "error_message": text, "auth_bytes": b""})
+        return
+    if session.stage is Stage.WRONG_MECHANISM:
+        call.fail_authentication(None)
+        return
+    lifetime_ms = call.core.settings.number("connections.max.reauth.ms")
+    try:
+        call.check_fault()
+        answer = session.on_token(call.body["auth_bytes"], call.now_ms, lifetime_ms)
+    except (AuthenticationFailed, Refused) as failure:
+        code = failure.code if isinstance(failure, Refused) else Code.SASL_AUTHENTICATION_FAILED
+        call.fail_authentication({"error_code": int(code), "error_message": str(failure), "auth_bytes": b""})
+        return
+    call.answer(
+        {
+            "error_code": 0,
+            "error_message": None,
+            "auth_bytes": answer,
+            "session_lifetime_ms": lifetime_ms if session.is_ready else 0,
+        }
+    )
+
+
+def on_bare_token(core: BrokerCluster, connection_id: int, session: Session, token: bytes) -> None:
+    """After SaslHandshake v0: there is no way to say why it failed."""
+    lifetime_ms = core.settings.number("connections.max.reauth.ms")
+    try:
+        if session.stage is Stage.WRONG_MECHANISM:
+            raise AuthenticationFailed
+        answer = session.on_token(token, core.schedule.now_ms, lifetime_ms)
+    except AuthenticationFailed:
+        core.fail_authentication(connection_id, b"")
+        return
+    core.send(connection_id, len(answer).to_bytes(4, "big") + answer)

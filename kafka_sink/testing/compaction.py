@@ -1,0 +1,183 @@
+"""Compaction of one partition: of each key only the newest record stays, as Kafka's log cleaner leaves it behind.
+
+What is cleaned ends before the active segment, before the last stable offset (so before any open transaction), and
+before records younger than `min.compaction.lag.ms`. Segments are not stored: they are counted off the batches by
+`segment.bytes` and `segment.ms`. Within that range, batch by batch and with every offset kept:
+
+1. Records of aborted transactions go, then records without a key, then those with a newer one of the same key.
+2. A tombstone stays until its batch's delete horizon is over. The first pass that meets it sets the horizon,
+   `delete.retention.ms` from then, and keeps it where Kafka does, in the batch's base timestamp with flag 0x40 (KIP-534).
+3. A marker stays as long as a batch of its transaction does, and then until a delete horizon of its own.
+4. The last batch of each producer stays, if need be without records, because its header holds the last sequence number;
+   so does the last batch of the range, whose header holds the last offset.
+
+Producer state therefore comes out the same when it is rebuilt from the batches that are left. Pure functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kafka_sink.testing.batches import (
+    LOG_APPEND_TIME_FLAG,
+    Batch,
+    Record,
+    encode_batch,
+    read_records,
+    varint_bytes,
+    with_horizon,
+)
+from kafka_sink.testing.log import AbortedTransaction, PartitionLog
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRules:
+    """The topic's configuration as far as the cleaner needs it. `segment_ms` 0: every batch begins a segment."""
+
+    cleanable_ratio_min: float
+    lag_min_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_ms: int
+
+
+def compact(log: PartitionLog, rules: CompactionRules, now_ms: int) -> bool:
+    """One pass, if there is enough to clean; whether there was."""
+    limit = cleanable_end(log, rules, now_ms)
+    batches = [one for one in log.batches if one.last_offset < limit]
+    dirty_bytes = sum(len(one.data) for one in batches if one.base_offset >= log.cleaned_offset)
+    all_bytes = sum(len(one.data) for one in batches)
+    if dirty_bytes == 0 or dirty_bytes / all_bytes <= rules.cleanable_ratio_min:
+        return False
+    cleaner = _Cleaner(log, now_ms, rules.delete_retention_ms, batches)
+    kept = [one for one in map(cleaner.cleaned, batches) if one is not None]
+    log.replace_cleaned(kept, batches[-1].last_offset + 1, cleaner.forgotten)
+    return True
+
+
+def cleanable_end(log: PartitionLog, rules: CompactionRules, now_ms: int) -> int:
+    """The first offset that is not to be touched."""
+    dirty = [one for one in log.batches if one.base_offset >= log.cleaned_offset]
+    end = min(log.last_stable_offset, active_segment_start(dirty, rules, log.end_offset))
+    young = (one.base_offset for one in dirty if one.max_timestamp_ms > now_ms - rules.lag_min_ms)
+    return min(end, next(young, end)) if rules.lag_min_ms > 0 else end
+
+
+def active_segment_start(batches: Sequence[Batch], rules: CompactionRules, end_offset: int) -> int:
+    """A batch begins a segment if the one before is full by it, or was begun too long ago by the records' time."""
+    start, size, began_ms = end_offset, 0, 0
+    for batch in batches:
+        is_late = rules.segment_ms == 0 or batch.max_timestamp_ms - began_ms > rules.segment_ms
+        if size == 0 or size + len(batch.data) > rules.segment_bytes or is_late:
+            start, size, began_ms = batch.base_offset, 0, batch.max_timestamp_ms
+        size += len(batch.data)
+    return start
+
+
+class _Cleaner:
+    """Goes over the batches of one pass in order and remembers which transactions it is in the middle of."""
+
+    def __init__(self, log: PartitionLog, now_ms: int, delete_retention_ms: int, batches: Sequence[Batch]) -> None:
+        self._now_ms = now_ms
+        self._horizon_ms = now_ms + delete_retention_ms
+        self._end_offset = batches[-1].last_offset
+        self._last_of_producers = {
+            one: (entry.last_offset, entry.epoch) for one, entry in log.producers.entries.items()
+        }
+        self._aborted = {(one.producer_id, one.last_offset): one for one in log.aborted}
+        self._aborted_batches = _aborted_batches(batches, log.aborted)
+        self._seen_in_transaction: set[int] = set()
+        self._newest = self._newest_offsets(batches)
+        # Aborted transactions of which nothing is left.
+        self.forgotten: set[AbortedTransaction] = set()
+
+    def _newest_offsets(self, batches: Sequence[Batch]) -> dict[bytes, int]:
+        newest = {}
+        for batch in batches:
+            if not batch.is_control and batch.base_offset not in self._aborted_batches:
+                for record in read_records(batch):
+                    if record.key is not None:
+                        newest[record.key] = batch.base_offset + record.offset_delta
+        return newest
+
+    def cleaned(self, batch: Batch) -> Batch | None:
+        if batch.is_control:
+            return self._cleaned_marker(batch)
+        if batch.is_transactional:
+            self._seen_in_transaction.add(batch.producer_id)
+        records = [] if batch.base_offset in self._aborted_batches else read_records(batch)
+        kept = [one for one in records if self._stays(batch, one)]
+        if not kept:
+            return self._emptied(batch)
+        needs_horizon = batch.delete_horizon_ms is None and any(one.value is None for one in kept)
+        if len(kept) == batch.record_count and not needs_horizon:
+            return batch
+        return rewritten(batch, kept, self._horizon_ms if needs_horizon else batch.delete_horizon_ms)
+
+    def _stays(self, batch: Batch, record: Record) -> bool:
+        if record.key is None or batch.base_offset + record.offset_delta < self._newest[record.key]:
+            return False
+        return record.value is not None or not self._is_over(batch)
+
+    def _is_over(self, batch: Batch) -> bool:
+        return batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= self._now_ms
+
+    def _cleaned_marker(self, batch: Batch) -> Batch | None:
+        has_batches = batch.producer_id in self._seen_in_transaction
+        self._seen_in_transaction.discard(batch.producer_id)
+        if has_batches:
+            return batch
+        aborted = self._aborted.get((batch.producer_id, batch.base_offset))
+        if aborted is not None:
+            self.forgotten.add(aborted)
+        if self._is_over(batch) or batch.record_count == 0:
+            return self._emptied(batch)
+        if batch.delete_horizon_ms is not None:
+            return batch
+        return rewritten(batch, read_records(batch), self._horizon_ms)
+
+    def _emptied(self, batch: Batch) -> Batch | None:
+        last_offset, epoch = self._last_of_producers.get(batch.producer_id, (None, None))
+        is_last_of_producer = batch.has_producer_id and (
+            batch.last_offset == last_offset
+            or (last_offset == -1 and batch.is_control and batch.producer_epoch == epoch)
+        )
+        if not is_last_of_producer and batch.last_offset != self._end_offset:
+            return None
+        return batch if batch.record_count == 0 else rewritten(batch, [], None)
+
+
+def _aborted_batches(batches: Iterable[Batch], aborted: Iterable[AbortedTransaction]) -> set[int]:
+    """Base offsets of the data batches of aborted transactions."""
+    by_producer: dict[int, list[AbortedTransaction]] = {}
+    for one in aborted:
+        by_producer.setdefault(one.producer_id, []).append(one)
+    return {
+        batch.base_offset
+        for batch in batches
+        if batch.is_transactional and not batch.is_control
+        if any(
+            one.first_offset <= batch.base_offset < one.last_offset for one in by_producer.get(batch.producer_id, ())
+        )
+    }
+
+
+def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -> Batch:
+    """The same batch with fewer records, uncompressed; offsets and the header's counts of sequences stay."""
+    if not records:
+        horizon_ms = None
+    template = with_horizon(batch, horizon_ms)
+    base_ms = template.base_timestamp_ms
+    section = b"".join(_moved(one, one.timestamp_ms - base_ms) for one in records)
+    has_append_time = bool(batch.attributes & LOG_APPEND_TIME_FLAG)
+    max_ms = max((one.timestamp_ms for one in records), default=batch.max_timestamp_ms)
+    return encode_batch(template, section, len(records), None if has_append_time else max_ms)
+
+
+def _moved(record: Record, timestamp_delta: int) -> bytes:
+    """A record with another timestamp delta: its first byte is the attributes, the old delta follows."""
+    rest = record.raw[1:]
+    old_bytes = next(position for position, byte in enumerate(rest, 1) if byte < 0x80)
+    body = record.raw[:1] + varint_bytes(timestamp_delta) + rest[old_bytes:]
+    return varint_bytes(len(body)) + body

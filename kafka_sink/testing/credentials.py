@@ -1,0 +1,71 @@
+"""The users of an embedded cluster and what is kept of their passwords: salted hashes, never the password.
+
+A password is turned into SCRAM credentials (RFC 5802) when the user is created, once per mechanism. PLAIN needs the
+password itself only for a comparison, so the one that a client presents is salted and hashed the same way. Kafka does
+not normalise names and passwords (no SASLprep): their UTF-8 bytes count.
+
+The salt comes from outside, because the core draws no random numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+PLAIN = "PLAIN"
+SCRAM_HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS = (PLAIN, *SCRAM_HASHES)
+# Kafka's smallest allowed number, and its default.
+ITERATIONS = 4096
+SALT_BYTES = 16
+_PLAIN_HASH = "SCRAM-SHA-256"
+
+
+@dataclass(frozen=True, slots=True)
+class ScramCredential:
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int = ITERATIONS
+
+
+def scram_credential(mechanism: str, password: str, salt: bytes) -> ScramCredential:
+    name = SCRAM_HASHES[mechanism]
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, ITERATIONS)
+    client_key = hmac.digest(salted, b"Client Key", name)
+    stored_key = hashlib.new(name, client_key).digest()
+    return ScramCredential(salt, stored_key, hmac.digest(salted, b"Server Key", name))
+
+
+class Credentials:
+    """`random_bytes(count)` is asked for salts and, by the exchanges, for nonces."""
+
+    def __init__(self, users: Mapping[str, str], random_bytes: Callable[[int], bytes]) -> None:
+        self.random_bytes = random_bytes
+        self._by_mechanism: dict[tuple[str, str], ScramCredential] = {}
+        for user, password in users.items():
+            self.add(user, password)
+
+    def __repr__(self) -> str:
+        return f"Credentials(users={sorted({user for _, user in self._by_mechanism})})"
+
+    def add(self, user: str, password: str) -> None:
+        """Or give a known user another password."""
+        for mechanism in SCRAM_HASHES:
+            salt = self.random_bytes(SALT_BYTES)
+            self._by_mechanism[mechanism, user] = scram_credential(mechanism, password, salt)
+
+    def remove(self, user: str) -> None:
+        for mechanism in SCRAM_HASHES:
+            self._by_mechanism.pop((mechanism, user), None)
+
+    def scram(self, mechanism: str, user: str) -> ScramCredential | None:
+        return self._by_mechanism.get((mechanism, user))
+
+    def is_password(self, user: str, password: str) -> bool:
+        known = self.scram(_PLAIN_HASH, user)
+        if known is None:
+            return False
+        return hmac.compare_digest(scram_credential(_PLAIN_HASH, password, known.salt).stored_key, known.stored_key)
