@@ -4,6 +4,8 @@ A test process that is killed (SIGKILL, out of memory, a time-out) runs no clean
 holds half a gigabyte. The owner starts this script with a pipe to its standard input; the kernel closes the pipe when
 the owner dies, however it dies. Brokers are found by the cluster's folder, a fresh unique name that stands in their
 command line: no list of process ids has to be kept, so none can be out of date or belong to somebody else by now.
+Spark starts processes of its own whose command lines we do not write; they inherit the folder in a variable of the
+environment, MARK.
 
 PR_SET_PDEATHSIG would be shorter but fires when the *thread* that started the broker ends, not the process.
 """
@@ -17,17 +19,27 @@ import signal
 import sys
 import time
 
+MARK = "PYKAFKA_SINK_FOLDER"
+
 
 def processes_using(folder: str) -> list[int]:
-    """Ids of the other live processes with an argument inside `folder`. Empty where there is no /proc."""
+    """Ids of the other live processes with an argument inside `folder`, or marked with it. Empty without /proc."""
     needle = os.fsencode(folder) + b"/"
+    mark = os.fsencode(f"{MARK}={folder}")
     found = []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
         if name.isdigit() and int(name) != os.getpid():
-            with contextlib.suppress(OSError), open(f"/proc/{name}/cmdline", "rb") as command_line:
-                if any(needle in argument for argument in command_line.read().split(b"\0")):
-                    found.append(int(name))
+            inside = any(needle in argument for argument in process_words(int(name), "cmdline"))
+            if inside or mark in process_words(int(name), "environ"):
+                found.append(int(name))
     return found
+
+
+def process_words(process_id: int, what: str) -> list[bytes]:
+    """The `cmdline` or `environ` of a process, as it was started; empty when it is gone or somebody else's."""
+    with contextlib.suppress(OSError), open(f"/proc/{process_id}/{what}", "rb") as words:
+        return words.read().split(b"\0")
+    return []
 
 
 def remove_everything(folder: str) -> None:

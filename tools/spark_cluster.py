@@ -1,0 +1,392 @@
+"""A Spark standalone cluster for tests: one master and some workers, from the jars that pip installs with PySpark.
+
+    with SparkCluster(workers=2) as spark:
+        job = spark.submit("job.py", ["rows"], py_files=["pykafka_sink.zip"], conf={"spark.task.maxFailures": "4"})
+        spark.kill(spark.executors()[0].process_id)
+        print(job.wait())
+
+The master listens on 127.0.0.1, the workers on 127.0.0.2, 127.0.0.3 and so on: Spark does not start a speculative copy
+of a task on the host that runs it already. Work, logs and temporary files are in one temporary folder; closing
+kills every process of the cluster and removes the folder, and a watchdog does the same if the owner dies first. All
+processes, those that Spark starts too, are known by a variable in their environment. Linux only.
+
+JVMs are small and use the first compiler tier only: start-up counts here, throughput does not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+from tools import kafka_watchdog
+from tools.kafka_node import free_port
+
+MASTER_HOST = "127.0.0.1"
+QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+
+_POLL_S = 0.05
+_EXECUTOR_CLASS = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
+_PYTHON_DAEMON = b"pyspark.daemon"
+
+
+class SparkFailed(Exception):
+    """A part of the cluster did not start, or a job ended with an error; the text holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    process_id: int
+    host: str
+    executor_id: str
+    application_id: str
+
+
+class SubmittedJob:
+    """A running spark-submit, with the driver in it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        self.process = process
+        self._folder = folder
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def output(self) -> str:
+        """What the script has printed so far."""
+        return (self._folder / "stdout").read_text(errors="replace")
+
+    @property
+    def log(self) -> str:
+        return (self._folder / "stderr").read_text(errors="replace")
+
+    def wait(self, timeout_s: float = 180) -> str:
+        """What the script printed, once it has ended well."""
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise SparkFailed(
+                f"the job has not ended after {timeout_s} s:\n{self.output}\n{self.log[-4000:]}"
+            ) from None
+        if code != 0:
+            raise SparkFailed(f"the job ended with {code}:\n{self.output}\n{self.log[-4000:]}")
+        return self.output
+
+
+class SparkCluster:
+    """Workers are numbered from 1. Ready when `with` or `open()` returns: every worker is known to the master."""
+
+    def __init__(
+        self,
+        workers: int = 2,
+        *,
+        cores: int = 1,
+        conf: Mapping[str, str] | None = None,
+        start_timeout_s: float = 90,
+    ) -> None:
+        self._worker_count = workers
+        self._cores = cores
+        self._conf = dict(conf or {})
+        self._start_timeout_s = start_timeout_s
+        self._folder: Path | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._port = 0
+        self._web_port = 0
+        self._jobs: list[SubmittedJob] = []
+
+    def __enter__(self) -> SparkCluster:
+        if self._folder is None:
+            self.open()
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="pykafka-sink-spark-"))
+        self._watchdog = subprocess.Popen(
+            [sys.executable, "-S", "-E", kafka_watchdog.__file__, str(self._folder)],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            deadline = time.monotonic() + self._start_timeout_s
+            self._write_configuration()
+            self._start_master(deadline)
+            for number in range(1, self._worker_count + 1):
+                self.start_worker(number)
+            self._wait_for_workers(deadline)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Kill what this cluster started, directly or not, and remove its folder. Safe to call twice."""
+        if self._folder is not None:
+            kafka_watchdog.remove_everything(str(self._folder))
+            self._folder = None
+        for child in self._children:
+            child.wait(30)
+        if self._watchdog is not None:
+            if self._watchdog.stdin is not None:
+                self._watchdog.stdin.close()
+            self._watchdog.wait(30)
+            self._watchdog = None
+
+    def heal(self) -> None:
+        """For the next test: end the jobs, resume what is paused, start workers that are down, wait for them all."""
+        for job in self._jobs:
+            if job.is_running:
+                os.killpg(job.process.pid, signal.SIGKILL)
+                job.process.wait(30)
+        for process_id in self._process_ids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGCONT)
+        for number, worker in self._workers.items():
+            if worker.poll() is not None:
+                self.start_worker(number)
+        deadline = time.monotonic() + self._start_timeout_s
+        self._wait_for_workers(deadline)
+        self._wait_until(lambda: not self.executors(), deadline, "an executor does not end")
+
+    @property
+    def master_url(self) -> str:
+        return f"spark://{MASTER_HOST}:{self._port}"
+
+    @property
+    def folder(self) -> Path:
+        if self._folder is None:
+            raise ValueError("the cluster is not open")
+        return self._folder
+
+    # Jobs
+
+    def submit(
+        self,
+        script: str | Path,
+        arguments: Sequence[str] = (),
+        *,
+        py_files: Sequence[str | Path] = (),
+        conf: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> SubmittedJob:
+        """Start spark-submit in client mode. `wait()` of the answer is for its end."""
+        command = [str(_spark_home() / "bin" / "spark-submit"), "--master", self.master_url]
+        for name, value in (conf or {}).items():
+            command += ["--conf", f"{name}={value}"]
+        if py_files:
+            command += ["--py-files", ",".join(str(path) for path in py_files)]
+        folder = self.folder / f"job-{len(self._jobs) + 1}"
+        process = self._start([*command, str(script), *arguments], folder, MASTER_HOST, environment)
+        self._jobs.append(SubmittedJob(process, folder))
+        return self._jobs[-1]
+
+    # Processes
+
+    def worker_process_id(self, number: int) -> int:
+        return self._workers[number].pid
+
+    def start_worker(self, number: int) -> None:
+        """Start a worker, at first or after it was killed. The master learns of it a moment later."""
+        host = self.host_of(number)
+        folder = self.folder / f"worker-{number}"
+        command = [str(_spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
+        command += ["--host", host, "--port", "0", "--webui-port", "0", "--work-dir", str(folder / "work")]
+        command += ["--cores", str(self._cores), "--memory", "4g", self.master_url]
+        self._workers[number] = self._start(command, folder, host)
+
+    def host_of(self, number: int) -> str:
+        return f"127.0.0.{number + 1}"
+
+    def executors(self) -> list[Executor]:
+        """The executors that live now, by host. Empty before the first job and soon after the last one."""
+        found = []
+        for process_id in self._process_ids():
+            words = kafka_watchdog.process_words(process_id, "cmdline")
+            if _EXECUTOR_CLASS in words:
+                facts = dict(itertools.pairwise(words))
+                host, number, application = (
+                    facts[name].decode() for name in (b"--hostname", b"--executor-id", b"--app-id")
+                )
+                found.append(Executor(process_id, host, number, application))
+        return sorted(found, key=lambda executor: (executor.host, executor.process_id))
+
+    def python_workers(self, executor: Executor | None = None) -> list[int]:
+        """Ids of the Python processes that run tasks, of one executor or of all. They outlive a killed executor
+        by a moment; ask before you kill it."""
+        daemons = {process_id for process_id in self._process_ids() if self._is_python_daemon(process_id)}
+        tasks = sorted(process_id for process_id in daemons if _parent(process_id) in daemons)
+        if executor is None:
+            owners = {one.process_id for one in self.executors()}
+        else:
+            owners = {executor.process_id}
+        return [process_id for process_id in tasks if _parent(_parent(process_id)) in owners]
+
+    def kill(self, process_id: int) -> None:
+        """SIGKILL, which also ends a paused process."""
+        self._signal(process_id, signal.SIGKILL)
+
+    def pause(self, process_id: int) -> None:
+        """SIGSTOP: it keeps its connections and does not answer."""
+        self._signal(process_id, signal.SIGSTOP)
+
+    def resume(self, process_id: int) -> None:
+        self._signal(process_id, signal.SIGCONT)
+
+    def alive_hosts(self) -> set[str]:
+        """Hosts of the workers that the master holds for alive."""
+        workers = self._master_state().get("workers", [])
+        return {worker["host"] for worker in workers if worker["state"] == "ALIVE"}
+
+    def _signal(self, process_id: int, number: signal.Signals) -> None:
+        if process_id not in self._process_ids():
+            raise ValueError(f"process {process_id} is not a live one of this cluster")
+        os.kill(process_id, number)
+
+    def _process_ids(self) -> list[int]:
+        return kafka_watchdog.processes_using(str(self.folder))
+
+    def _is_python_daemon(self, process_id: int) -> bool:
+        return _PYTHON_DAEMON in kafka_watchdog.process_words(process_id, "cmdline")
+
+    def _master_state(self) -> dict[str, list[dict[str, str]]]:
+        connection = http.client.HTTPConnection(MASTER_HOST, self._web_port, timeout=10)
+        try:
+            connection.request("GET", "/json/")
+            answer: dict[str, list[dict[str, str]]] = json.loads(connection.getresponse().read())
+            return answer
+        finally:
+            connection.close()
+
+    # Start-up
+
+    def _start_master(self, deadline: float) -> None:
+        self._port = free_port()
+        self._web_port = free_port([self._port])
+        command = [str(_spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
+        command += ["--host", MASTER_HOST, "--port", str(self._port), "--webui-port", str(self._web_port)]
+        self._start(command, self.folder / "master", MASTER_HOST)
+        self._wait_until(lambda: bool(self._master_state()), deadline, "the master does not answer")
+
+    def _start(
+        self, command: Sequence[str], folder: Path, host: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        folder.mkdir(exist_ok=True)
+        with open(folder / "stdout", "ab") as output, open(folder / "stderr", "ab") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env={**self._environment(host), **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=log,
+                # A session of its own: Ctrl-C in the terminal must stop the tests, not the cluster under them.
+                start_new_session=True,
+            )
+        self._children.append(process)
+        return process
+
+    def _environment(self, host: str) -> dict[str, str]:
+        """Ours without what belongs to another Spark: a session in this process sets such variables."""
+        ours = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("SPARK_", "PYSPARK_", "_PYSPARK_")) and name != "PYTHONPATH"
+        }
+        return {
+            **ours,
+            kafka_watchdog.MARK: str(self.folder),
+            "SPARK_HOME": str(_spark_home()),
+            "SPARK_CONF_DIR": str(self.folder / "conf"),
+            "SPARK_LOCAL_DIRS": str(self.folder / "local"),
+            "SPARK_LOCAL_IP": host,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": self._java_options(),
+            "SPARK_LAUNCHER_OPTS": QUICK_JVM,
+            "PYSPARK_PYTHON": sys.executable,
+            "TMPDIR": str(self.folder / "tmp"),
+        }
+
+    def _java_options(self) -> str:
+        return f"{QUICK_JVM} -Djava.io.tmpdir={self.folder / 'tmp'}"
+
+    def _write_configuration(self) -> None:
+        for name in ("conf", "local", "tmp"):
+            (self.folder / name).mkdir()
+        rows = {
+            "spark.driver.memory": "512m",
+            "spark.executor.memory": "512m",
+            "spark.executor.cores": str(self._cores),
+            "spark.driver.extraJavaOptions": self._java_options(),
+            "spark.executor.extraJavaOptions": self._java_options(),
+            "spark.driver.host": MASTER_HOST,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.shuffle.partitions": str(self._worker_count * self._cores),
+            "spark.sql.warehouse.dir": str(self.folder / "warehouse"),
+            # Spark counts failures of an executor against the application and removes it after ten of them.
+            "spark.deploy.maxExecutorRetries": "-1",
+            **self._conf,
+        }
+        text = "".join(f"{name} {value}\n" for name, value in rows.items())
+        (self.folder / "conf" / "spark-defaults.conf").write_text(text)
+        (self.folder / "conf" / "log4j2.properties").write_text(_LOG4J)
+
+    def _wait_for_workers(self, deadline: float) -> None:
+        for number in self._workers:
+            host = self.host_of(number)
+            self._wait_until(
+                lambda host=host: host in self.alive_hosts(), deadline, f"worker {number} does not register"
+            )
+
+    def _wait_until(self, is_true: Callable[[], bool], deadline: float, problem: str) -> None:
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError, http.client.HTTPException, json.JSONDecodeError):
+                if is_true():
+                    return
+            time.sleep(_POLL_S)
+        logs = sorted(self.folder.glob("master/stderr")) + sorted(self.folder.glob("worker-*/stderr"))
+        tails = "\n".join(f"{log.parent.name}: {log.read_text(errors='replace')[-2000:]}" for log in logs)
+        raise SparkFailed(f"{problem}\n{tails}")
+
+
+def _spark_home() -> Path:
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def _parent(process_id: int) -> int:
+    """0 when the process is gone."""
+    with contextlib.suppress(OSError):
+        # The name in parentheses may hold anything; state and parent follow the last parenthesis.
+        return int(Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[1])
+    return 0
+
+
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+"""
