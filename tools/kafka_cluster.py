@@ -29,16 +29,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs d
     TopicMetadata,
 )
 
-from tools import kafka_watchdog
+from tools import kafka_security, kafka_watchdog
 from tools.kafka_jars import VERSIONS
-from tools.kafka_node import FAST_START, KafkaNode, format_nodes, free_port, make_archive
+from tools.kafka_node import FAST_START, HOST, KafkaNode, format_nodes, free_port, make_archive
 
 _LOGGER = logging.getLogger("tools.kafka_cluster")
 _POLL_S = 0.05
 
 
 class KafkaCluster:
-    """Brokers of one version; node ids count from 1. Ready when `with` or `open()` returns."""
+    """Brokers of one version; node ids count from 1. Ready when `with` or `open()` returns.
+
+    With `users` (name -> password) every node has a second listener with SASL: `sasl_bootstrap_servers`.
+    """
 
     def __init__(
         self,
@@ -47,6 +50,7 @@ class KafkaCluster:
         properties: Mapping[str, object] | None = None,
         *,
         transaction_version: int | None = None,
+        users: Mapping[str, str] | None = None,
         jvm_options: tuple[str, ...] = FAST_START,
         start_timeout_s: float = 60,
     ) -> None:
@@ -54,7 +58,9 @@ class KafkaCluster:
             raise ValueError(f"a cluster has 1 or 3 nodes, not {nodes}")
         self.version = version
         self._node_count = nodes
-        self._properties = dict(properties or {})
+        self._users = dict(users or {})
+        security = kafka_security.listener_properties(self._users) if self._users else {}
+        self._properties = {**security, **(properties or {})}
         self._features = {} if transaction_version is None else {"transaction.version": transaction_version}
         self._jvm_options = jvm_options
         self._start_timeout_s = start_timeout_s
@@ -106,6 +112,12 @@ class KafkaCluster:
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(node.address for node in self._nodes.values())
+
+    @property
+    def sasl_bootstrap_servers(self) -> str:
+        if not self._users:
+            raise ValueError("the cluster has no users")
+        return ",".join(f"{HOST}:{node.sasl_port}" for node in self._nodes.values())
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -223,23 +235,24 @@ class KafkaCluster:
 
     def _make_nodes(self, folder: Path) -> None:
         ports: list[int] = []
-        while len(ports) < 2 * self._node_count:
+        while len(ports) < 3 * self._node_count:
             ports.append(free_port(ports))
         self._nodes = {
             number: KafkaNode(
                 self.version,
                 number,
-                ports[2 * number - 2],
-                ports[2 * number - 1],
+                ports[3 * number - 3],
+                ports[3 * number - 2],
                 folder / f"node-{number}",
                 self._jvm_options,
+                ports[3 * number - 1] if self._users else 0,
             )
             for number in range(1, self._node_count + 1)
         }
         nodes = list(self._nodes.values())
         for node in nodes:
             node.write_properties(nodes, self._properties)
-        format_nodes(nodes, self._features)
+        format_nodes(nodes, self._features, self._users)
 
     def _answering_nodes(self) -> list[KafkaNode]:
         nodes = [node for node in self._nodes.values() if node.is_running and not node.is_paused]

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tools import kafka_security
 from tools.kafka_jars import cache_folder, cache_lock, class_path, jars, java_command
 
 HOST = "127.0.0.1"
@@ -61,6 +62,7 @@ class KafkaNode:
     controller_port: int
     folder: Path
     jvm_options: tuple[str, ...] = FAST_START
+    sasl_port: int = 0
     is_paused: bool = False
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -83,8 +85,11 @@ class KafkaNode:
         (self.folder / "server.properties").write_text(text)
         (self.folder / "log4j.properties").write_text(_LOG4J)
 
-    def start_formatting(self, cluster_id: str, features: Mapping[str, int]) -> subprocess.Popen[bytes]:
+    def start_formatting(
+        self, cluster_id: str, features: Mapping[str, int], users: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
         arguments = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_path)]
+        arguments += kafka_security.format_arguments(users)
         for name, level in features.items():
             arguments += ["--feature", f"{name}={level}"]
         return self._java(arguments, self.folder / "format.log", archive_options(self.version))
@@ -150,10 +155,12 @@ class KafkaNode:
             )
 
 
-def format_nodes(nodes: Sequence[KafkaNode], features: Mapping[str, int]) -> None:
+def format_nodes(
+    nodes: Sequence[KafkaNode], features: Mapping[str, int], users: Mapping[str, str] | None = None
+) -> None:
     """Write a new cluster's identity into every node's data folder, all at the same time."""
     cluster_id = new_cluster_id()
-    running = [(node, node.start_formatting(cluster_id, features)) for node in nodes]
+    running = [(node, node.start_formatting(cluster_id, features, users or {})) for node in nodes]
     for node, process in running:
         if process.wait(60) != 0:
             text = (node.folder / "format.log").read_text(errors="replace")
@@ -203,14 +210,17 @@ def _archive_path(version: str) -> Path:
 
 def _base_properties(node: KafkaNode, voters: Sequence[KafkaNode]) -> dict[str, str]:
     replicas = str(len(voters))
+    open_to_clients = f"PLAINTEXT://{HOST}:{node.port}"
+    if node.sasl_port:
+        open_to_clients += f",{kafka_security.LISTENER}://{HOST}:{node.sasl_port}"
     return {
         "process.roles": "broker,controller",
         "node.id": str(node.node_id),
         "controller.quorum.voters": ",".join(f"{voter.node_id}@{HOST}:{voter.controller_port}" for voter in voters),
-        "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{node.port}",
+        "listeners": f"{open_to_clients},CONTROLLER://{HOST}:{node.controller_port}",
+        "advertised.listeners": open_to_clients,
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "log.dirs": str(node.folder / "data"),
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
