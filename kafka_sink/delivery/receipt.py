@@ -26,17 +26,23 @@ class BatchKey(NamedTuple):
     batch_id: BatchId
 
     def __str__(self) -> str:
-        return f"batch {self.batch_id} of query {self.query_id}" if self.query_id else f"batch {self.batch_id!r}"
+        if self.query_id:
+            return f"batch {self.batch_id} of query {self.query_id}"
+        return f"batch {self.batch_id!r}" if self.batch_id != "" else "the batch write"
 
 
 class Written(NamedTuple):
-    """What one task wrote to one partition."""
+    """What one task, or a whole batch, wrote to one partition; other writers' records may lie between the offsets."""
 
     topic: str
     partition: int
     row_count: int
     first_offset: int
     last_offset: int
+
+    def joined(self, other: Written) -> Written:
+        first, last = min(self.first_offset, other.first_offset), max(self.last_offset, other.last_offset)
+        return Written(self.topic, self.partition, self.row_count + other.row_count, first, last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +100,18 @@ class BatchSummary:
     retry_count: int
     send_ms_max: int
     topics: Mapping[str, TopicSummary]
+    written: tuple[Written, ...]
     record_errors: Mapping[str, int]
 
 
 def summarised(receipts: Iterable[TaskReceipt]) -> BatchSummary:
     every = list(receipts)
-    rows: dict[str, int] = {}
-    partitions: dict[str, set[int]] = {}
+    partitions: dict[tuple[str, int], Written] = {}
     errors: dict[str, int] = {}
     for receipt in every:
         for written in receipt.written:
-            rows[written.topic] = rows.get(written.topic, 0) + written.row_count
-            partitions.setdefault(written.topic, set()).add(written.partition)
+            known = partitions.get(written[:2])
+            partitions[written[:2]] = written if known is None else known.joined(written)
         for reason, count in receipt.record_errors.items():
             errors[reason] = errors.get(reason, 0) + count
     return BatchSummary(
@@ -115,6 +121,15 @@ def summarised(receipts: Iterable[TaskReceipt]) -> BatchSummary:
         bytes=sum(receipt.bytes for receipt in every),
         retry_count=sum(receipt.retry_count for receipt in every),
         send_ms_max=max((receipt.send_ms for receipt in every), default=0),
-        topics={topic: TopicSummary(rows[topic], len(partitions[topic])) for topic in sorted(rows)},
+        topics=_topics(partitions.values()),
+        written=tuple(partitions[where] for where in sorted(partitions)),
         record_errors=dict(sorted(errors.items())),
     )
+
+
+def _topics(written: Iterable[Written]) -> dict[str, TopicSummary]:
+    found: dict[str, TopicSummary] = {}
+    for each in sorted(written):
+        rows, partitions = found.get(each.topic, TopicSummary(0, 0))
+        found[each.topic] = TopicSummary(rows + each.row_count, partitions + 1)
+    return found

@@ -263,6 +263,10 @@ class ProducerMetrics:
 
     # ---- reading -----------------------------------------------------------------------------------------------
 
+    @property
+    def retried_record_count(self) -> int:
+        return int(self._totals.retries.total)
+
     def snapshot(self, now_ms: int) -> dict[MetricName, float]:
         """All values now; NaN where an average or maximum has nothing to stand on, as in Java."""
         found: dict[MetricName, float] = {}

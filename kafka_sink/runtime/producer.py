@@ -213,6 +213,11 @@ class Producer(TransactionMethods):
         """
         self._operations.step("start_over()", lambda operation_id: c.StartOver(operation_id, transactional_id))
 
+    @property
+    def retried_record_count(self) -> int:
+        """Since this object was made, whatever it started over as; the metric record-retry-total."""
+        return self._metrics.retried_record_count
+
     # ---- closing ---------------------------------------------------------------------------------------------------
 
     def close(self, timeout_s: float | None = None) -> None:

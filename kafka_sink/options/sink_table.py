@@ -1,0 +1,78 @@
+"""The sink's own options as rows, and what it says to names that belong to somebody else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafka_sink.options.option import Option
+from kafka_sink.options.values import Choice, Rule, refuse
+
+EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicName:
+    valid: str = "a topic name: 1 to 249 letters, digits, dots, underscores and hyphens"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if not _TOPIC.fullmatch(text) or text in (".", ".."):
+            raise refuse(name, value, self.valid)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionName:
+    valid: str = "module:function, importable where it runs"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if not _FUNCTION.fullmatch(text):
+            raise refuse(name, value, self.valid)
+        return text
+
+
+def _own(name: str, default: object, rule: Rule, meaning: str) -> Option:
+    return Option(
+        name=name, kind="STRING", default=default, rule=rule, meaning=meaning, origin="this sink",
+        field=name.replace(".", "_"),
+    )  # fmt: skip
+
+
+_ROWS = (
+    _own("topic", None, TopicName(), "The topic of every row. It wins over a column topic, which is then not looked "
+         "at. Without it the column topic decides, row by row."),
+    _own("record.errors", FAIL, Choice((FAIL, DROP, DEAD_LETTER)), "What becomes of a row that can never be sent "
+         "(too large, no topic, a partition that does not exist, a header without a key): fail ends the task with an "
+         "error that names the row; drop leaves it out and counts it in the summary; dead-letter writes it to "
+         "dead.letter.topic instead, with headers that say why."),
+    _own("dead.letter.topic", None, TopicName(), "Where record.errors=dead-letter writes."),
+    _own("summary.listener", None, FunctionName(), "A function that gets a BatchSummary after each commit, on the "
+         "driver, in a Python process of Spark's. What it raises is logged and changes nothing."),
+)  # fmt: skip
+
+SINK_OPTIONS: Mapping[str, Option] = {row.name: row for row in _ROWS}
+
+# A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it.
+PRODUCER_DEFAULTS: Mapping[str, str] = {"batch.size": "131072"}
+
+# Spark passes its own options on to the sink.
+SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})
+
+NO_EFFECT: Mapping[str, str] = {
+    "includeheaders": "a column headers is written whenever there is one",
+}
+
+SOURCE_OPTIONS = frozenset(
+    {"assign", "subscribe", "subscribepattern", "startingoffsets", "startingoffsetsbytimestamp", "startingtimestamp"}
+    | {"endingoffsets", "endingoffsetsbytimestamp", "endingtimestamp", "failondataloss", "minpartitions"}
+    | {"maxrecordsperpartition", "maxoffsetspertrigger", "minoffsetspertrigger", "maxtriggerdelay", "groupidprefix"}
+    | {"fetchoffset.numretries", "fetchoffset.retryintervalms", "kafkaconsumer.polltimeoutms"}
+    | {"startingoffsetsbytimestampstrategy"}
+)

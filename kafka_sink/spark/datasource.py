@@ -1,0 +1,54 @@
+"""`format("pykafka-sink")`: what Spark calls when a write is planned.
+
+Planning happens in a Python process on the driver, once for a batch write and before every micro-batch of a stream.
+Everything that can be known then is checked here, before any task: options, columns, that a broker answers, that the
+topic exists. What is returned is pickled to the tasks, so it holds plain values only.
+
+This module is imported by every Spark application that looks for data sources; the heavy imports wait until a write
+is planned.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from kafka_sink.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+FORMAT = "pykafka-sink"
+
+
+class KafkaSinkDataSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.options = dict(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        writer: DataSourceWriter = _planning().planned_batch(self.options, schema, overwrite)
+        return writer
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        writer: DataSourceStreamWriter = _planning().planned_stream(self.options, schema, overwrite)
+        return writer
+
+
+def _planning() -> ModuleType:
+    try:
+        from kafka_sink.spark import planning
+    except ImportError as error:
+        raise ConfigError(
+            f"Spark runs {sys.executable}, where {FORMAT} cannot be loaded: {error}. Install {FORMAT} there, or set "
+            "PYSPARK_PYTHON (spark.pyspark.python) to the interpreter that has it, on the driver and on each executor"
+        ) from error
+    return planning

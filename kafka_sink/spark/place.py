@@ -1,0 +1,40 @@
+"""Where a task stands, read from Spark's TaskContext: which batch of which query, which partition, which attempt.
+
+The attempt is Spark's task attempt id, which no two tasks of an application share. The attempt number would not do: it
+is counted anew when Spark runs a stage again, and a stalled attempt of the first run that asks for its producer id late
+would abort the finished transaction of the second run's attempt with the same number.
+"""
+
+from __future__ import annotations
+
+from pyspark import TaskContext
+
+from kafka_sink.delivery.identity import run_hash
+from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.errors import LocalProtocolError
+from kafka_sink.spark.task import TaskPlace
+
+QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
+
+
+def place_in_stream(sink_id: str | None) -> TaskPlace:
+    context = _context()
+    query_id, batch_id, run_id = (context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, RUN_ID))
+    if query_id is None or batch_id is None or run_id is None:
+        raise LocalProtocolError(
+            f"Spark did not tell this task its streaming batch (properties {QUERY_ID}, {BATCH_ID}, {RUN_ID})"
+        )
+    key = BatchKey(query_id, int(batch_id))
+    return TaskPlace(key, run_hash(run_id), context.partitionId(), context.taskAttemptId(), sink_id)
+
+
+def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
+    context = _context()
+    return TaskPlace(key, run, context.partitionId(), context.taskAttemptId(), sink_id)
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise LocalProtocolError("a writer can only write inside a Spark task")
+    return context

@@ -1,0 +1,245 @@
+"""One attempt of one Spark task: Arrow batches in, a receipt out.
+
+    columns chosen -> Producer.send_arrow -> ... -> flushed, every record acknowledged -> receipt
+
+Rows go over as they come, whole columns at a time; what waits for the brokers is bounded by buffer.memory, and the
+task waits when that is used up. What is acknowledged is counted and forgotten, so a task of any length needs the same
+memory. The first failure ends the task: Spark repeats it, with an attempt that has an identity of its own.
+
+Exactly once means: the attempt has a transactional id that nobody else will ever use, and at its end the transaction
+is prepared, that is, complete but not committed. Only the driver commits, with the receipt. An attempt that fails
+aborts its own transaction before it raises.
+
+The producer comes from the process's pool and goes back only from a task that ended well. A killed task gets no
+clean-up call at all; nothing here relies on one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from kafka_sink.delivery.identity import TaskIdentity
+from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
+from kafka_sink.errors import ConfigError, DataError, KafkaSinkError
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.options.sink_table import FAIL
+from kafka_sink.runtime.arrow_future import ArrowFuture, ArrowMetadata
+from kafka_sink.runtime.exchange import retold
+from kafka_sink.runtime.pool import POOL
+from kafka_sink.runtime.producer import Producer
+from kafka_sink.spark.columns import WrittenColumns
+from kafka_sink.spark.unsendable import Unsendable, sorted_out
+
+# An attempt that fails tells the coordinator so, if it can be told soon; if not, the driver's sweep does.
+ABORT_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True)
+class TaskPlace:
+    """Where in Spark this attempt stands. `sink_id` of None: delivery is at least once, there is no transaction."""
+
+    key: BatchKey
+    run: str
+    spark_partition: int
+    attempt: int
+    sink_id: str | None = None
+
+    @property
+    def transactional_id(self) -> str | None:
+        if self.sink_id is None:
+            return None
+        return TaskIdentity(self.sink_id, self.run, self.spark_partition, self.attempt).transactional_id
+
+    def __str__(self) -> str:
+        return f"Spark partition {self.spark_partition} (attempt {self.attempt}) of {self.key}"
+
+
+def write_task(
+    options: SinkOptions, columns: WrittenColumns, arrow_batches: Iterable[pa.RecordBatch], place: TaskPlace
+) -> TaskReceipt:
+    task: Task | None = None
+    try:
+        for arrow_batch in arrow_batches:
+            if arrow_batch.num_rows:
+                # A task without rows touches no broker.
+                task = task or Task(options, columns, place)
+                task.append(arrow_batch)
+        return task.finish() if task is not None else _receipt_of_nothing(place)
+    except BaseException as error:
+        if task is not None:
+            task.give_up()
+        if isinstance(error, KafkaSinkError):
+            # For Spark's log, and for whoever reads why the job failed.
+            raise retold(error, f"{place}: {error}") from error
+        raise
+
+
+class Task:
+    def __init__(self, options: SinkOptions, columns: WrittenColumns, place: TaskPlace) -> None:
+        self._options = options
+        self._columns = columns
+        self._place = place
+        self._producer_options = _producer_options(options)
+        self._is_transactional = place.transactional_id is not None
+        self._producer: Producer = POOL.borrow(self._producer_options, place.transactional_id)
+        self._started_s = time.monotonic()
+        self._retries_before = self._producer.retried_record_count
+        self._pending: deque[ArrowFuture] = deque()
+        self._written: dict[tuple[str, int], Written] = {}
+        self._row_count = 0
+        self._delivered_count = 0
+        self._byte_count = 0
+        self._errors: dict[str, int] = {}
+        if self._is_transactional:
+            self._begin()
+
+    def _begin(self) -> None:
+        try:
+            self._producer.init_transactions()
+            self._producer.begin_transaction()
+        except BaseException:
+            self._producer.close(0)
+            raise
+
+    def append(self, arrow_batch: pa.RecordBatch) -> None:
+        rows = chosen(arrow_batch, self._columns)
+        if self._options.record_errors == FAIL:
+            self._send(rows)
+        else:
+            self._send_what_can_be_sent(rows)
+        self._row_count += arrow_batch.num_rows
+        while self._pending and self._pending[0].done():
+            self._take_result(self._pending.popleft())
+
+    def finish(self) -> TaskReceipt:
+        self._producer.flush()
+        for future in self._pending:
+            self._take_result(future)
+        transaction = self._prepared() if self._is_transactional else None
+        retry_count = self._producer.retried_record_count - self._retries_before
+        POOL.give_back(self._producer_options, self._producer)
+        return TaskReceipt(
+            self._place.key,
+            self._place.run,
+            self._place.spark_partition,
+            self._place.attempt,
+            transaction=transaction,
+            written=tuple(self._written[where] for where in sorted(self._written)),
+            row_count=self._delivered_count,
+            bytes=self._byte_count,
+            retry_count=retry_count,
+            send_ms=self._age_ms(),
+            record_errors=dict(self._errors),
+        )
+
+    def _prepared(self) -> PreparedTransaction | None:
+        receipt = self._producer.prepare_transaction()
+        if not receipt.is_started:
+            return None  # every row was left out
+        timeout_ms = self._options.producer.transaction_timeout_ms
+        return PreparedTransaction(
+            receipt.transactional_id,
+            receipt.producer_id,
+            receipt.producer_epoch,
+            receipt.generation,
+            timeout_ms=timeout_ms,
+            remaining_ms=max(0, timeout_ms - self._age_ms()),
+        )
+
+    def _age_ms(self) -> int:
+        return int((time.monotonic() - self._started_s) * 1000)
+
+    def give_up(self) -> None:
+        """Nothing more is sent. The transaction is aborted; without one, what was sent stays."""
+        # If that fails, too: the error that led here is the one to tell, and the driver's sweep aborts what is left.
+        with suppress(KafkaSinkError):
+            self._producer.close(ABORT_TIMEOUT_S if self._is_transactional else 0)
+
+    def _send(self, rows: pa.RecordBatch) -> None:
+        try:
+            self._pending.append(self._producer.send_arrow(rows, self._options.topic))
+        except DataError as error:
+            raise _counted(error, self._row_count) from error
+
+    def _send_what_can_be_sent(self, rows: pa.RecordBatch) -> None:
+        """The slow way only for an Arrow batch with such a row in it; the others are checked and sent as ever."""
+        sendable, unsendable = sorted_out(rows, self._options.topic, self._producer, self._producer_options)
+        if sendable.num_rows:
+            self._pending.append(self._producer.send_arrow(sendable, self._options.topic))
+        if unsendable is None:
+            return
+        for reason, count in unsendable.counts().items():
+            self._errors[reason] = self._errors.get(reason, 0) + count
+        if self._options.dead_letter_topic is not None:
+            self._send_dead_letters(unsendable, self._options.dead_letter_topic)
+
+    def _send_dead_letters(self, unsendable: Unsendable, topic: str) -> None:
+        letters = unsendable.letters(
+            place={
+                "spark.partition": str(self._place.spark_partition),
+                "query.id": self._place.key.query_id,
+                "batch.id": str(self._place.key.batch_id),
+            },
+            topic=self._options.topic,
+            first_row=self._row_count,
+            request_bytes_max=self._producer_options.max_request_size,
+        )
+        self._pending.append(self._producer.send_arrow(letters, topic))
+
+    def _take_result(self, future: ArrowFuture) -> None:
+        metadata: ArrowMetadata = future.result()
+        self._delivered_count += metadata.row_count
+        self._byte_count += metadata.byte_count
+        for (topic, partition), extent in metadata.partitions.items():
+            known = self._written.get((topic, partition))
+            added = Written(topic, partition, extent.record_count, extent.first_offset, extent.last_offset)
+            self._written[topic, partition] = added if known is None else known.joined(added)
+
+
+def chosen(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.RecordBatch:
+    """The columns that are written, by place: names may be there twice."""
+    return pa.RecordBatch.from_arrays([arrow_batch.column(index) for index in columns.indices], list(columns.names))
+
+
+def _receipt_of_nothing(place: TaskPlace) -> TaskReceipt:
+    return TaskReceipt(place.key, place.run, place.spark_partition, place.attempt)
+
+
+def _producer_options(options: SinkOptions) -> ProducerOptions:
+    if options.partitioner is None:
+        return options.producer
+    return replace(options.producer, partitioner=imported(options.partitioner, "kafka.partitioner.class"))
+
+
+def imported(name: str, option: str) -> Any:
+    """The object that `module:function` names."""
+    module_name, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"{option}={name} cannot be imported here ({error}): it must be installed, or given with --py-files, on "
+            "the driver and on each executor"
+        ) from error
+    if not callable(found):
+        raise ConfigError(f"{option}={name} is a {type(found).__name__}, not a function")
+    return found
+
+
+def _counted(error: DataError, rows_before: int) -> DataError:
+    """Rows are counted from the start of the task, not of the Arrow batch."""
+    if error.row is None or not rows_before:
+        return error
+    text = str(error).replace(f"row {error.row}", f"row {rows_before + error.row}", 1)
+    return DataError(text, row=rows_before + error.row, column=error.column)
