@@ -350,11 +350,8 @@ class SparkCluster:
         (self.folder / "conf" / "log4j2.properties").write_text(_LOG4J)
 
     def _wait_for_workers(self, deadline: float) -> None:
-        for number in self._workers:
-            host = self.host_of(number)
-            self._wait_until(
-                lambda host=host: host in self.alive_hosts(), deadline, f"worker {number} does not register"
-            )
+        wanted = {self.host_of(number) for number in self._workers}
+        self._wait_until(lambda: wanted <= self.alive_hosts(), deadline, f"not all of {sorted(wanted)} registered")
 
     def _wait_until(self, is_true: Callable[[], bool], deadline: float, problem: str) -> None:
         while time.monotonic() < deadline:

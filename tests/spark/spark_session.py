@@ -1,0 +1,96 @@
+"""A small local Spark session for tests, and topics read back as rows that can be compared.
+
+Start-up is most of what such a session costs: two JVM options halve it. The jars of Spark's own Kafka sink add nothing
+that can be measured, so that one session with them serves all tests: a process can have one SparkContext only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tools.foreign_reader import read_topic
+from tools.spark_cluster import QUICK_JVM
+
+# Two tasks at a time; a task that fails is tried once more, which a plain local[2] would not do.
+MASTER = "local[2,2]"
+
+
+def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:
+    """Everything it writes goes below `folder`."""
+    # Workers run this interpreter, which has the dependencies. The variable is read when the context starts.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_LAUNCHER_OPTS"] = QUICK_JVM
+    # As a string: the JVM reads options of its own before any of Spark's classes could.
+    os.environ["SPARK_CONF_DIR"] = str(_configuration(folder / "conf"))
+    (folder / "tmp").mkdir()
+    settings = {
+        "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={folder / 'tmp'}",
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.jars": ",".join(str(jar) for jar in jars),
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master(MASTER).appName("pykafka-sink tests")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _configuration(folder: Path) -> Path:
+    """Spark's own set-up prints warnings and the stack of every error that a test provokes."""
+    folder.mkdir(parents=True)
+    (folder / "log4j2.properties").write_text(
+        "rootLogger.level = fatal\n"
+        "rootLogger.appenderRef.stderr.ref = console\n"
+        "appender.console.type = Console\n"
+        "appender.console.name = console\n"
+        "appender.console.target = SYSTEM_ERR\n"
+        "appender.console.layout.type = PatternLayout\n"
+        "appender.console.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex\n"
+    )
+    return folder
+
+
+def run_to_end(query: StreamingQuery, timeout_s: float = 120) -> None:
+    """Until a query with trigger(availableNow=True) has ended; raises what it failed with."""
+    try:
+        if not query.awaitTermination(int(timeout_s)):
+            raise TimeoutError(f"the query runs still after {timeout_s} s: {query.lastProgress}")
+    finally:
+        query.stop()
+
+
+class TopicRow(NamedTuple):
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+
+
+def read_rows(bootstrap_servers: str, *topics: str) -> list[TopicRow]:
+    """Committed records as librdkafka reads them, by topic, partition and offset."""
+    return [
+        TopicRow(topic, record.partition, record.key, record.value, record.headers, record.timestamp_ms)
+        for topic in topics
+        for record in read_topic(bootstrap_servers, topic)
+    ]
+
+
+def as_sets(rows: Iterable[TopicRow]) -> list[tuple[object, ...]]:
+    """For two writers of the same frame: no topic, no timestamp, in an order that does not depend on the writer."""
+    return sorted(((row.partition, row.key, row.value, row.headers) for row in rows), key=repr)
