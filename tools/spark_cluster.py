@@ -105,6 +105,7 @@ class SparkCluster:
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._children: list[subprocess.Popen[bytes]] = []
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._gone: set[str] = set()
         self._port = 0
         self._web_port = 0
         self._jobs: list[SubmittedJob] = []
@@ -206,6 +207,8 @@ class SparkCluster:
     def start_worker(self, number: int) -> None:
         """Start a worker, at first or after it was killed. The master learns of it a moment later."""
         host = self.host_of(number)
+        # The master holds a dead worker for alive until it has seen the connection break.
+        self._gone |= {worker["id"] for worker in self._known_workers() if worker["host"] == host}
         folder = self.folder / f"worker-{number}"
         command = [str(_spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
         command += ["--host", host, "--port", "0", "--webui-port", "0", "--work-dir", str(folder / "work")]
@@ -242,6 +245,9 @@ class SparkCluster:
     def kill(self, process_id: int) -> None:
         """SIGKILL, which also ends a paused process."""
         self._signal(process_id, signal.SIGKILL)
+        for child in self._children:
+            if child.pid == process_id:
+                child.wait(30)
 
     def pause(self, process_id: int) -> None:
         """SIGSTOP: it keeps its connections and does not answer."""
@@ -252,8 +258,8 @@ class SparkCluster:
 
     def alive_hosts(self) -> set[str]:
         """Hosts of the workers that the master holds for alive."""
-        workers = self._master_state().get("workers", [])
-        return {worker["host"] for worker in workers if worker["state"] == "ALIVE"}
+        workers = self._known_workers()
+        return {one["host"] for one in workers if one["state"] == "ALIVE" and one["id"] not in self._gone}
 
     def _signal(self, process_id: int, number: signal.Signals) -> None:
         if process_id not in self._process_ids():
@@ -266,12 +272,13 @@ class SparkCluster:
     def _is_python_daemon(self, process_id: int) -> bool:
         return _PYTHON_DAEMON in kafka_watchdog.process_words(process_id, "cmdline")
 
-    def _master_state(self) -> dict[str, list[dict[str, str]]]:
+    def _known_workers(self) -> list[dict[str, str]]:
+        """What the master knows of each worker, dead ones included."""
         connection = http.client.HTTPConnection(MASTER_HOST, self._web_port, timeout=10)
         try:
             connection.request("GET", "/json/")
-            answer: dict[str, list[dict[str, str]]] = json.loads(connection.getresponse().read())
-            return answer
+            workers: list[dict[str, str]] = json.loads(connection.getresponse().read())["workers"]
+            return workers
         finally:
             connection.close()
 
@@ -283,7 +290,7 @@ class SparkCluster:
         command = [str(_spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
         command += ["--host", MASTER_HOST, "--port", str(self._port), "--webui-port", str(self._web_port)]
         self._start(command, self.folder / "master", MASTER_HOST)
-        self._wait_until(lambda: bool(self._master_state()), deadline, "the master does not answer")
+        self._wait_until(lambda: self._known_workers() == [], deadline, "the master does not answer")
 
     def _start(
         self, command: Sequence[str], folder: Path, host: str, environment: Mapping[str, str] | None = None

@@ -125,8 +125,10 @@ def test_a_killed_executor_is_replaced_and_a_paused_python_worker_goes_on(
 
 
 def test_a_killed_worker_comes_back_for_the_next_test(spark_cluster: SparkCluster) -> None:
-    spark_cluster.kill(spark_cluster.worker_process_id(1))
+    killed = spark_cluster.worker_process_id(1)
+    spark_cluster.kill(killed)
     spark_cluster.heal()
+    assert spark_cluster.worker_process_id(1) != killed
     assert spark_cluster.alive_hosts() == {"127.0.0.2", "127.0.0.3"}
 
 
