@@ -16,6 +16,7 @@ from kafka_sink.engine.backoff import Backoff
 from kafka_sink.engine.cluster import Endpoint
 from kafka_sink.engine.commands import Address
 from kafka_sink.engine.connection import Connection, State
+from kafka_sink.errors import KafkaSinkError
 
 
 @dataclass(slots=True, eq=False)
@@ -38,6 +39,8 @@ class Node:
     setup_deadline_ms: int = 0
     setup_failures: int = 0
     failures: int = 0
+    # Why it cannot be used, from the first failure until a connection works again.
+    failure: KafkaSinkError | None = None
     retry_at_ms: int = 0
     throttled_until_ms: int = 0
     unavailable_since_ms: int | None = None
@@ -94,8 +97,10 @@ class Node:
 
     def on_negotiated(self) -> None:
         self.failures = self.setup_failures = 0
+        self.failure = None
 
-    def on_failed(self, now_ms: int, reconnect: Backoff) -> None:
+    def on_failed(self, now_ms: int, reconnect: Backoff, failure: KafkaSinkError) -> None:
+        self.failure = failure
         if self.is_setting_up:
             self.setup_failures += 1
         else:

@@ -106,6 +106,14 @@ class NodeSet:
         node = self._find(node_id)
         return None if node is None else node.unavailable_since_ms
 
+    def failure_of(self, node_id: int) -> KafkaSinkError | None:
+        """Why it could not be used the last time; None: it works, or was never tried."""
+        node = self._find(node_id)
+        return None if node is None else node.failure
+
+    def bootstrap_failures(self) -> list[tuple[str, KafkaSinkError | None]]:
+        return [(node.title, node.failure) for node in self._bootstrap.values()]
+
     def in_flight_count(self, node_id: int) -> int:
         node = self._find(node_id)
         return 0 if node is None or node.connection is None else node.connection.in_flight_count
@@ -325,7 +333,7 @@ class NodeSet:
     def _fail(self, node: Node, now_ms: int, failure: KafkaSinkError) -> None:
         connection = node.connection
         was_ready = connection is not None and connection.state is State.READY
-        node.on_failed(now_ms, self._reconnect)
+        node.on_failed(now_ms, self._reconnect, failure)
         if connection is not None:
             self._answers += connection.on_lost(now_ms, failure)
         self.losses += 1

@@ -1,0 +1,363 @@
+"""Single questions to brokers in one pure function: `step(now_ms, events, questions) -> commands, replies`.
+
+A question names whom it is for by office: the leader of a partition, the coordinator of a transactional id, every
+broker. Here the office is found, the question divided where several brokers hold it, sent over the connections that
+`NodeSet` keeps, and the parts of the answer put together. All questions are on their way at the same time.
+
+    begun -> office known -> divided into shares -> each share sent -> each share answered or lost -> one reply
+
+Nothing that may have arrived is sent twice, and nothing waits for better times: a broker that is down, a leader that
+nobody knows, a time limit that has passed make the reply LOST, and whoever asked decides whether to ask again. Only
+lookups of offices, which change nothing, are repeated here.
+
+What was found is remembered until a connection to that broker fails or a question says `find_again`. Error codes in
+the answers mean nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from kafka_sink.engine.cluster import ClusterView
+from kafka_sink.engine.commands import Command
+from kafka_sink.engine.coordinator_lookup import CoordinatorLookup, LookupQuestion
+from kafka_sink.engine.metadata import Metadata
+from kafka_sink.engine.nodes import NetworkEvent, NodeSet
+from kafka_sink.engine.question import (
+    AnyBroker,
+    Broker,
+    Controller,
+    Coordinator,
+    Coordinators,
+    Ending,
+    EveryBroker,
+    Leader,
+    Question,
+    Reply,
+    ending_of,
+)
+from kafka_sink.engine.request import Answer, Request
+from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError
+from kafka_sink.options import ProducerOptions
+from kafka_sink.wire.apis import FIND_COORDINATOR
+
+
+class AskingStep(NamedTuple):
+    commands: list[Command]
+    replies: list[Reply]
+    wake_at_ms: int | None
+
+
+@dataclass(slots=True, eq=False)
+class _Errand:
+    """A question on its way."""
+
+    question: Question
+    begun_ms: int
+    # What was known when it began. Another view is a newer one.
+    begun_view: ClusterView
+    # Transactional ids whose coordinator is being looked for, and those for which that failed.
+    missing: set[str] = field(default_factory=set)
+    failed_ids: set[str] = field(default_factory=set)
+    unsent: list[_Share] = field(default_factory=list)
+    unanswered_count: int = 0
+    is_divided: bool = False
+    is_over: bool = False
+    was_sent: bool = False
+    bodies: list[Mapping[str, Any]] = field(default_factory=list)
+    failures: list[tuple[Ending, KafkaSinkError]] = field(default_factory=list)
+
+    @property
+    def deadline_ms(self) -> int:
+        return self.begun_ms + self.question.timeout_ms
+
+    @property
+    def is_waiting_to_leave(self) -> bool:
+        return not self.is_over and (not self.is_divided or bool(self.unsent))
+
+    def fail(self, error: KafkaSinkError, *, was_sent: bool = False) -> None:
+        self.failures.append((ending_of(error, was_sent=was_sent), error))
+
+    def reply(self) -> Reply:
+        ending, error = min(self.failures, key=lambda pair: _GRAVITY[pair[0]], default=(Ending.ANSWERED, None))
+        return Reply(self.question, ending, tuple(self.bodies), error, self.was_sent)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Share:
+    """What one broker is asked. `node_id` None: whoever is free."""
+
+    errand: _Errand
+    node_id: int | None
+    body: Mapping[str, Any]
+
+
+# LOST before the others: it is the one that asking again may mend, and then the others show.
+_GRAVITY = {Ending.LOST: 0, Ending.REFUSED: 1, Ending.UNSUPPORTED: 2}
+
+
+class Asking:
+    def __init__(self, options: ProducerOptions, *, jitter: Callable[[], float]) -> None:
+        self.nodes = NodeSet(options, jitter=jitter)
+        self.metadata = Metadata(options, self.nodes, jitter=jitter)
+        self._lookup = CoordinatorLookup(request_timeout_ms=options.request_timeout_ms)
+        self._errands: list[_Errand] = []
+        self._moments: list[int] = []
+
+    @property
+    def cluster(self) -> ClusterView:
+        return self.metadata.view
+
+    def step(self, now_ms: int, events: Sequence[NetworkEvent] = (), questions: Sequence[Question] = ()) -> AskingStep:
+        self._moments.clear()
+        for event in events:
+            self.nodes.on_input(now_ms, event)
+        self.nodes.on_time(now_ms)
+        for answer in self.nodes.take_answers():
+            self._on_answer(now_ms, answer)
+        for question in questions:
+            self._begin(now_ms, question)
+        for errand in self._errands:
+            self._advance(now_ms, errand)
+        self._look_up(now_ms)
+        self._ask_metadata(now_ms)
+        self._give_up(now_ms)
+        replies = [errand.reply() for errand in self._errands if errand.is_over]
+        self._errands = [errand for errand in self._errands if not errand.is_over]
+        return AskingStep(self.nodes.take_commands(), replies, self._wake_at_ms(now_ms))
+
+    def forget_questions(self) -> None:
+        """Nobody waits for the replies any more. What has been sent may be carried out all the same."""
+        for errand in self._errands:
+            errand.is_over = True
+        self._errands = []
+        self._lookup.want_nothing()
+
+    # ---- a question begins -----------------------------------------------------------------------------------------
+
+    def _begin(self, now_ms: int, question: Question) -> None:
+        errand = _Errand(question, now_ms, self.cluster)
+        self._errands.append(errand)
+        target = question.target
+        if isinstance(target, (Coordinator, Coordinators)):
+            for transactional_id in _ids_of(target):
+                if question.find_again:
+                    self._lookup.forget(transactional_id)
+                if self._lookup.found(transactional_id) is None:
+                    self._miss(errand, transactional_id)
+            return
+        if isinstance(target, Leader):
+            self.metadata.want_topic(target.topic, now_ms)
+        if question.find_again or isinstance(target, EveryBroker):
+            self.metadata.request_update()
+
+    def _miss(self, errand: _Errand, transactional_id: str) -> None:
+        errand.missing.add(transactional_id)
+        self._lookup.want(transactional_id)
+
+    # ---- finding the office ----------------------------------------------------------------------------------------
+
+    def _advance(self, now_ms: int, errand: _Errand) -> None:
+        if not errand.is_divided:
+            shares = self._divide(errand)
+            if shares is not None:
+                errand.is_divided = True
+                errand.unsent = shares
+                errand.unanswered_count = len(shares)
+        errand.unsent = [share for share in errand.unsent if not self._send(now_ms, share)]
+        errand.is_over = errand.is_over or (errand.is_divided and errand.unanswered_count == 0)
+
+    def _divide(self, errand: _Errand) -> list[_Share] | None:
+        """None: not known yet. Parts for which nobody can be found become failures of the errand."""
+        target, body = errand.question.target, errand.question.body
+        if isinstance(target, AnyBroker):
+            return [_Share(errand, None, body)]
+        if isinstance(target, (Coordinator, Coordinators)):
+            return self._divide_by_coordinator(errand, _ids_of(target))
+        if not self.cluster.brokers or (self._needs_news(errand) and self.cluster is errand.begun_view):
+            return None
+        if isinstance(target, EveryBroker):
+            return [_Share(errand, node_id, body) for node_id in sorted(self.cluster.brokers)]
+        if isinstance(target, Controller):
+            is_known = self.cluster.controller_id in self.cluster.brokers
+            return [_Share(errand, self.cluster.controller_id if is_known else None, body)]
+        if isinstance(target, Broker):
+            if target.node_id in self.cluster.brokers:
+                return [_Share(errand, target.node_id, body)]
+            return self._none_yet(errand, f"broker {target.node_id} is not part of the cluster")
+        leader = self.cluster.leader(*target)
+        if leader is not None:
+            return [_Share(errand, leader, body)]
+        error = self.metadata.topic_error(target.topic)
+        if error is not None and self.cluster is not errand.begun_view:
+            errand.fail(error)
+            return []
+        trouble = self.metadata.topic_trouble(target.topic)
+        return self._none_yet(errand, f"{target.topic}-{target.partition} has no leader now. {trouble}".rstrip(" ."))
+
+    @staticmethod
+    def _needs_news(errand: _Errand) -> bool:
+        return errand.question.find_again or isinstance(errand.question.target, EveryBroker)
+
+    def _none_yet(self, errand: _Errand, text: str) -> list[_Share] | None:
+        """What was known already does not answer it: that may be old. What came since is the answer."""
+        if self.cluster is errand.begun_view:
+            self.metadata.request_update()
+            return None
+        errand.fail(TransportError(text))
+        return []
+
+    def _divide_by_coordinator(self, errand: _Errand, ids: Sequence[str]) -> list[_Share] | None:
+        by_node: dict[int, list[str]] = {}
+        is_waiting = bool(errand.missing)
+        for transactional_id in ids:
+            found = self._lookup.found(transactional_id)
+            if transactional_id in errand.missing or transactional_id in errand.failed_ids:
+                continue
+            if found is None:
+                self._miss(errand, transactional_id)  # its broker was lost a moment ago
+                is_waiting = True
+            elif found.node_id in self.cluster.brokers:
+                by_node.setdefault(found.node_id, []).append(transactional_id)
+            elif self.cluster is found.view:
+                self.metadata.request_update()  # it joined a moment ago, or is leaving
+                is_waiting = True
+            else:
+                self._lookup.forget(transactional_id)
+                errand.failed_ids.add(transactional_id)
+                text = (
+                    f"node {found.node_id} coordinates transactional id {transactional_id!r} and has left the cluster"
+                )
+                errand.fail(TransportError(text))
+        if is_waiting:
+            return None
+        body = errand.question.body
+        if isinstance(errand.question.target, Coordinator):
+            return [_Share(errand, node_id, body) for node_id in by_node]
+        return [_Share(errand, node_id, {**body, "transactional_ids": part}) for node_id, part in by_node.items()]
+
+    # ---- sending ---------------------------------------------------------------------------------------------------
+
+    def _send(self, now_ms: int, share: _Share) -> bool:
+        """False: it has to wait."""
+        errand, question = share.errand, share.errand.question
+        node_id = self.nodes.least_loaded(now_ms) if share.node_id is None else share.node_id
+        if node_id is None:
+            return False
+        if self._can_use(node_id, now_ms):
+            request = Request(
+                question.api, share.body, share, question.timeout_ms, question.version_min, question.version_max
+            )
+            self.nodes.send(node_id, request, now_ms)
+            return True
+        if share.node_id is None:
+            return False
+        failure = self.nodes.failure_of(node_id)
+        if node_id not in self.cluster.brokers:
+            failure = TransportError(f"node {node_id} has left the cluster")
+        elif failure is None or self.nodes.blocked_until_ms(node_id, now_ms) is None:
+            return False
+        self._on_node_lost(node_id)
+        errand.fail(failure)
+        errand.unanswered_count -= 1
+        return True
+
+    def _look_up(self, now_ms: int) -> None:
+        while self._lookup.is_wanting:
+            node_id = self.nodes.least_loaded(now_ms)
+            if node_id is None or not self._can_use(node_id, now_ms):
+                return
+            request = self._lookup.next_request(self.nodes.version_of(node_id, FIND_COORDINATOR))
+            assert request is not None
+            self.nodes.send(node_id, request, now_ms)
+
+    def _ask_metadata(self, now_ms: int) -> None:
+        if not self.metadata.wants_request(now_ms):
+            return
+        node_id = self.nodes.least_loaded(now_ms)
+        if node_id is None or not self._can_use(node_id, now_ms):
+            return
+        request = self.metadata.next_request(now_ms)
+        if request is not None:
+            self.nodes.send(node_id, request, now_ms)
+
+    def _can_use(self, node_id: int, now_ms: int) -> bool:
+        """Is the node ready for a request? If not, the connection is begun, or the end of its back-off noted."""
+        if self.nodes.is_ready(node_id, now_ms):
+            return True
+        self.nodes.connect(node_id, now_ms)
+        blocked_until_ms = self.nodes.blocked_until_ms(node_id, now_ms)
+        if blocked_until_ms is not None:
+            self._moments.append(blocked_until_ms)
+        return False
+
+    # ---- answers ---------------------------------------------------------------------------------------------------
+
+    def _on_answer(self, now_ms: int, answer: Answer) -> None:
+        purpose = answer.request.purpose
+        if isinstance(purpose, _Share):
+            self._on_share_answered(purpose, answer)
+        elif isinstance(purpose, LookupQuestion):
+            for transactional_id, failure in self._lookup.on_answer(answer, self.cluster).items():
+                self._on_looked_up(transactional_id, failure)
+        else:
+            self.metadata.on_answer(now_ms, answer)
+
+    def _on_share_answered(self, share: _Share, answer: Answer) -> None:
+        errand = share.errand
+        if answer.failure is not None and answer.was_sent:
+            self._on_node_lost(answer.node_id)
+        if errand.is_over:
+            return
+        errand.was_sent = errand.was_sent or answer.was_sent
+        errand.unanswered_count -= 1
+        if answer.body is not None:
+            errand.bodies.append(answer.body)
+        elif answer.failure is not None:
+            errand.fail(answer.failure, was_sent=answer.was_sent)
+
+    def _on_looked_up(self, transactional_id: str, failure: KafkaSinkError | None) -> None:
+        for errand in self._errands:
+            if transactional_id in errand.missing:
+                errand.missing.discard(transactional_id)
+                if failure is not None:
+                    errand.failed_ids.add(transactional_id)
+                    errand.fail(failure)
+
+    def _on_node_lost(self, node_id: int) -> None:
+        """Others may hold its offices by now."""
+        self._lookup.forget_node(node_id)
+        self.metadata.request_update()
+
+    # ---- time ------------------------------------------------------------------------------------------------------
+
+    def _give_up(self, now_ms: int) -> None:
+        """What is over its time, and, while nobody at all can be reached, what has not left."""
+        is_alone = not self.nodes.is_any_reachable(now_ms)
+        for errand in self._errands:
+            is_overdue = now_ms >= errand.deadline_ms
+            if errand.is_over or not (is_overdue or (is_alone and errand.is_waiting_to_leave)):
+                continue
+            name = errand.question.api.name
+            within = f"within {now_ms - errand.begun_ms} ms" if is_overdue else "and no broker can be reached"
+            failure = self.metadata.last_failure or self.nodes.last_failure
+            if errand.unanswered_count > len(errand.unsent):
+                errand.was_sent = True
+                errand.fail(TransportError(f"{name} was sent but not answered {within}"))
+            elif isinstance(failure, AuthenticationError):
+                errand.fail(failure)
+            else:
+                text = f"{name} was not sent {within}"
+                errand.fail(TransportError(text if failure is None else f"{text}: {failure}"))
+            errand.is_over = True
+
+    def _wake_at_ms(self, now_ms: int) -> int | None:
+        moments = [self.nodes.next_deadline_ms(now_ms), self.metadata.next_deadline_ms(now_ms), *self._moments]
+        moments += [errand.deadline_ms for errand in self._errands]
+        return min((moment for moment in moments if moment is not None), default=None)
+
+
+def _ids_of(target: Coordinator | Coordinators) -> tuple[str, ...]:
+    return (target.transactional_id,) if isinstance(target, Coordinator) else target.transactional_ids

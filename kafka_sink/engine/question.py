@@ -1,0 +1,100 @@
+"""One question to one or several brokers, and the reply: what is given to `Asking` and comes back from it.
+
+Whom a question is for is said by office, not by number: coordinators and leaders move, and where they are is found on
+the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from kafka_sink.engine.connection import UNSUPPORTED_VERSION
+from kafka_sink.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    BrokerError,
+    KafkaSinkError,
+    LocalProtocolError,
+)
+from kafka_sink.wire.apis import Api
+
+VERSION_MAX = 32_767
+
+
+class Coordinator(NamedTuple):
+    transactional_id: str
+
+
+class Coordinators(NamedTuple):
+    """Each gets the body with its own ids only, under `transactional_ids`."""
+
+    transactional_ids: tuple[str, ...]
+
+
+class Leader(NamedTuple):
+    topic: str
+    partition: int
+
+
+class EveryBroker(NamedTuple):
+    """All that the cluster knows of when asked anew: one that joined a moment ago must not be left out."""
+
+
+class AnyBroker(NamedTuple):
+    pass
+
+
+class Broker(NamedTuple):
+    node_id: int
+
+
+class Controller(NamedTuple):
+    """With KRaft any broker does, and Metadata names one at random; with ZooKeeper it must be this one."""
+
+
+Target = Coordinator | Coordinators | Leader | EveryBroker | AnyBroker | Broker | Controller
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """`timeout_ms` is for everything: finding the office, sending, the answer."""
+
+    target: Target
+    api: Api
+    body: Mapping[str, Any]
+    timeout_ms: int
+    version_min: int = 0
+    version_max: int = VERSION_MAX
+    find_again: bool = False
+
+
+class Ending(Enum):
+    ANSWERED = "answered"
+    LOST = "lost"
+    UNSUPPORTED = "unsupported"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reply:
+    """Exactly one per question. `was_sent` False: no byte of it left, so that it was certainly not carried out."""
+
+    question: Question
+    ending: Ending
+    bodies: tuple[Mapping[str, Any], ...]
+    error: KafkaSinkError | None
+    was_sent: bool
+
+
+def ending_of(error: KafkaSinkError, *, was_sent: bool) -> Ending:
+    """What a failure means for whoever asked. Once bytes have left there is but one answer."""
+    if was_sent:
+        return Ending.LOST
+    if isinstance(error, (AuthenticationError, AuthorizationError)):
+        return Ending.REFUSED
+    is_unsupported = isinstance(error, BrokerError) and error.code == UNSUPPORTED_VERSION
+    # A field that matters has no place in the version that the broker speaks.
+    return Ending.UNSUPPORTED if is_unsupported or isinstance(error, LocalProtocolError) else Ending.LOST
