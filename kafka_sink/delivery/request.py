@@ -50,7 +50,7 @@ class RequestKey(NamedTuple):
     """Names one question of one operation; only one request with a given key is out at a time."""
 
     purpose: str
-    index: int = 0
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,142 @@
+"""Which way an operation goes: at its start by what the process remembers, later by what the ledger says.
+
+Memory is trusted where it can only make the driver more careful, or where it was made by the attempt itself: "no
+decision was made, I was there". Everything else is read. In particular abort() in a process that did not run commit()
+reads the ledger twice, without and then with fencing: the first reading spares a successor from being fenced by the
+funeral of its predecessor, the second one makes sure that no decision of this run can still arrive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kafka_sink.delivery import texts
+from kafka_sink.delivery.ledger import Finding, LedgerRecord, LedgerState, finding, is_decided
+from kafka_sink.delivery.receipt import BatchKey, BatchSummary
+from kafka_sink.delivery.session import Conclusion, Decision, DeliverySettings, DriverSession, Job, Operation
+from kafka_sink.errors import KafkaSinkError
+
+
+class Move(Enum):
+    FENCE = "fence"
+    LOOK = "look"
+    JUDGE = "judge"
+    FINISH = "finish"
+    CHECK = "check"
+    RECORD = "record"
+    DISCARD = "discard"
+    SWEEP = "sweep"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`conclusion` is what the verdict becomes if the rest goes well; `error` comes with END."""
+
+    move: Move
+    record: LedgerRecord | None = None
+    conclusion: Conclusion | None = None
+    error: KafkaSinkError | None = None
+
+
+_WITHOUT_BATCH = {
+    Operation.FINISH: Move.FENCE,
+    Operation.SWEEP: Move.FENCE,
+    Operation.ACCEPT: Move.FENCE,
+    Operation.REPLAY: Move.FENCE,
+    Operation.RECOVER: Move.LOOK,
+}
+
+
+def moved_at_start(job: Job, session: DriverSession, has_transactions: bool) -> Judgement:
+    if job.operation in _WITHOUT_BATCH:
+        session.forget_identity()
+        return Judgement(_WITHOUT_BATCH[job.operation])
+    assert job.key is not None, f"{job.operation.value} is about a batch"
+    decision = session.decisions.get(job.key)
+    if job.operation in (Operation.ABORT, Operation.ABORT_WITHOUT_LEDGER):
+        return _abort_at_start(job, session, decision)
+    if not has_transactions:
+        return Judgement(Move.END, conclusion=Conclusion.NOTHING_TO_DO)
+    if job.operation is Operation.COMMIT_WITHOUT_LEDGER:
+        return Judgement(Move.CHECK)
+    is_known = session.identity is not None and session.ledger is not None and decision is not Decision.IN_DOUBT
+    return Judgement(Move.JUDGE if is_known else Move.FENCE)
+
+
+def _abort_at_start(job: Job, session: DriverSession, decision: Decision | None) -> Judgement:
+    if decision in (Decision.MADE, Decision.IN_DOUBT):
+        return Judgement(Move.END, conclusion=Conclusion.LEFT_ALONE)
+    if decision is Decision.NONE or job.operation is Operation.ABORT_WITHOUT_LEDGER:
+        return Judgement(Move.DISCARD, conclusion=Conclusion.ABORTED)
+    # What this process knows of the ledger may be older than a commit in another process of the same run.
+    session.forget_identity()
+    return Judgement(Move.LOOK)
+
+
+def judged(
+    job: Job,
+    session: DriverSession,
+    settings: DeliverySettings,
+    ledger: LedgerState,
+    summary: BatchSummary,
+    *,
+    is_fenced: bool,
+) -> Judgement:
+    if job.operation is Operation.COMMIT:
+        assert job.key is not None
+        return _commit_judged(job.key, session, settings, ledger, summary)
+    if job.operation is Operation.ABORT:
+        assert job.key is not None
+        if is_decided(ledger, job.key, session.run):
+            return Judgement(Move.END, conclusion=Conclusion.LEFT_ALONE)
+        return Judgement(Move.DISCARD, conclusion=Conclusion.ABORTED) if is_fenced else Judgement(Move.FENCE)
+    if job.operation in (Operation.ACCEPT, Operation.REPLAY):
+        return _choice_judged(job, ledger)
+    return _open_judged(job, ledger)
+
+
+def _commit_judged(
+    key: BatchKey, session: DriverSession, settings: DeliverySettings, ledger: LedgerState, summary: BatchSummary
+) -> Judgement:
+    sink_id = session.sink_id
+    found, record = finding(ledger, key, session.run, accept_unknown_sink=settings.accept_unknown_sink)
+    if found is Finding.GO_ON:
+        return Judgement(Move.CHECK)
+    if found is Finding.UNKNOWN_SINK:
+        return Judgement(Move.END, error=texts.unknown_sink(sink_id, key, summary, settings.ledger_topic))
+    assert record is not None
+    if found in (Finding.FINISH_OWN, Finding.FINISH_OTHER):
+        return Judgement(Move.FINISH, record)
+    if found is Finding.DELIVERED:
+        # By this very run: the transactions at hand may be those of the decision. The sweep ends only what is open.
+        move = Move.SWEEP if record.run == session.run else Move.DISCARD
+        return Judgement(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
+    if found is Finding.LOST:
+        return Judgement(Move.END, error=texts.lost(record, record.fates))
+    if found is Finding.ROLLED_BACK:
+        return Judgement(Move.END, error=texts.rolled_back(sink_id, key, summary, record))
+    return Judgement(Move.END, error=texts.superseded(sink_id, key, summary, record))
+
+
+def _choice_judged(job: Job, ledger: LedgerState) -> Judgement:
+    """Without a batch named, the choice is about the only stuck one."""
+    stuck = [record for record in ledger.stuck() if job.key in (None, record.key)]
+    if len(stuck) != 1:
+        return Judgement(Move.END, conclusion=Conclusion.NOTHING_TO_DO)
+    chosen = stuck[0].resolved(is_accepted=job.operation is Operation.ACCEPT, wall_ms=job.wall_ms)
+    return Judgement(Move.RECORD, chosen)
+
+
+def _open_judged(job: Job, ledger: LedgerState) -> Judgement:
+    """RECOVER, FINISH and SWEEP: open decisions first. A lost labelled write stops nobody but its own repetition."""
+    intents = ledger.open_intents()
+    if intents:
+        return Judgement(Move.FINISH, intents[0])
+    stream = ledger.newest.get(ledger.sink_id)
+    if stream is not None and stream.fates:
+        return Judgement(Move.END, error=texts.lost(stream, stream.fates))
+    if job.operation is Operation.SWEEP:
+        return Judgement(Move.SWEEP)
+    return Judgement(Move.END)

@@ -1,0 +1,188 @@
+"""C1: become the only driver of a sink, and learn what the ledger says.
+
+Fencing comes first. A success of InitProducerId proves that every earlier transaction of the driver's id has ended,
+markers included, so what is read up to the high watermark taken afterwards is all there is and will be from others.
+
+Records are read uncommitted and judged here by the control records behind them. A read_committed reader would stop at
+the last stable offset, which the open transaction of any other sink in the same ledger holds back; a decision of ours
+behind it would be missed. Reading without fencing (at planning) is the same without the proof: a record whose marker is
+not there yet counts as not written, and the next commit looks again.
+
+A record without a marker below the last stable offset has ended; aborted ones are filtered by their marker, which the
+cleaner keeps as long as the records, so it was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_sink.delivery.ledger import LedgerState
+from kafka_sink.delivery.ledger_codec import VALUE_BYTES_MAX, decode_record
+from kafka_sink.delivery.log_scan import (
+    EARLIEST,
+    LATEST,
+    RawBatch,
+    ask_fetch,
+    ask_offset,
+    fetched,
+    listed_offset,
+    raw_batches,
+)
+from kafka_sink.delivery.outcome import Meaning, described, meaning
+from kafka_sink.delivery.part import Part
+from kafka_sink.delivery.request import CoordinatorOf, RequestKey
+from kafka_sink.delivery.session import DeliverySettings, DriverSession, Identity
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.wire.apis import FETCH, INIT_PRODUCER_ID, LIST_OFFSETS
+
+FENCE = RequestKey("fence older drivers")
+LOG_START, LOG_STOP = RequestKey("ledger start"), RequestKey("ledger stop")
+READ = RequestKey("read ledger")
+# Ledger keys of one sink: one for its stream and one per labelled batch write.
+KEYS_MAX = 100_000
+
+
+class Fence(Part):
+    """InitProducerId without an identity: whoever was the driver before is not any more."""
+
+    def __init__(self, settings: DeliverySettings, session: DriverSession, now_ms: int) -> None:
+        super().__init__(settings)
+        self.identity: Identity | None = None
+        body = {
+            "transactional_id": session.transactional_id,
+            "transaction_timeout_ms": settings.driver_timeout_ms,
+        }
+        self.inquiry.ask(now_ms, FENCE, CoordinatorOf(session.transactional_id), INIT_PRODUCER_ID, body)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.identity is not None or self.failure is not None
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        error_code = body["error_code"]
+        found = meaning(INIT_PRODUCER_ID, error_code)
+        if self.repeats(now_ms, key, found, INIT_PRODUCER_ID.name, error_code):
+            return
+        if found is Meaning.DONE:
+            self.inquiry.drop_all()
+            self.identity = Identity(body["producer_id"], body["producer_epoch"])
+        else:
+            self.fail(described(INIT_PRODUCER_ID.name, error_code), is_fenced=found is Meaning.FENCED)
+
+
+class LedgerRead(Part):
+    def __init__(self, settings: DeliverySettings, sink_id: str, now_ms: int) -> None:
+        super().__init__(settings)
+        self.state: LedgerState | None = None
+        self._sink_id = sink_id
+        self._begin(now_ms)
+
+    def _begin(self, now_ms: int) -> None:
+        self._next_offset: int | None = None
+        self._stop_offset: int | None = None
+        # By producer id: records that wait for their marker. By ledger key: offset and value of the newest.
+        self._waiting: dict[int, list[tuple[int, str, bytes]]] = {}
+        self._newest: dict[str, tuple[int, bytes]] = {}
+        topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
+        ask_offset(self.inquiry, now_ms, LOG_START, topic, partition, EARLIEST)
+        ask_offset(self.inquiry, now_ms, LOG_STOP, topic, partition, LATEST)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state is not None or self.failure is not None
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        if key == READ:
+            self._on_fetched(now_ms, body)
+            return
+        error_code, offset = listed_offset(body)
+        found = meaning(LIST_OFFSETS, error_code)
+        if self.repeats(now_ms, key, found, LIST_OFFSETS.name, error_code):
+            return
+        if found is not Meaning.DONE:
+            self.fail(self._about(described(LIST_OFFSETS.name, error_code)))
+            return
+        self.inquiry.drop(key)
+        if key == LOG_START:
+            self._next_offset = offset
+        else:
+            self._stop_offset = offset
+        if self._next_offset is not None and self._stop_offset is not None:
+            self._read_on(now_ms, last_stable_offset=-1)
+
+    def _on_fetched(self, now_ms: int, body: Mapping[str, Any]) -> None:
+        answer = fetched(body)
+        found = meaning(FETCH, answer.error_code)
+        if self.repeats(now_ms, READ, found, FETCH.name, answer.error_code):
+            return
+        if found is Meaning.OUT_OF_RANGE:
+            # The cleaner moved the beginning of the log meanwhile.
+            self.inquiry.drop_all()
+            self._begin(now_ms)
+            return
+        if found is not Meaning.DONE:
+            self.fail(self._about(described(FETCH.name, answer.error_code)))
+            return
+        before = self._next_offset
+        for batch in raw_batches(answer.records):
+            self._take(batch)
+        if self._next_offset == before:
+            if answer.records:
+                raise RemoteProtocolError(self._about(f"no whole batch at offset {before}"))
+            self.inquiry.repeat(now_ms, READ)
+            return
+        self.inquiry.drop(READ)
+        self._read_on(now_ms, last_stable_offset=answer.last_stable_offset)
+
+    def _take(self, raw: RawBatch) -> None:
+        assert self._next_offset is not None
+        if raw.next_offset <= self._next_offset:
+            return
+        self._next_offset = raw.next_offset
+        if raw.is_control:
+            marker = raw.decoded()
+            if marker.is_commit_marker or marker.is_abort_marker:
+                ended = self._waiting.pop(raw.producer_id, [])
+                for offset, ledger_key, value in ended if marker.is_commit_marker else []:
+                    self._keep(offset, ledger_key, value)
+        elif raw.is_transactional:
+            decoded = raw.decoded()
+            for offset, record in zip(decoded.offsets, decoded.records, strict=True):
+                own_key = self._own_key(record.key)
+                if own_key is not None and record.value is not None:
+                    if len(record.value) > VALUE_BYTES_MAX:
+                        raise RemoteProtocolError(self._about(f"a record of {len(record.value)} bytes at {offset}"))
+                    self._waiting.setdefault(raw.producer_id, []).append((offset, own_key, record.value))
+
+    def _own_key(self, key: bytes | None) -> str | None:
+        text = (key or b"").decode("utf-8", "replace")
+        return text if text == self._sink_id or text.startswith(f"{self._sink_id}/") else None
+
+    def _keep(self, offset: int, ledger_key: str, value: bytes) -> None:
+        if len(self._newest) >= KEYS_MAX and ledger_key not in self._newest:
+            raise RemoteProtocolError(self._about(f"more than {KEYS_MAX} keys of one sink"))
+        if offset >= self._newest.get(ledger_key, (-1, b""))[0]:
+            self._newest[ledger_key] = (offset, value)
+
+    def _read_on(self, now_ms: int, *, last_stable_offset: int) -> None:
+        assert self._next_offset is not None and self._stop_offset is not None
+        if self._next_offset < self._stop_offset:
+            topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
+            ask_fetch(self.inquiry, now_ms, READ, topic, partition, self._next_offset)
+            return
+        for waiting in self._waiting.values():
+            for offset, ledger_key, value in waiting:
+                if offset < last_stable_offset:
+                    self._keep(offset, ledger_key, value)
+        # Only the newest record of a key is decoded: what an older release wrote before it is nobody's concern.
+        newest = {}
+        for ledger_key, (offset, value) in self._newest.items():
+            try:
+                newest[ledger_key] = decode_record(value)
+            except RemoteProtocolError as error:
+                raise RemoteProtocolError(self._about(f"{error} (offset {offset})")) from None
+        self.state = LedgerState(self._sink_id, newest)
+
+    def _about(self, text: str) -> str:
+        return f"ledger {self.settings.ledger_topic}-{self.settings.ledger_partition}: {text}"

@@ -1,0 +1,79 @@
+"""What the parts of the driver's machine have in common: questions out, answers in, a result when there is one.
+
+A part is told of answers and asked for its result; it knows nothing of the other parts and of deadlines. Whoever runs
+it gives up on it when time is up, and `last_trouble` then says what it was waiting for.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_sink.delivery.inquiry import Inquiry
+from kafka_sink.delivery.outcome import Meaning, described
+from kafka_sink.delivery.request import DriverAnswer, Fate, RequestKey
+from kafka_sink.delivery.session import DeliverySettings
+from kafka_sink.errors import RemoteProtocolError
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a part ended without what it was for."""
+
+    reason: str
+    is_fenced: bool = False
+
+
+class Part(ABC):
+    def __init__(self, settings: DeliverySettings) -> None:
+        self.settings = settings
+        self.inquiry = Inquiry(settings)
+        self.failure: Failure | None = None
+        self.last_trouble = ""
+
+    @property
+    @abstractmethod
+    def is_finished(self) -> bool: ...
+
+    @abstractmethod
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        """One answer of one broker."""
+
+    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
+        if not self.inquiry.returned(answer):
+            return
+        if answer.fate is Fate.LOST:
+            self.on_lost(now_ms, answer)
+        elif answer.fate is Fate.ANSWERED:
+            try:
+                self.on_bodies(now_ms, answer)
+            except RemoteProtocolError as error:
+                self.on_refused(now_ms, answer.key, str(error))
+        else:
+            self.on_refused(now_ms, answer.key, str(answer.error or answer.fate.value))
+
+    def on_bodies(self, now_ms: int, answer: DriverAnswer) -> None:
+        for body in answer.bodies:
+            self.on_body(now_ms, answer.key, body)
+
+    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
+        """It may have been carried out, so nothing but the same request again is right."""
+        self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
+        self.inquiry.repeat(now_ms, answer.key, find_again=True)
+
+    def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
+        self.fail(reason)
+
+    def fail(self, reason: str, *, is_fenced: bool = False) -> None:
+        self.inquiry.drop_all()
+        self.failure = Failure(reason, is_fenced)
+
+    def repeats(self, now_ms: int, key: RequestKey, found: Meaning, api_name: str, error_code: int) -> bool:
+        """True: this meaning asks for nothing but another try, and it is on its way."""
+        if found not in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN):
+            return False
+        self.last_trouble = described(api_name, error_code)
+        self.inquiry.repeat(now_ms, key, find_again=found is Meaning.FIND_AGAIN, soon=found is Meaning.REPEAT_SOON)
+        return True

@@ -1,0 +1,131 @@
+"""Ends what nobody will end: losing speculative attempts, killed ones, and what a crashed run left open.
+
+An open transaction holds back every read_committed reader of its partitions until its time-out, minutes later. After a
+batch is done, or aborted, none of this run's transactions should be open, so all of them are aborted. Those of another
+run are aborted only if they began before this run's first transaction did, on the brokers' clock: a run that began
+later is our successor, and aborting what it has prepared could turn its decision into a loss.
+
+Each is ended by its exact producer id and epoch, as DescribeTransactions tells them. InitProducerId would do it without
+asking, but it names no transaction: one that arrives late kills what the next batch has prepared under the same id.
+Where ListTransactions is not spoken there is no exact name to be had, so nothing is swept; the next attempt under an id
+aborts what it finds there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_sink.delivery.ending import Aborts, Ending
+from kafka_sink.delivery.identity import parsed_task_identity
+from kafka_sink.delivery.outcome import Meaning, described, meaning
+from kafka_sink.delivery.part import Part
+from kafka_sink.delivery.preflight import ONGOING, Describe, Described
+from kafka_sink.delivery.request import DriverAnswer, EveryBroker, Fate, RequestKey
+from kafka_sink.delivery.session import DeliverySettings
+from kafka_sink.wire.apis import LIST_TRANSACTIONS
+
+LIST = RequestKey("list transactions")
+
+
+@dataclass(frozen=True, slots=True)
+class SweepRule:
+    """`own_run` None: every run, whenever it began (an operator's wish, after fencing)."""
+
+    sink_id: str
+    own_run: str | None
+    since_ms: int
+
+    def is_candidate(self, transactional_id: str) -> bool:
+        identity = parsed_task_identity(transactional_id)
+        if identity is None or identity.sink_id != self.sink_id:
+            return False
+        return self.own_run is None or identity.run == self.own_run or self.since_ms >= 0
+
+    def is_dangling(self, found: Described) -> bool:
+        identity = parsed_task_identity(found.transactional_id)
+        if identity is None or found.state != ONGOING:
+            return False
+        return self.own_run in (None, identity.run) or 0 <= found.start_ms < self.since_ms
+
+
+class Sweep(Part):
+    """List, describe, abort; whatever goes wrong is a note, never an error."""
+
+    def __init__(self, settings: DeliverySettings, rule: SweepRule, now_ms: int) -> None:
+        super().__init__(settings)
+        self.notes: list[str] = []
+        self._rule = rule
+        self._is_listed = False
+        self._ids: dict[str, None] = {}
+        self._describe: Describe | None = None
+        self._aborts: Aborts | None = None
+        body = {"state_filters": [ONGOING], "producer_id_filters": []}
+        self.inquiry.ask(now_ms, LIST, EveryBroker(), LIST_TRANSACTIONS, body)
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        return tuple(self._aborts.aborted) if self._aborts is not None else ()
+
+    @property
+    def is_finished(self) -> bool:
+        if self.failure is not None:
+            return True
+        if self._aborts is not None:
+            return self._aborts.is_finished
+        return self._describe is None and self._is_listed
+
+    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
+        if self._aborts is not None:
+            self._aborts.on_answer(now_ms, answer)
+        elif self._describe is not None:
+            self._describe.on_answer(now_ms, answer)
+            if self._describe.is_finished:
+                self._on_described(now_ms)
+        elif answer.fate is Fate.UNSUPPORTED:
+            self.inquiry.drop_all()
+            self._is_listed = True
+            self.notes.append(
+                "the brokers do not speak ListTransactions: transactions left open by killed tasks end by their own "
+                "time-out or when their id is used again"
+            )
+        else:
+            super().on_answer(now_ms, answer)
+
+    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
+        """A broker that is away lists nothing; what it coordinates is swept after the next batch."""
+        self.notes.append(f"not every broker listed its transactions: {answer.error or 'no answer'}")
+        self.on_bodies(now_ms, answer)
+
+    def on_bodies(self, now_ms: int, answer: DriverAnswer) -> None:
+        super().on_bodies(now_ms, answer)
+        self.inquiry.drop_all()
+        self._is_listed = True
+        if self._ids:
+            self._describe = Describe(self.settings, tuple(self._ids), now_ms)
+            self.inquiry = self._describe.inquiry
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        if meaning(LIST_TRANSACTIONS, body["error_code"]) is not Meaning.DONE:
+            self.notes.append(described(LIST_TRANSACTIONS.name, body["error_code"]))
+            return
+        for state in body["transaction_states"]:
+            if self._rule.is_candidate(state["transactional_id"]):
+                self._ids[state["transactional_id"]] = None
+
+    def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
+        self.notes.append(f"dangling transactions could not be looked for: {reason}")
+        self.fail(reason)
+
+    def _on_described(self, now_ms: int) -> None:
+        assert self._describe is not None
+        if self._describe.failure is not None:
+            self.notes.append(f"dangling transactions could not be described: {self._describe.failure.reason}")
+        endings = [
+            Ending(found.transactional_id, found.producer_id, found.producer_epoch, self.settings.generation)
+            for found in self._describe.found.values()
+            if self._rule.is_dangling(found)
+        ]
+        self._aborts = Aborts(self.settings, endings, now_ms)
+        self.inquiry = self._aborts.inquiry
