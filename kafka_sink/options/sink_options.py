@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.options.foreign_table import ALIASES
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_table import (
@@ -21,7 +22,9 @@ from kafka_sink.options.sink_table import (
     SINK_OPTIONS,
     SOURCE_OPTIONS,
     SPARK_OPTIONS,
+    FunctionName,
 )
+from kafka_sink.options.table import OPTIONS
 
 PREFIX = "kafka."
 
@@ -65,7 +68,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
             own[name] = _tried(problems, SINK_OPTIONS[name].rule.parse, name, value)
         else:
             problems.append(_unknown(given))
-    partitioner = _take_partitioner(of_producer)
+    partitioner = _tried(problems, _take_partitioner, of_producer)
     _tried(problems, _check_fixed, of_producer)
     _tried(problems, _check_together, own)
     producer = _tried(problems, _producer_options, of_producer)
@@ -102,7 +105,10 @@ def _producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
     try:
         return parse_producer_options({**PRODUCER_DEFAULTS, **of_producer})
     except ConfigError as error:
-        raise ConfigError(f"{error}\n(these are producer options: in Spark each has the prefix {PREFIX})") from None
+        text = f"{error}\n(these are producer options: in Spark each has the prefix {PREFIX})"
+        if "partitioner" in str(error):
+            text += f"\n(a partitioner of your own is named as {PREFIX}partitioner.class=module:function)"
+        raise ConfigError(text) from None
 
 
 def _check_fixed(of_producer: Mapping[str, str]) -> None:
@@ -127,7 +133,7 @@ def _take_partitioner(of_producer: dict[str, str]) -> str | None:
     """`module:function` is the user's own; everything else is a name that the producer knows or refuses."""
     for name in ("partitioner.class", "partitioner"):
         if ":" in of_producer.get(name, ""):
-            return of_producer.pop(name).strip()
+            return FunctionName().parse(f"{PREFIX}{name}", of_producer.pop(name))
     return None
 
 
@@ -149,7 +155,9 @@ def _unknown(given: str) -> str:
         return f"{given} is an option of Kafka as a source: leave it out of the sink"
     if name == "path":
         return "a path means nothing to this sink: call save() or start() without it and set the option topic"
-    nearest = difflib.get_close_matches(name, [*SINK_OPTIONS, "kafka.bootstrap.servers"], 1)
+    if name in OPTIONS or name in ALIASES:
+        return f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
+    nearest = difflib.get_close_matches(name, [*SINK_OPTIONS, *(PREFIX + each for each in OPTIONS)], 1)
     if nearest:
         return f"{given!r} is not an option of this sink: did you mean {nearest[0]}?"
     return f"{given!r} is not an option of this sink; options of the Kafka producer have the prefix {PREFIX}"
