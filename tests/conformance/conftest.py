@@ -1,15 +1,23 @@
-"""One node of each Kafka version and transaction level for the whole run, with the timers of peer.py."""
+"""One node of each Kafka version and transaction level for the whole run, with the timers of peer.py.
+
+And one with users, ACLs and an eager log cleaner of each version: nothing that runs against it changes an ACL.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+import confluent_kafka.admin as confluent
 import pytest
 
+from kafka_sink.testing import Acl
+from tests.conformance import acl_scripts, sasl_scripts
 from tests.conformance.peer import PROPERTIES, KafkaPeer
 from tests.conftest import without_kafka
+from tools import kafka_security
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import KafkaUnavailable
 
@@ -45,3 +53,95 @@ def pair_of() -> Iterator[Callable[[str, int], Pair]]:
             return pairs[version, level]
 
         yield running
+
+
+# ---- secured ----
+
+ADMIN = "admin"
+PASSWORDS = {ADMIN: "s3cret", **sasl_scripts.USERS, **{user: f"of-{user}" for user in acl_scripts.cases()}}
+FAILURE_DELAY_MS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """`address` wants authentication; the cluster's own listener does not, and may do everything."""
+
+    kafka: KafkaCluster
+    release: str
+
+    @property
+    def address(self) -> str:
+        return self.kafka.sasl_bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def secured_of() -> Iterator[Callable[[str], Secured]]:
+    running: dict[str, Secured] = {}
+    short = f"listener.name.sasl_plaintext.{sasl_scripts.SHORT.lower()}.connections.max.reauth.ms"
+    properties = {
+        **PROPERTIES,
+        **kafka_security.AUTHORIZER,
+        "connection.failed.authentication.delay.ms": FAILURE_DELAY_MS,
+        short: sasl_scripts.SESSION_MS,
+        "log.cleaner.backoff.ms": 50,
+    }
+    with ExitStack() as stack:
+
+        def of(version: str) -> Secured:
+            if version not in running:
+                cluster = KafkaCluster(version, properties=properties, users=PASSWORDS)
+                try:
+                    stack.enter_context(cluster)
+                except KafkaUnavailable as missing:
+                    without_kafka(str(missing))
+                write_acls(cluster, [acl for granted in acl_scripts.cases().values() for acl in granted])
+                peer = KafkaPeer(cluster.bootstrap_servers)
+                peer.warm_up()
+                peer.close()
+                running[version] = Secured(cluster, version.rpartition(".")[0])
+            return running[version]
+
+        yield of
+
+
+def write_acls(cluster: KafkaCluster, acls: list[Acl]) -> None:
+    """And wait until the broker goes by them."""
+    admin = confluent.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for written in admin.create_acls([binding(one) for one in acls]).values():
+        written.result(30)
+    deadline = time.monotonic() + 30
+    while True:
+        known = admin.describe_acls(EVERY_ACL).result(30)
+        if len(known) == len(acls):
+            return
+        assert time.monotonic() < deadline, f"{len(known)} of {len(acls)} ACLs are known to the broker"
+        time.sleep(0.05)
+
+
+EVERY_ACL = confluent.AclBindingFilter(
+    confluent.ResourceType.ANY,
+    None,
+    confluent.ResourcePatternType.ANY,
+    None,
+    None,
+    confluent.AclOperation.ANY,
+    confluent.AclPermissionType.ANY,
+)
+RESOURCE_TYPES = {
+    "topic": confluent.ResourceType.TOPIC,
+    "group": confluent.ResourceType.GROUP,
+    "cluster": confluent.ResourceType.BROKER,
+    "transactional_id": confluent.ResourceType.TRANSACTIONAL_ID,
+}
+
+
+def binding(acl: Acl) -> confluent.AclBinding:
+    return confluent.AclBinding(
+        RESOURCE_TYPES[acl.resource_type],
+        acl.name,
+        confluent.ResourcePatternType[acl.pattern.upper()],
+        acl.principal,
+        "*",
+        confluent.AclOperation[acl.operation.upper()],
+        confluent.AclPermissionType[acl.permission.upper()],
+    )

@@ -2,7 +2,7 @@
 
 Whatever fails authentication is answered, if at all, and closed after `connection.failed.authentication.delay.ms`: a
 mechanism that is not enabled with UNSUPPORTED_SASL_MECHANISM and the list of those that are, bad credentials with
-SASL_AUTHENTICATION_FAILED and Kafka's sentence. A request other than the three of authentication is never served
+SASL_AUTHENTICATION_FAILED and Kafka's sentence. (In a re-authentication the former just ends the connection.) A request other than the three of authentication is never served
 before it: at the beginning it closes the connection, between two tokens it is told ILLEGAL_SASL_STATE first if its
 answer has a place for that. After a successful authentication both APIs answer ILLEGAL_SASL_STATE and the connection
 lives on, unless the session has a lifetime and SaslHandshake begins the next one.
@@ -69,6 +69,9 @@ def on_handshake(call: Call) -> None:
             code = Code.UNSUPPORTED_SASL_MECHANISM
     except Refused as refusal:
         code = refusal.code
+    if code is not Code.NONE and session.is_reauthenticating:
+        call.hang_up()
+        return
     if code is not Code.NONE:
         call.fail_authentication({"error_code": int(code), "mechanisms": enabled})
         return
@@ -96,7 +99,7 @@ def on_authenticate(call: Call) -> None:
     call.answer(
         {
             "error_code": 0,
-            "error_message": None,
+            "error_message": "",
             "auth_bytes": answer,
             "session_lifetime_ms": lifetime_ms if session.is_ready else 0,
         }
