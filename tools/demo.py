@@ -1,181 +1,254 @@
-"""`make demo`: produce with this package, read everything back with somebody else's client.
+"""`make demo`: a streaming job into Kafka, killed in the middle of its work and started again; every row is counted.
 
-Starts the embedded broker in a process of its own; `BROKER=kafka` starts Apache Kafka instead (needs Java and Maven),
-`BOOTSTRAP=host:port` uses one of yours. Writes 200,000 rows as Arrow columns, some records one by one, a committed and
-an aborted transaction; then counts, with confluent-kafka and isolation read_committed, what arrived, what is missing
-and what is there twice. The exit code says whether all of it is right.
+Starts the embedded broker in a process of its own; `BROKER=kafka` starts Apache Kafka instead (needs Maven),
+`BOOTSTRAP=host:port` uses one of yours. Then files of rows appear for some seconds, a Spark application streams them to
+a topic, gets a SIGKILL while a micro-batch is under way, starts again from its checkpoint and comes to its end. What is
+in the topic is read by confluent-kafka with isolation read_committed: nothing here believes our own code.
+
+Needs Java 17. Ends by itself, and leaves no process and no file behind, on Ctrl-C either. The exit code is 0 only if
+every row arrived and, unless delivery is at least once, none twice; 1 if not; 2 if it cannot run here.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
 
-import pyarrow as pa
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its stubs do not re-export it
 
-from kafka_sink import Producer
-from tools.foreign_reader import scan_topic
+from kafka_sink.options.sink_table import AT_LEAST_ONCE, SINK_OPTIONS
+from tools import kafka_watchdog
+from tools.demo_driver import ROOT, Driver, DriverFailed, MomentToKill
+from tools.demo_rows import Feed, Plan, Tally, table
+from tools.foreign_reader import TopicFollower, end_offsets, scan_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import KafkaUnavailable
 
-ARROW_ROWS = 200_000
-ROWS_PER_CALL = 10_000
-SINGLE_RECORDS = 2_000
-TRANSACTION_ROWS = 10_000
 PARTITIONS = 4
-TIMEOUT_S = 60
+# The promise that the demo holds the sink to: the one it makes when nothing is asked for.
+GUARANTEE = SINK_OPTIONS["delivery.guarantee"].default if "delivery.guarantee" in SINK_OPTIONS else AT_LEAST_ONCE
+# When the driver may be killed, as a share of the time in which rows appear.
+KILL_AFTER = 0.35
+TOLD_EVERY_S = 2.0
+PATIENCE_S = 120
 
 
-@dataclass(frozen=True)
-class Step:
-    """What one part of the demo wrote: its keys, and how long it took until all of them were acknowledged."""
+class Display:
+    """On a terminal one line that changes; elsewhere a line now and then."""
 
-    name: str
-    prefix: str
-    row_count: int
-    is_visible: bool
-    seconds: float
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+        self._is_terminal = output.isatty()
+        self._told_at = 0.0
 
+    def say(self, text: str) -> None:
+        self._write(f"{text}\n")
 
-def key_of(prefix: str, number: int) -> bytes:
-    return f"{prefix}-{number:08d}".encode()
+    def show(self, text: str) -> None:
+        if self._is_terminal:
+            self._write(text)
+        elif time.monotonic() - self._told_at >= TOLD_EVERY_S:
+            self._told_at = time.monotonic()
+            self._write(f"{text}\n")
 
-
-def rows(prefix: str, start: int, stop: int) -> pa.RecordBatch:
-    keys = [key_of(prefix, number) for number in range(start, stop)]
-    values = [
-        b'{"row":%d,"text":"a hundred bytes of something that looks like an event from a stream"}' % number
-        for number in range(start, stop)
-    ]
-    return pa.RecordBatch.from_pydict({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
-
-
-def write_arrow(producer: Producer, topic: str) -> Step:
-    batches = [rows("arrow", start, start + ROWS_PER_CALL) for start in range(0, ARROW_ROWS, ROWS_PER_CALL)]
-    started = time.perf_counter()
-    for batch in batches:
-        producer.send_arrow(batch, topic=topic)
-    producer.flush(timeout_s=TIMEOUT_S)
-    return Step("send_arrow()", "arrow", ARROW_ROWS, True, time.perf_counter() - started)
+    def _write(self, text: str) -> None:
+        self._output.write(f"\r\x1b[K{text}" if self._is_terminal else text)
+        self._output.flush()
 
 
-def write_single(producer: Producer, topic: str) -> Step:
-    started = time.perf_counter()
-    futures = [
-        producer.send(topic, key=key_of("single", number), value=b"one by one", headers=[("number", b"%d" % number)])
-        for number in range(SINGLE_RECORDS)
-    ]
-    for future in futures:
-        future.result(timeout=TIMEOUT_S)
-    return Step("send()", "single", SINGLE_RECORDS, True, time.perf_counter() - started)
+class Demo:
+    def __init__(self, servers: str, topic: str, folder: Path, plan: Plan, display: Display) -> None:
+        self._servers = servers
+        self._topic = topic
+        self._plan = plan
+        self._display = display
+        self._feed = Feed(folder, plan)
+        checkpoint = folder / "checkpoint"
+        arguments = ["--input", str(self._feed.input), "--end", str(self._feed.end), "--checkpoint", str(checkpoint)]
+        arguments += ["--partitions", str(plan.partitions), "--to", f"topic={topic}"]
+        self._driver = Driver(folder, [*arguments, "--to", f"kafka.bootstrap.servers={servers}"])
+        self._moment = MomentToKill(checkpoint, lambda: sum(end_offsets(servers, topic).values()))
+        self._tally = Tally(plan)
+        self._started_s = time.monotonic()
+        self._feed_started_s: float | None = None
+        self._kill_count = 0
+
+    def run(self) -> bool:
+        """True if what is in the topic is what has to be there."""
+        self._driver.start()
+        with TopicFollower(self._servers, self._topic) as follower:
+            while not self._feed.is_over or self._driver.is_running:
+                self._driver.check()
+                self._feed_what_is_due()
+                for partition, value in follower.poll(0.1):
+                    self._tally.add(partition, value)
+                self._show_progress()
+                if self._may_be_killed() and self._moment.has_come():
+                    self._kill_and_restart()
+                if self._age_s() > self._plan.seconds + PATIENCE_S:
+                    raise DriverFailed(f"not at the end {PATIENCE_S} s after the last row was written")
+            self._driver.check()
+        streamed_s = time.monotonic() - (self._feed_started_s or self._started_s)
+        return self._judge(streamed_s)
+
+    def _feed_what_is_due(self) -> None:
+        if self._feed_started_s is None:
+            if not self._driver.is_streaming:
+                return
+            self._feed_started_s = time.monotonic()
+            self._display.say(f"{self._age_s():5.1f} s  the query runs, rows begin to appear")
+        self._feed.write_until(time.monotonic() - self._feed_started_s)
+
+    def _may_be_killed(self) -> bool:
+        if self._kill_count or self._feed_started_s is None or self._tally.seen_count == 0:
+            return False
+        return time.monotonic() - self._feed_started_s > KILL_AFTER * self._plan.seconds
+
+    def _kill_and_restart(self) -> None:
+        self._driver.kill()
+        self._kill_count += 1
+        self._display.say(f"{self._age_s():5.1f} s  SIGKILL to the driver in the middle of a micro-batch; it starts again")
+        self._driver.start()
+
+    def _show_progress(self) -> None:
+        state = "streaming" if self._driver.is_streaming else "Spark is starting"
+        self._display.show(
+            f"{self._age_s():5.1f} s  rows in {self._feed.row_count:>9,}  delivered {self._tally.seen_count:>9,}  "
+            f"{self._rows_per_s():>8,.0f} rows/s  {state}"
+        )
+
+    def _rows_per_s(self) -> float:
+        if self._feed_started_s is None:
+            return 0
+        return self._tally.seen_count / max(0.001, time.monotonic() - self._feed_started_s)
+
+    def _age_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+    def _judge(self, streamed_s: float) -> bool:
+        """Everything is read once more, from the start: what was shown on the way is not relied on."""
+        self._display.say(f"{self._age_s():5.1f} s  the query has ended; every row of the topic is read and counted")
+        tally = Tally(self._plan)
+        tally.add_all(scan_topic(self._servers, self._topic))
+        rate = self._plan.row_count / streamed_s
+        self._display.say(f"\n{table(self._plan, tally)}\n")
+        self._display.say(
+            f"{self._kill_count} kill of the driver, {streamed_s:.0f} s with the restart, {rate:,.0f} rows/s, "
+            f"delivery {GUARANTEE}"
+        )
+        is_complete = tally.missing_count == 0 and tally.damaged_count == 0 and self._kill_count == 1
+        is_right = is_complete and (GUARANTEE == AT_LEAST_ONCE or tally.duplicate_count == 0)
+        if tally.damaged_count:
+            self._display.say(f"{tally.damaged_count:,} records are not what was written")
+        if not self._kill_count:
+            self._display.say("the driver was never in the middle of a micro-batch, so it was not killed")
+        self._display.say(_verdict(is_right, tally))
+        return is_right
 
 
-def write_transaction(producer: Producer, topic: str, *, prefix: str, commit: bool) -> Step:
-    batch = rows(prefix, 0, TRANSACTION_ROWS)
-    started = time.perf_counter()
-    producer.begin_transaction()
-    producer.send_arrow(batch, topic=topic)
-    if commit:
-        producer.commit_transaction()
-    else:
-        producer.flush(timeout_s=TIMEOUT_S)
-        producer.abort_transaction()
-    name = "transaction, committed" if commit else "transaction, aborted"
-    return Step(name, prefix, TRANSACTION_ROWS, commit, time.perf_counter() - started)
-
-
-def produce(servers: str, topic: str) -> list[Step]:
-    options = {"bootstrap.servers": servers, "compression.type": "lz4", "linger.ms": 5}
-    with Producer(options) as producer:
-        steps = [write_arrow(producer, topic), write_single(producer, topic)]
-    with Producer({**options, "transactional.id": f"demo-{uuid.uuid4()}"}) as producer:
-        producer.init_transactions()
-        steps.append(write_transaction(producer, topic, prefix="committed", commit=True))
-        steps.append(write_transaction(producer, topic, prefix="aborted", commit=False))
-    return steps
-
-
-def count_keys(servers: str, topic: str) -> dict[bytes, int]:
-    counts: dict[bytes, int] = {}
-    for record in scan_topic(servers, topic):
-        key = record.key or b""
-        counts[key] = counts.get(key, 0) + 1
-    return counts
-
-
-def report(steps: list[Step], counts: dict[bytes, int]) -> bool:
-    """Print the table; True if every step is exactly as it should be."""
-    print(f"{'':24}{'written':>10}{'visible':>10}{'missing':>9}{'twice':>7}{'unwanted':>10}{'rows/s':>12}")
-    is_right = True
-    for step in steps:
-        keys = [key_of(step.prefix, number) for number in range(step.row_count)]
-        visible = sum(key in counts for key in keys)
-        twice = sum(counts.get(key, 0) > 1 for key in keys)
-        missing = step.row_count - visible if step.is_visible else 0
-        unwanted = 0 if step.is_visible else visible
-        rate = f"{step.row_count / step.seconds:,.0f}"
-        print(f"{step.name:24}{step.row_count:>10,}{visible:>10,}{missing:>9,}{twice:>7,}{unwanted:>10,}{rate:>12}")
-        is_right = is_right and missing == twice == unwanted == 0
-    return is_right
+def _verdict(is_right: bool, tally: Tally) -> str:
+    if not is_right:
+        return "NOT RIGHT."
+    if tally.duplicate_count:
+        return "Every row arrived; those of the micro-batch that was cut short are there twice, as at least once allows."
+    return "Every row arrived, and none twice."
 
 
 @contextlib.contextmanager
-def broker() -> Iterator[str]:
+def workspace() -> Iterator[Path]:
+    """A folder that is removed at the end, with every process that is marked with it; also if we are killed."""
+    folder = Path(tempfile.mkdtemp(prefix="pykafka-sink-demo-"))
+    command = [sys.executable, "-S", "-E", kafka_watchdog.__file__, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True):
+        # At the end of the block the watchdog's input is closed, and it does the same once more.
+        try:
+            yield folder
+        finally:
+            kafka_watchdog.remove_everything(str(folder))
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def broker(folder: Path, display: Display) -> Iterator[str]:
     named = os.environ.get("BOOTSTRAP")
     kind = os.environ.get("BROKER", "embedded")
     if named:
         yield named
     elif kind == "kafka":
-        with KafkaCluster() as kafka:
-            print(f"Apache Kafka {kafka.version} runs on {kafka.bootstrap_servers}")
+        with KafkaCluster(properties=server_properties()) as kafka:
+            display.say(f"Apache Kafka {kafka.version} runs on {kafka.bootstrap_servers}")
             yield kafka.bootstrap_servers
     elif kind == "embedded":
-        with embedded_broker() as servers:
-            print(f"the embedded broker runs on {servers}")
-            yield servers
+        servers = start_embedded_broker(folder)
+        display.say(f"the embedded broker runs on {servers}")
+        yield servers
     else:
         raise SystemExit(f"BROKER={kind} is unknown: embedded or kafka, or BOOTSTRAP=host:port")
 
 
+def start_embedded_broker(folder: Path) -> str:
+    """A process of its own, with its records on disk. It ends with the workspace."""
+    command = [sys.executable, "-m", "kafka_sink.testing", "--port", "0", "--data-dir", str(folder / "broker")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    with process.stdout as output:
+        return output.readline().strip().removeprefix("bootstrap.servers=")
+
+
+def server_properties() -> dict[str, str]:
+    lines = (ROOT / "conf" / "server.properties").read_text().splitlines()
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
 @contextlib.contextmanager
-def embedded_broker() -> Iterator[str]:
-    """In a process of its own, so that it does not compete with the producer for one interpreter."""
-    command = [sys.executable, "-m", "kafka_sink.testing", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip().removeprefix("bootstrap.servers=")
-        finally:
-            process.terminate()
-
-
-def main() -> int:
+def topic_on(servers: str) -> Iterator[str]:
+    name = f"demo-{uuid.uuid4().hex[:8]}"
+    # Silent: it would complain about the broker that stops before it.
+    admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    admin.create_topics([NewTopic(name, num_partitions=PARTITIONS)])[name].result(30)
     try:
-        with broker() as servers:
-            topic = f"demo-{uuid.uuid4().hex[:8]}"
-            # Silent: it would complain about the broker that stops before it.
-            admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
-            admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS)])[topic].result(30)
-            try:
-                steps = produce(servers, topic)
-                is_right = report(steps, count_keys(servers, topic))
-            finally:
-                admin.delete_topics([topic])[topic].result(30)
+        yield name
+    finally:
+        admin.delete_topics([name])[name].result(30)
+
+
+def arguments(given: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20, help="how long rows appear (default 20)")
+    parser.add_argument("--rows-per-second", type=int, default=20_000, help="how many (default 20000)")
+    return parser.parse_args(given)
+
+
+def main(given: list[str] | None = None) -> int:
+    wanted = arguments(given)
+    display = Display(sys.stdout)
+    plan = Plan(wanted.seconds, max(1, wanted.rows_per_second // 8), PARTITIONS)
+    # As Ctrl-C: what was started must end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with workspace() as folder, broker(folder, display) as servers, topic_on(servers) as topic:
+            return 0 if Demo(servers, topic, folder, plan, display).run() else 1
     except KafkaUnavailable as error:
-        print(
-            f"{error}\nWithout BROKER=kafka the embedded broker is used; BOOTSTRAP=host:port names yours",
-            file=sys.stderr,
-        )
+        print(f"{error}\nThe demo needs Java 17, and with BROKER=kafka Maven", file=sys.stderr)
         return 2
-    print("Every row arrived once, and nothing of the aborted transaction is visible." if is_right else "NOT RIGHT.")
-    return 0 if is_right else 1
+    except DriverFailed as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        display.say("stopped")
+        return 130
 
 
 if __name__ == "__main__":

@@ -100,6 +100,36 @@ def scan_topic(
         consumer.close()
 
 
+class TopicFollower:
+    """Committed records as they come, for a look while somebody writes. It knows no end."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": f"foreign-reader-{uuid.uuid4()}",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 50,
+            },
+            logger=_LOGGER,
+        )
+        found = partition_ids(self._consumer, topic)
+        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
+
+    def __enter__(self) -> TopicFollower:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+
+    def poll(self, timeout_s: float) -> list[tuple[int, bytes | None]]:
+        """Partition and value of what has come since; waits if there is nothing."""
+        messages = self._consumer.consume(10_000, timeout=timeout_s)
+        return [(message.partition(), message.value()) for message in messages if message.error() is None]
+
+
 def _foreign_record(message: Any) -> ForeignRecord:
     # Any: the stubs say that every part may be None, which holds for error messages only.
     headers = tuple(message.headers() or ())

@@ -1,0 +1,59 @@
+"""The streaming job of `make demo`: files of JSON lines to Kafka, until the file named by --end appears.
+
+An ordinary job apart from that. What makes it a demonstration is `tools/demo.py`, which feeds it, kills it, starts it
+again and counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from job_arguments import FORMAT, pair
+from pyspark.sql import SparkSession
+
+from kafka_sink.spark import register
+
+SCHEMA = "file INT, row INT, text STRING, crc BIGINT"
+STARTED = "the query has started"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--input", required=True, metavar="DIR", help="where the files appear")
+    parser.add_argument("--end", required=True, metavar="FILE", help="write what is there and end when this exists")
+    parser.add_argument("--checkpoint", required=True, metavar="DIR")
+    parser.add_argument("--partitions", required=True, type=int, help="of the topic")
+    parser.add_argument("--to", type=pair, action="append", default=[], metavar="NAME=VALUE", help="options of the sink")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    spark = SparkSession.builder.appName("pykafka-sink demo").getOrCreate()
+    register(spark)
+    rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 16).json(given.input)
+    columns = rows.selectExpr(
+        "concat(file, '-', row) AS key",
+        "to_json(struct(*)) AS value",
+        f"CAST(row % {given.partitions} AS INT) AS partition",
+    )
+    query = (
+        columns.writeStream.format(FORMAT)
+        .options(**dict(given.to))
+        .option("checkpointLocation", given.checkpoint)
+        .queryName("demo")
+        .start()
+    )
+    print(STARTED, flush=True)
+    while not os.path.exists(given.end):
+        query.awaitTermination(1)
+    query.processAllAvailable()
+    query.stop()
+    spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,79 @@
+"""A table, the result of a query, or files to Kafka, in one batch, by command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from job_arguments import FORMAT, add_sink_arguments, add_source_arguments, selected, sink_options, source_options
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from kafka_sink.spark import register
+
+EXAMPLES = """\
+examples:
+  files:
+    spark-submit --py-files dist/pykafka_sink-0.1.0.zip spark_jobs/export_to_kafka.py \\
+        --format parquet --path /data/people \\
+        --select 'CAST(id AS STRING) AS key' --select 'to_json(struct(*)) AS value' \\
+        --to kafka.bootstrap.servers=localhost:9092 --to topic=people
+
+  a table of the catalog:
+    ... --table shop.orders --select 'to_json(struct(*)) AS value'
+
+  a query, which can name the columns itself:
+    ... --sql "SELECT CAST(id AS STRING) AS key, to_json(struct(*)) AS value FROM shop.orders WHERE day = '2026-01-31'"
+
+exit codes: 0 all rows are in Kafka, 1 the export failed, 2 the arguments are wrong
+"""
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Write a table, the result of a query, or files to Kafka.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    source = parser.add_argument_group("the source")
+    kind = source.add_mutually_exclusive_group(required=True)
+    kind.add_argument("--table", help="a table of the catalog")
+    kind.add_argument("--sql", metavar="QUERY", help="whatever this query returns")
+    kind.add_argument("--format", help="files or another source: parquet, json, csv, jdbc, ...")
+    add_source_arguments(source)
+    add_sink_arguments(parser)
+    found = parser.parse_args(given)
+    if not found.format and (found.option or found.schema or found.path):
+        parser.error("--option, --schema and --path belong to --format")
+    return found
+
+
+def source(spark: SparkSession, given: argparse.Namespace) -> DataFrame:
+    if given.table:
+        return spark.table(given.table)
+    if given.sql:
+        return spark.sql(given.sql)
+    reader = spark.read.format(given.format).options(**source_options(given))
+    if given.schema:
+        reader = reader.schema(given.schema)
+    return reader.load()
+
+
+def main() -> int:
+    given = arguments()
+    spark = SparkSession.builder.getOrCreate()
+    register(spark)
+    try:
+        frame = selected(source(spark, given), given.select)
+        frame.write.format(FORMAT).mode("append").options(**sink_options(given)).save()
+    except PySparkException as error:
+        print(f"export_to_kafka: {error}", file=sys.stderr)
+        return 1
+    finally:
+        spark.stop()
+    print("exported", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

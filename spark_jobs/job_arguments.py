@@ -1,0 +1,92 @@
+"""Arguments that the jobs in this folder share: `--to` and `--properties` for the sink, NAME=VALUE pairs, the columns.
+
+Python finds this module beside the script that spark-submit starts. Where the cluster starts the script itself
+(`--deploy-mode cluster`), add this file to `--py-files`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+FORMAT = "pykafka-sink"
+
+
+def pair(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found or not name.strip():
+        raise argparse.ArgumentTypeError(f"NAME=VALUE is needed, not {text!r}")
+    return name.strip(), value
+
+
+def properties(path: str) -> dict[str, str]:
+    """A file of NAME=VALUE lines; lines that are empty or begin with # do not count."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path} cannot be read: {error.strerror}") from None
+    rows = {}
+    for number, line in enumerate(map(str.strip, lines), 1):
+        if line and not line.startswith("#"):
+            try:
+                name, value = pair(line)
+            except argparse.ArgumentTypeError as error:
+                raise argparse.ArgumentTypeError(f"{path}, line {number}: {error}") from None
+            rows[name] = value.strip()
+    return rows
+
+
+def add_sink_arguments(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("the sink")
+    group.add_argument(
+        "--select",
+        action="append",
+        default=[],
+        metavar="EXPRESSION",
+        help="a SQL expression for one column of the sink, with its name: value, and if you like key, topic, "
+        "partition, headers, timestamp. Repeat it for each. Without any, the source must have a column value",
+    )
+    group.add_argument(
+        "--to",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the sink, such as topic=events or kafka.bootstrap.servers=host:9092. Repeat it for each. "
+        "It wins over the same name in --properties",
+    )
+    group.add_argument(
+        "--properties",
+        type=properties,
+        default={},
+        metavar="FILE",
+        help="options of the sink as lines NAME=VALUE; a better place for passwords than the command line, which "
+        "everybody on the machine can read. conf/producer.properties is an example",
+    )
+
+
+def add_source_arguments(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--option",
+        type=pair,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the source. Repeat it for each",
+    )
+    parser.add_argument("--schema", metavar="DDL", help="columns of the source, such as 'id BIGINT, name STRING'")
+    parser.add_argument("--path", help="where the source reads, if it reads files")
+
+
+def sink_options(given: argparse.Namespace) -> dict[str, str]:
+    return {**given.properties, **dict(given.to)}
+
+
+def source_options(given: argparse.Namespace) -> dict[str, str]:
+    return {**dict(given.option), **({"path": given.path} if given.path else {})}
+
+
+def selected(frame: DataFrame, expressions: list[str]) -> DataFrame:
+    return frame.selectExpr(*expressions) if expressions else frame

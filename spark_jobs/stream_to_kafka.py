@@ -1,0 +1,99 @@
+"""Any streaming source of Spark to Kafka, by command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from job_arguments import FORMAT, add_sink_arguments, add_source_arguments, selected, sink_options, source_options
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from kafka_sink.spark import register
+
+PROGRESS_S = 5
+
+EXAMPLES = """\
+examples:
+  new files of JSON lines, as they come:
+    spark-submit --py-files dist/pykafka_sink-0.1.0.zip spark_jobs/stream_to_kafka.py \\
+        --format json --schema 'id BIGINT, name STRING' --path /data/in \\
+        --select 'CAST(id AS STRING) AS key' --select 'to_json(struct(*)) AS value' \\
+        --to kafka.bootstrap.servers=localhost:9092 --to topic=people --checkpoint /data/checkpoint
+
+  everything that is there now, then end (for cron):
+    ... --once
+
+  ten rows a second, to try it out:
+    ... --format rate --option rowsPerSecond=10 --select 'CAST(value AS STRING) AS value'
+
+The checkpoint is the memory of the query. Start the job again with the same one and it goes on where it was, however
+it ended. Two jobs must not share one.
+
+exit codes: 0 the query came to its end (--once), 1 it failed, 2 the arguments are wrong
+"""
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Read a stream from any source of Spark and write it to Kafka.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    source = parser.add_argument_group("the source")
+    source.add_argument("--format", required=True, help="of the source: json, parquet, delta, rate, kafka, ...")
+    add_source_arguments(source)
+    add_sink_arguments(parser)
+    query = parser.add_argument_group("the query")
+    query.add_argument("--checkpoint", required=True, metavar="DIR", help="where the query remembers how far it is")
+    query.add_argument("--name", help="of the query, for logs and the Spark UI")
+    pace = query.add_mutually_exclusive_group()
+    pace.add_argument("--trigger", metavar="INTERVAL", help="a micro-batch every '10 seconds'; without it, all the time")
+    pace.add_argument("--once", action="store_true", help="write all there is now, in as many batches as needed, and end")
+    return parser.parse_args(given)
+
+
+def start(spark: SparkSession, given: argparse.Namespace) -> StreamingQuery:
+    reader = spark.readStream.format(given.format).options(**source_options(given))
+    if given.schema:
+        reader = reader.schema(given.schema)
+    writer = selected(reader.load(), given.select).writeStream.format(FORMAT).options(**sink_options(given))
+    writer = writer.option("checkpointLocation", given.checkpoint)
+    if given.name:
+        writer = writer.queryName(given.name)
+    if given.once:
+        writer = writer.trigger(availableNow=True)
+    elif given.trigger:
+        writer = writer.trigger(processingTime=given.trigger)
+    return writer.start()
+
+
+def follow(query: StreamingQuery) -> None:
+    """Until the query ends; a line for every few seconds in which something was written."""
+    is_over, told = False, -1
+    while not is_over:
+        is_over = bool(query.awaitTermination(PROGRESS_S))
+        rows = [each for each in query.recentProgress if each.batchId > told and each.sink.numOutputRows > 0]
+        if rows:
+            told = rows[-1].batchId
+            count = sum(each.sink.numOutputRows for each in rows)
+            print(f"micro-batches {rows[0].batchId} to {told}: {count:,} rows", flush=True)
+
+
+def main() -> int:
+    given = arguments()
+    spark = SparkSession.builder.getOrCreate()
+    register(spark)
+    try:
+        follow(start(spark, given))
+    except PySparkException as error:
+        print(f"stream_to_kafka: {error}", file=sys.stderr)
+        return 1
+    finally:
+        spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

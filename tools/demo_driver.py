@@ -1,0 +1,126 @@
+"""The Spark application of the demo as a process that can be killed, and the moment at which that hurts most."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pyspark
+
+from tools import kafka_watchdog
+from tools.kafka_jars import java_command
+from tools.spark_cluster import QUICK_JVM
+
+ROOT = Path(__file__).parent.parent
+JOB = ROOT / "spark_jobs" / "demo.py"
+CONF = ROOT / "conf" / "spark-defaults-local.conf"
+# What spark_jobs/demo.py prints when its query runs.
+STARTED = "the query has started"
+
+
+class DriverFailed(Exception):
+    """The Spark application ended with an error; the text holds the end of its log."""
+
+
+class Driver:
+    """spark-submit on this machine. What it writes goes below `folder`, which also marks every process it starts."""
+
+    def __init__(self, folder: Path, arguments: list[str]) -> None:
+        self._folder = folder
+        self._arguments = arguments
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = folder / "driver.log"
+        self._output = folder / "driver.out"
+        (folder / "tmp").mkdir()
+        java_command()  # says what to install if there is no Java; spark-submit would say something else
+
+    def start(self) -> None:
+        submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+        jvm = f"{QUICK_JVM} -Djava.io.tmpdir={self._folder / 'tmp'}"
+        command = [str(submit), "--properties-file", str(CONF)]
+        command += ["--conf", f"spark.driver.extraJavaOptions={jvm}", "--conf", "spark.ui.enabled=false"]
+        command += ["--conf", "spark.log.level=ERROR", str(JOB), *self._arguments]
+        with open(self._output, "wb") as output, open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._folder,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=log,
+                # A session of its own: Ctrl-C is for the demo, which then ends this one.
+                start_new_session=True,
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_streaming(self) -> bool:
+        """From the start of the query on."""
+        return STARTED in self._output.read_text()
+
+    def check(self) -> None:
+        """Raise if it has ended, but not well."""
+        if self._process is not None and self._process.poll() not in (None, 0):
+            tail = self._log.read_text(errors="replace")[-4000:]
+            raise DriverFailed(f"the Spark application ended with {self._process.returncode}:\n{tail}")
+
+    def kill(self) -> None:
+        """SIGKILL to the JVM and to the script. Python processes that run tasks find out by themselves, later."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait(30)
+            self._process = None
+
+    def _environment(self) -> dict[str, str]:
+        """Ours, without what belongs to another Spark."""
+        ours = {
+            name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "_PYSPARK_"))
+        }
+        return {
+            **ours,
+            kafka_watchdog.MARK: str(self._folder),
+            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LOCAL_DIRS": str(self._folder / "local"),
+            "SPARK_LAUNCHER_OPTS": QUICK_JVM,
+            "PYSPARK_PYTHON": sys.executable,
+            "TMPDIR": str(self._folder / "tmp"),
+        }
+
+
+class MomentToKill:
+    """In the middle of a micro-batch: Spark has planned it, some of its rows are in the log, it is not committed."""
+
+    def __init__(self, checkpoint: Path, log_end: Callable[[], int]) -> None:
+        self._checkpoint = checkpoint
+        self._log_end = log_end
+
+    def has_come(self) -> bool:
+        """Looks at one micro-batch from its start to its end, or to the moment."""
+        batch_id = newest(self._checkpoint / "offsets")
+        if batch_id is None or self._is_committed(batch_id):
+            return False
+        before = self._log_end()
+        while not self._is_committed(batch_id):
+            if self._log_end() > before:
+                return not self._is_committed(batch_id)
+        return False
+
+    def _is_committed(self, batch_id: int) -> bool:
+        return (self._checkpoint / "commits" / str(batch_id)).exists()
+
+
+def newest(folder: Path) -> int | None:
+    """The highest micro-batch that Spark has a file for. Unfinished files have names that are no numbers."""
+    with contextlib.suppress(FileNotFoundError):
+        return max((int(name) for name in os.listdir(folder) if name.isdigit()), default=None)
+    return None

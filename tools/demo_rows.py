@@ -1,0 +1,142 @@
+"""The rows of the demo: how they come into being, and how what arrived is compared with them.
+
+Every row is known by the file it came in, its number in that file, and a checksum over both and its text. Rows go to
+the partition (row number % partitions), so that it is known for each partition what it has to hold.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.foreign_reader import ForeignRecord
+
+END = "_END"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`files_per_s` files of `rows_per_file` rows each, for so many seconds."""
+
+    seconds: float
+    rows_per_file: int
+    partitions: int
+    files_per_s: int = 8
+
+    @property
+    def file_count(self) -> int:
+        return round(self.seconds * self.files_per_s)
+
+    @property
+    def row_count(self) -> int:
+        return self.file_count * self.rows_per_file
+
+    def rows_in_partition(self, partition: int) -> int:
+        return self.file_count * len(range(partition, self.rows_per_file, self.partitions))
+
+
+def checksum(file: int, row: int, text: str) -> int:
+    return zlib.crc32(f"{file},{row},{text}".encode())
+
+
+class Feed:
+    """Files that appear whole: written beside the folder that Spark watches, then moved into it."""
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        self._plan = plan
+        self.input = folder / "input"
+        # Spark looks at this path only; names that begin with _ are no input to it.
+        self.end = self.input / END
+        self._staging = folder / "staging"
+        self.file_count = 0
+        for path in (self.input, self._staging):
+            path.mkdir()
+
+    @property
+    def row_count(self) -> int:
+        return self.file_count * self._plan.rows_per_file
+
+    @property
+    def is_over(self) -> bool:
+        return self.file_count == self._plan.file_count
+
+    def write_until(self, seconds: float) -> None:
+        """What is due so many seconds after the start."""
+        due = min(self._plan.file_count, int(seconds * self._plan.files_per_s))
+        for number in range(self.file_count, due):
+            self._write_file(number)
+            self.file_count += 1
+            if self.is_over:
+                self.end.touch()
+
+    def _write_file(self, number: int) -> None:
+        lines = []
+        for row in range(self._plan.rows_per_file):
+            text = f"something that looks like event {row} of file {number}"
+            lines.append(
+                json.dumps({"file": number, "row": row, "text": text, "crc": checksum(number, row, text)}) + "\n"
+            )
+        name = f"{number:06d}.json"
+        (self._staging / name).write_text("".join(lines))
+        os.rename(self._staging / name, self.input / name)
+
+
+class Tally:
+    """How often each row was seen, by file; a row is in the partition it belongs to, or it is damaged."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._seen = [bytearray(plan.rows_per_file) for _ in range(plan.file_count)]
+        self.seen_count = 0
+        self.duplicate_count = 0
+        self.damaged_count = 0
+
+    def add(self, partition: int, value: bytes | None) -> None:
+        place = self._place(partition, value)
+        if place is None:
+            self.damaged_count += 1
+            return
+        file, row = place
+        times = self._seen[file][row]
+        self._seen[file][row] = min(255, times + 1)
+        self.seen_count += times == 0
+        self.duplicate_count += times > 0
+
+    def add_all(self, records: Iterable[ForeignRecord]) -> None:
+        for record in records:
+            self.add(record.partition, record.value)
+
+    def in_partition(self, partition: int) -> tuple[int, int]:
+        """Rows seen, and how often more than once."""
+        shares = [seen[partition :: self._plan.partitions] for seen in self._seen]
+        distinct = sum(len(share) - share.count(0) for share in shares)
+        return distinct, sum(map(sum, shares)) - distinct
+
+    @property
+    def missing_count(self) -> int:
+        return self._plan.row_count - self.seen_count
+
+    def _place(self, partition: int, value: bytes | None) -> tuple[int, int] | None:
+        try:
+            found = json.loads(value or b"")
+            file, row = int(found["file"]), int(found["row"])
+            is_whole = found["crc"] == checksum(file, row, found["text"]) and row % self._plan.partitions == partition
+        except (ValueError, KeyError, TypeError):
+            return None
+        is_known = 0 <= file < self._plan.file_count and 0 <= row < self._plan.rows_per_file
+        return (file, row) if is_whole and is_known else None
+
+
+def table(plan: Plan, tally: Tally) -> str:
+    lines = [f"{'':12}{'rows in':>12}{'rows seen':>12}{'missing':>10}{'duplicates':>12}"]
+    for partition in range(plan.partitions):
+        expected = plan.rows_in_partition(partition)
+        seen, twice = tally.in_partition(partition)
+        lines.append(f"{f'partition {partition}':12}{expected:>12,}{seen:>12,}{expected - seen:>10,}{twice:>12,}")
+    totals = (plan.row_count, tally.seen_count, tally.missing_count, tally.duplicate_count)
+    lines.append("{:12}{:>12,}{:>12,}{:>10,}{:>12,}".format("all", *totals))
+    return "\n".join(lines)
