@@ -38,11 +38,12 @@ def cases() -> dict[str, list[Acl]]:
     """User -> what it may do."""
     narrow = [one for one in GRANTS if one not in BROAD]
     users: dict[str, list[Acl]] = {"nobody": [], "everything": [grant("everything", *one) for one in GRANTS]}
+    for one in narrow:
+        name = f"without-{'-'.join(one)}"
+        users[name] = [grant(name, *each) for each in narrow if each != one]
     for one in GRANTS:
-        name = "-".join(one)
-        users[f"only-{name}"] = [grant(f"only-{name}", *one)]
-        if one not in BROAD:
-            users[f"without-{name}"] = [grant(f"without-{name}", *each) for each in narrow if each != one]
+        if one in BROAD or one[0] == TOPIC:
+            users[f"only-{'-'.join(one)}"] = [grant(f"only-{'-'.join(one)}", *one)]
     for kind, operation in ((TOPIC, "write"), (TOPIC, "describe"), (TOPIC, "all"), (GROUP, "read"), (ID, "all")):
         name = f"denied-{kind}-{operation}"
         users[name] = [*(grant(name, *one) for one in narrow), grant(name, kind, operation, "deny")]

@@ -90,6 +90,7 @@ def on_delete_topics(call: Call) -> None:
             if known is not None and not _may_delete(call, acl.DELETE, name):
                 raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
             cluster.delete_topic(name)
+            answer["name"] = name
             assert known is not None
             answer["topic_id"] = known.topic_id
         except Refused as refusal:
