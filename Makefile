@@ -45,6 +45,6 @@ clean:
 $(READY): setup.py constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt pip setuptools wheel
-	@# setuptools warns at length that an editable install is an editable install
-	PYTHONWARNINGS=ignore $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
+	@# setuptools warns at length that an editable install is an editable install. Spark finds the sink by looking through folders, so it has to be a plain path (compat)
+	PYTHONWARNINGS=ignore $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation --config-settings editable_mode=compat -e '.[dev]'
 	@touch $(READY)

@@ -16,7 +16,10 @@ from kafka_sink.options.foreign_table import ALIASES
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_table import (
+    ASYNCHRONOUS_PROGRESS,
+    AT_LEAST_ONCE,
     DEAD_LETTER,
+    EXACTLY_ONCE,
     NO_EFFECT,
     PRODUCER_DEFAULTS,
     SINK_OPTIONS,
@@ -39,7 +42,15 @@ class SinkOptions:
     """
 
     producer: ProducerOptions
+    # The user named it, so a broker that does not allow it is an error; otherwise what the broker allows is taken.
+    transaction_timeout_is_chosen: bool
     topic: str | None
+    is_exactly_once: bool
+    sink_id: str | None
+    batch_id: str | None
+    ledger_topic: str
+    ledger_replication_factor: int
+    ledger_accepts_new_sink: bool
     record_errors: str
     dead_letter_topic: str | None
     summary_listener: str | None
@@ -60,7 +71,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         name = given.lower()
         if name.startswith(PREFIX):
             of_producer[name.removeprefix(PREFIX)] = value
-        elif name in SPARK_OPTIONS:
+        elif name in SPARK_OPTIONS or name in ASYNCHRONOUS_PROGRESS:
             of_spark[name] = value
         elif name in NO_EFFECT:
             notices.append(f"{given} has no effect: {NO_EFFECT[name]}")
@@ -72,11 +83,20 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     _tried(problems, _check_fixed, of_producer)
     _tried(problems, _check_together, own)
     producer = _tried(problems, _producer_options, of_producer)
+    if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
+        _tried(problems, _check_exactly_once, producer, of_spark)
     if problems or producer is None:
         raise ConfigError(_told(problems))
     return SinkOptions(
         producer=replace(producer, notices=()),
+        transaction_timeout_is_chosen="transaction.timeout.ms" in of_producer,
         topic=own["topic"],
+        is_exactly_once=own["delivery.guarantee"] == EXACTLY_ONCE,
+        sink_id=own["sink.id"],
+        batch_id=own["batch.id"],
+        ledger_topic=own["ledger.topic"],
+        ledger_replication_factor=own["ledger.replication.factor"],
+        ledger_accepts_new_sink=own["ledger.accept.new.sink"],
         record_errors=own["record.errors"],
         dead_letter_topic=own["dead.letter.topic"],
         summary_listener=own["summary.listener"],
@@ -137,7 +157,23 @@ def _take_partitioner(of_producer: dict[str, str]) -> str | None:
     return None
 
 
+def _check_exactly_once(producer: ProducerOptions, of_spark: Mapping[str, str]) -> None:
+    way_out = f"or choose delivery.guarantee={AT_LEAST_ONCE}"
+    if not producer.enable_idempotence:
+        raise ConfigError(
+            f"delivery.guarantee={EXACTLY_ONCE} needs {PREFIX}enable.idempotence=true, {PREFIX}acks=all and "
+            f"{PREFIX}retries above 0: leave them at their defaults, {way_out}"
+        )
+    if of_spark.get("asyncprogresstrackingenabled", "").strip().lower() == "true":
+        raise ConfigError(
+            f"delivery.guarantee={EXACTLY_ONCE} is not possible with asyncProgressTrackingEnabled=true: Spark then "
+            f"forgets which batches it has run. Leave it off, {way_out}"
+        )
+
+
 def _check_together(own: Mapping[str, Any]) -> None:
+    if own["batch.id"] is not None and own["sink.id"] is None:
+        raise ConfigError("batch.id needs sink.id: together they name an export")
     wants_topic = own["record.errors"] == DEAD_LETTER
     if wants_topic and own["dead.letter.topic"] is None:
         raise ConfigError(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic")

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_sink.options.option import Option
-from kafka_sink.options.values import Choice, Rule, refuse
+from kafka_sink.options.values import Choice, Flag, Rule, Text, Whole, refuse
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_SINK_ID = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
@@ -23,6 +24,19 @@ class TopicName:
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
         if not _TOPIC.fullmatch(text) or text in (".", ".."):
+            raise refuse(name, value, self.valid)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class SinkId:
+    """Stands in transactional ids and in the ACL for them."""
+
+    valid: str = "1 to 200 letters, digits, dots, underscores and hyphens"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if not _SINK_ID.fullmatch(text):
             raise refuse(name, value, self.valid)
         return text
 
@@ -46,6 +60,21 @@ def _own(name: str, default: object, rule: Rule, meaning: str) -> Option:
 
 
 _ROWS = (
+    _own("delivery.guarantee", EXACTLY_ONCE, Choice((EXACTLY_ONCE, AT_LEAST_ONCE)), "exactly-once: each task writes in "
+         "a transaction, and the driver commits all of a batch after one durable decision; readers with "
+         "isolation.level=read_committed see each row once whatever crashes. at-least-once: rows are visible at once, "
+         "and twice when Spark repeats a task or a batch."),
+    _own("sink.id", None, SinkId(), "The name of this sink in its ledger and the beginning of all its transactional "
+         "ids. A stream has one from its checkpointLocation; a batch write needs one together with batch.id."),
+    _own("batch.id", None, Text(empty_allowed=False), "Batch writes: the name of this export. A second run under the "
+         "same name writes nothing; one that crashed in its commit is finished. Needs sink.id."),
+    _own("ledger.topic", "__pykafka_sink_ledger", TopicName(), "The compacted topic that holds the decisions of "
+         "exactly-once sinks; created if it is missing. Sinks may share one."),
+    _own("ledger.replication.factor", -1, Whole(1, 32767, besides=-1), "Of the ledger, when the sink creates it; -1 is "
+         "the broker's default.replication.factor."),
+    _own("ledger.accept.new.sink", False, Flag(), "A stream that has delivered batches before but is not in the ledger "
+         "is refused, because a lost ledger must not be taken for an empty one. true starts a ledger for such a "
+         "stream, for instance when it changes from at-least-once or from another sink."),
     _own("topic", None, TopicName(), "The topic of every row. It wins over a column topic, which is then not looked "
          "at. Without it the column topic decides, row by row."),
     _own("record.errors", FAIL, Choice((FAIL, DROP, DEAD_LETTER)), "What becomes of a row that can never be sent "
@@ -59,8 +88,12 @@ _ROWS = (
 
 SINK_OPTIONS: Mapping[str, Option] = {row.name: row for row in _ROWS}
 
-# A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it.
-PRODUCER_DEFAULTS: Mapping[str, str] = {"batch.size": "131072"}
+# A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it. A transaction lasts
+# as long as the slowest task of its batch, and after a crash until the query runs again.
+PRODUCER_DEFAULTS: Mapping[str, str] = {"batch.size": "131072", "transaction.timeout.ms": "900000"}
+
+# Options of Spark that change when a batch counts as done; exactly-once cannot be had with them.
+ASYNCHRONOUS_PROGRESS = frozenset({"asyncprogresstrackingenabled", "asyncprogresstrackingcheckpointintervalms"})
 
 # Spark passes its own options on to the sink.
 SPARK_OPTIONS = frozenset({"checkpointlocation", "queryname"})

@@ -23,6 +23,7 @@ from kafka_sink.runtime.producer import Producer
 
 # Of all configurations together. A job that makes up a new configuration for every batch must not collect threads.
 IDLE_PRODUCERS_MAX = 8
+CLIENT_ID = "pykafka-sink"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ class ProducerPool:
                 return producer
             except KafkaSinkError:
                 producer.close(0)  # it broke while it lay idle
-        return Producer(replace(options, transactional_id=transactional_id))
+        # Its name must not be that of its first task.
+        client_id = options.client_id or CLIENT_ID
+        return Producer(replace(options, transactional_id=transactional_id, client_id=client_id))
 
     def give_back(self, options: ProducerOptions, producer: Producer) -> None:
         """Only when each record has its outcome and no transaction is open; `options` as they were borrowed with."""

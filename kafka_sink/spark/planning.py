@@ -1,12 +1,10 @@
-"""The checks at planning time, and the writers they end in.
-
-Kafka is asked once per process and configuration: a stream is planned anew before every micro-batch.
-"""
+"""The checks at planning time, and the writers they end in. What Kafka is asked then is in driver.py."""
 
 from __future__ import annotations
 
 import logging
 import os
+import uuid
 from collections.abc import Mapping
 from functools import cache
 from typing import TYPE_CHECKING
@@ -14,10 +12,12 @@ from typing import TYPE_CHECKING
 import pyspark
 from pyspark.sql.types import StructType
 
+from kafka_sink.delivery.identity import run_hash, sink_id_of_checkpoint
+from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.sink_options import SinkOptions, parse_sink_options
-from kafka_sink.runtime.pool import POOL
 from kafka_sink.spark.columns import WrittenColumns, written_columns
+from kafka_sink.spark.driver import UNNAMED_BATCH, checked_with_kafka
 from kafka_sink.spark.log import show_log
 from kafka_sink.spark.task import imported
 from kafka_sink.spark.writer import BatchWriter
@@ -35,7 +35,14 @@ def planned_batch(settings: Mapping[str, str], schema: StructType, overwrite: bo
             'Write with mode("append"); to start with an empty topic, delete and create it first'
         )
     options, columns = _checked(settings, schema)
-    return BatchWriter(options, columns)
+    if not options.is_exactly_once:
+        return BatchWriter(checked_with_kafka(options, None, os.getpid()), columns, UNNAMED_BATCH, run="")
+    run = run_hash(uuid.uuid4().hex)
+    if options.batch_id is None:
+        settled = checked_with_kafka(options, None, os.getpid())
+        return BatchWriter(settled, columns, UNNAMED_BATCH, run=run, sink_id=options.sink_id or f"batch-{run}")
+    settled = checked_with_kafka(options, options.sink_id, os.getpid())
+    return BatchWriter(settled, columns, BatchKey("", options.batch_id), run=run, sink_id=options.sink_id)
 
 
 def planned_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
@@ -52,7 +59,21 @@ def planned_stream(settings: Mapping[str, str], schema: StructType, overwrite: b
             "foreachBatch, work here"
         ) from None
     options, columns = _checked(settings, schema)
-    return StreamWriter(options, columns)
+    if options.batch_id is not None:
+        raise ConfigError("batch.id is for batch writes: the batches of a stream have ids of their own. Leave it out")
+    sink_id = _sink_id_of_stream(options) if options.is_exactly_once else None
+    return StreamWriter(checked_with_kafka(options, sink_id, os.getpid()), columns, sink_id)
+
+
+def _sink_id_of_stream(options: SinkOptions) -> str:
+    if options.sink_id is not None:
+        return options.sink_id
+    if options.checkpoint_location is not None:
+        return sink_id_of_checkpoint(options.checkpoint_location)
+    raise ConfigError(
+        "exactly-once has to know this stream again after a restart: set the option checkpointLocation on the writer "
+        "(a location that comes from spark.sql.streaming.checkpointLocation is not passed on to sinks), or sink.id"
+    )
 
 
 def _checked(settings: Mapping[str, str], schema: StructType) -> tuple[SinkOptions, WrittenColumns]:
@@ -66,7 +87,6 @@ def _checked(settings: Mapping[str, str], schema: StructType) -> tuple[SinkOptio
         if name is not None:
             imported(name, option)
     _tell_once(options, columns, os.getpid())
-    _check_kafka(options, os.getpid())
     return options, columns
 
 
@@ -80,17 +100,3 @@ def _tell_once(options: SinkOptions, columns: WrittenColumns, pid: int) -> None:
             "columns that are not written: %s (written are value, key, topic, partition, headers, timestamp)",
             ", ".join(columns.ignored),
         )
-
-
-@cache
-def _check_kafka(options: SinkOptions, pid: int) -> None:
-    """A broker answers and the topics named by options exist; raises what a task would raise later."""
-    topics = [topic for topic in (options.topic, options.dead_letter_topic) if topic is not None]
-    producer = POOL.borrow(options.producer)
-    try:
-        for topic in topics:
-            producer.partitions_for(topic)
-    except BaseException:
-        producer.close(0)
-        raise
-    POOL.give_back(options.producer, producer)

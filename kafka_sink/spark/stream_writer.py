@@ -8,31 +8,44 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
+from kafka_sink.spark.driver import aborted, committed
 from kafka_sink.spark.place import place_in_stream
-from kafka_sink.spark.summary import tell_abort, tell_commit
+from kafka_sink.spark.summary import tell_aborted, tell_delivered
 from kafka_sink.spark.task import write_task
 from kafka_sink.spark.writer import CommitMessage, receipts_of
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, options: SinkOptions, columns: WrittenColumns) -> None:
+    """`sink_id` of None: delivery is at least once."""
+
+    def __init__(self, options: SinkOptions, columns: WrittenColumns, sink_id: str | None) -> None:
         self._options = options
         self._columns = columns
+        self._sink_id = sink_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
-        return CommitMessage(write_task(self._options, self._columns, iterator, place_in_stream(None)))
+        place = place_in_stream(self._sink_id)
+        return CommitMessage(write_task(self._options, self._columns, iterator, place))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         receipts = receipts_of(messages)
-        tell_commit(self._options, _key(messages, batchId), receipts)
+        key, run = _batch_of(receipts, batchId)
+        conclusion = committed(self._options, self._sink_id, run, key, receipts)
+        tell_delivered(self._options, key, receipts, conclusion)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        tell_abort(_key(messages, batchId), receipts_of(messages))
+        receipts = receipts_of(messages)
+        key, run = _batch_of(receipts, batchId)
+        conclusion = aborted(self._options, self._sink_id, run, key, receipts)
+        tell_aborted(key, receipts, conclusion)
 
 
-def _key(messages: Sequence[WriterCommitMessage | None], batch_id: int) -> BatchKey:
-    """The query's id is known to tasks only; a batch none of whose tasks came to an end goes without."""
-    return next((receipt.key for receipt in receipts_of(messages)), BatchKey("", batch_id))
+def _batch_of(receipts: Sequence[TaskReceipt], batch_id: int) -> tuple[BatchKey, str]:
+    """Spark tells query and run to tasks only; the driver learns them from a receipt. Without any there is nothing to
+    commit or abort."""
+    for receipt in receipts:
+        return receipt.key, receipt.run
+    return BatchKey("", batch_id), ""

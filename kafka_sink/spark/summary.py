@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from kafka_sink.delivery.receipt import BatchKey, BatchSummary, TaskReceipt, summarised
+from kafka_sink.delivery.session import Conclusion
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.log import show_log
 from kafka_sink.spark.task import imported
@@ -15,9 +16,14 @@ _LOGGER = logging.getLogger("kafka_sink")
 PARTITIONS_SHOWN_MAX = 8
 
 
-def tell_commit(options: SinkOptions, key: BatchKey, receipts: Sequence[TaskReceipt]) -> None:
+def tell_delivered(
+    options: SinkOptions, key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Conclusion
+) -> None:
     show_log()
     summary = summarised(receipts)
+    if conclusion is Conclusion.ALREADY_DELIVERED:
+        _LOGGER.info("%s was delivered by an earlier run; what this run wrote again was aborted", key)
+        return
     _LOGGER.info("%s", line(options, key, summary))
     if options.summary_listener is None:
         return
@@ -28,14 +34,24 @@ def tell_commit(options: SinkOptions, key: BatchKey, receipts: Sequence[TaskRece
         _LOGGER.exception("summary.listener %s failed; the batch is delivered all the same", options.summary_listener)
 
 
-def tell_abort(key: BatchKey, receipts: Sequence[TaskReceipt]) -> None:
+def tell_aborted(key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Conclusion | None) -> None:
     show_log()
     summary = summarised(receipts)
-    _LOGGER.warning(
-        "%s failed: %d of its tasks had delivered %d rows, which stay in the topic and will be there again when the "
-        "batch is repeated (delivery is at least once)",
-        key, summary.receipt_count, summary.row_count,
-    )  # fmt: skip
+    figures = f"{key} failed after {summary.receipt_count} of its tasks had written {summary.row_count} rows"
+    if conclusion is Conclusion.ABORTED:
+        _LOGGER.warning("%s: all of them are aborted, nothing of the batch is visible", figures)
+    elif conclusion is None and summary.row_count:
+        _LOGGER.warning(
+            "%s: they stay, and will be there again when the batch is repeated (delivery is at least once)", figures
+        )
+    elif conclusion is None:
+        _LOGGER.warning("%s: nothing of the batch is visible", figures)
+    else:
+        _LOGGER.warning(
+            "%s: a decision to commit was made or cannot be ruled out, so nothing was aborted. The next run of the "
+            "query, or `pykafka-sink recover`, finishes it",
+            figures,
+        )
 
 
 def line(options: SinkOptions, key: BatchKey, summary: BatchSummary) -> str:

@@ -11,11 +11,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
+from kafka_sink.spark.driver import aborted, committed
 from kafka_sink.spark.place import place_in_batch
-from kafka_sink.spark.summary import tell_abort, tell_commit
+from kafka_sink.spark.summary import tell_aborted, tell_delivered
 from kafka_sink.spark.task import write_task
-
-BATCH_WRITE = BatchKey("", "")
 
 
 @dataclass
@@ -24,19 +23,30 @@ class CommitMessage(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    def __init__(self, options: SinkOptions, columns: WrittenColumns) -> None:
+    """`sink_id` of None: delivery is at least once."""
+
+    def __init__(
+        self, options: SinkOptions, columns: WrittenColumns, key: BatchKey, *, run: str, sink_id: str | None = None
+    ) -> None:
         self._options = options
         self._columns = columns
+        self._key = key
+        self._run = run
+        self._sink_id = sink_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
-        place = place_in_batch(BATCH_WRITE, "", None)
+        place = place_in_batch(self._key, self._run, self._sink_id)
         return CommitMessage(write_task(self._options, self._columns, iterator, place))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        tell_commit(self._options, BATCH_WRITE, receipts_of(messages))
+        receipts = receipts_of(messages)
+        conclusion = committed(self._options, self._sink_id, self._run, self._key, receipts)
+        tell_delivered(self._options, self._key, receipts, conclusion)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        tell_abort(BATCH_WRITE, receipts_of(messages))
+        receipts = receipts_of(messages)
+        conclusion = aborted(self._options, self._sink_id, self._run, self._key, receipts)
+        tell_aborted(self._key, receipts, conclusion)
 
 
 def receipts_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReceipt]:
