@@ -10,7 +10,7 @@ max.block.ms, and what an error says is what the brokers said.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
@@ -87,20 +87,27 @@ class Client(Asker):
     # ---- the driver's machine --------------------------------------------------------------------------------------
 
     def run(self, machine: Machine[V_co]) -> V_co:
-        """Carries out what the machine asks for until it has a verdict. Every request is answered exactly once."""
-        requests: dict[Question, d.DriverRequest] = {}
+        """Carries out what the machine asks for until it has a verdict. Every request is answered exactly once.
+
+        A request whose key is used again before it was answered is one that the machine has given up: its answer must
+        not be taken for one to the newer request.
+        """
+        requests: dict[d.RequestKey, Question] = {}
         answers: list[d.DriverAnswer] = []
         try:
             while True:
                 progress = machine.step(self.now_ms(), answers)
                 if progress.verdict is not None:
                     return progress.verdict
-                asked = {_question(request): request for request in progress.requests}
+                asked = {request.key: _question(request) for request in progress.requests}
                 requests.update(asked)
-                if not requests and progress.wake_at_ms is None:
+                until_ms = progress.wake_at_ms
+                if not requests and until_ms is None:
                     raise LocalProtocolError(f"{type(machine).__name__} waits for nothing and has no verdict")
-                replies = self._replies(tuple(asked), progress.wake_at_ms)
-                answers = [_driver_answer(requests.pop(reply.question), reply) for reply in replies]
+                if until_ms is not None:
+                    until_ms = max(until_ms, self.now_ms() + 1)  # it has just been stepped
+                replies = self._replies(tuple(asked.values()), until_ms)
+                answers = [answer for reply in replies for answer in _current(requests, reply)]
         finally:
             if self._asking is not None:
                 self._asking.forget_questions()
@@ -335,5 +342,8 @@ _FATES = {
 }
 
 
-def _driver_answer(request: d.DriverRequest, reply: Reply) -> d.DriverAnswer:
-    return d.DriverAnswer(request.key, _FATES[reply.ending], reply.bodies, reply.error)
+def _current(requests: dict[d.RequestKey, Question], reply: Reply) -> Iterator[d.DriverAnswer]:
+    for key, question in list(requests.items()):
+        if question is reply.question:
+            del requests[key]
+            yield d.DriverAnswer(key, _FATES[reply.ending], reply.bodies, reply.error)

@@ -1,0 +1,88 @@
+"""What the tests of the client share: a client, a machine that asks a list of requests once, prepared transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from kafka_sink import Producer, TransactionReceipt
+from kafka_sink.delivery.request import DriverAnswer, DriverRequest, RequestKey, Target
+from kafka_sink.options import parse_producer_options
+from kafka_sink.runtime.client import Client
+from kafka_sink.wire.apis import Api
+
+TIMEOUT_MS = 20_000
+LIST_BODY: Mapping[str, Any] = {"state_filters": [], "producer_id_filters": []}
+_keys = count()
+
+
+def client_of(servers: str, **options: object) -> Client:
+    named = {name.replace("_", "."): options[name] for name in options}
+    return Client(parse_producer_options({"bootstrap.servers": servers, **named}))
+
+
+def request(target: Target, api: Api, body: Mapping[str, Any], **more: Any) -> DriverRequest:
+    more = {"version_min": 0, "version_max": 32767, "timeout_ms": TIMEOUT_MS, **more}
+    return DriverRequest(RequestKey("test", next(_keys)), target, api, body, **more)
+
+
+@dataclass
+class Progress:
+    requests: Sequence[DriverRequest]
+    wake_at_ms: int | None = None
+    verdict: dict[RequestKey, DriverAnswer] | None = None
+
+
+@dataclass
+class Once:
+    """Asks all of them at once; the verdict is the answers, in the order of their coming."""
+
+    requests: Sequence[DriverRequest]
+    answers: dict[RequestKey, DriverAnswer] = field(default_factory=dict)
+    has_asked: bool = False
+
+    def step(self, now_ms: int, answers: Sequence[DriverAnswer]) -> Progress:
+        for answer in answers:
+            assert answer.key not in self.answers, "answered twice"
+            self.answers[answer.key] = answer
+        if not self.has_asked:
+            self.has_asked = True
+            return Progress(self.requests)
+        return Progress((), verdict=self.answers if len(self.answers) == len(self.requests) else None)
+
+
+def answers_to(client: Client, *requests: DriverRequest) -> list[DriverAnswer]:
+    answers = client.run(Once(requests))
+    return [answers[one.key] for one in requests]
+
+
+def prepared(servers: str, transactional_id: str, topic: str, *values: bytes) -> TransactionReceipt:
+    with Producer({"bootstrap.servers": servers, "transactional.id": transactional_id}) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for value in values:
+            producer.send(topic, value=value)
+        return producer.prepare_transaction()
+
+
+def end_body(receipt: TransactionReceipt, *, commit: bool = True) -> dict[str, Any]:
+    return {
+        "transactional_id": receipt.transactional_id,
+        "producer_id": receipt.producer_id,
+        "producer_epoch": receipt.producer_epoch,
+        "committed": commit,
+    }
+
+
+def end_versions(receipt: TransactionReceipt) -> dict[str, int]:
+    return {"version_min": 5, "version_max": 5} if receipt.generation == 2 else {"version_min": 0, "version_max": 4}
+
+
+def listed_ids(bodies: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {row["transactional_id"] for body in bodies for row in body["transaction_states"]}
+
+
+def described(bodies: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    return {row["transactional_id"]: row["transaction_state"] for body in bodies for row in body["transaction_states"]}

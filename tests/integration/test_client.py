@@ -1,0 +1,432 @@
+"""The driver's client against the embedded broker: offices that move, answers that get lost, brokers that die.
+
+What was or was not carried out is judged by confluent-kafka.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafka_sink.delivery.request import CoordinatorOf, CoordinatorsOf, DriverRequest, EveryBroker, Fate, LeaderOf
+from kafka_sink.engine.question import AnyBroker, Coordinator
+from kafka_sink.errors import (
+    AuthorizationError,
+    BrokerError,
+    LocalProtocolError,
+    OperationTimeout,
+    TransportError,
+)
+from kafka_sink.runtime.client import Client
+from kafka_sink.testing import EmbeddedBroker, Fault
+from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
+from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, LIST_TRANSACTIONS, PRODUCE
+from tests.integration.asking import (
+    LIST_BODY,
+    Once,
+    Progress,
+    answers_to,
+    client_of,
+    described,
+    end_body,
+    end_versions,
+    listed_ids,
+    prepared,
+    request,
+)
+from tools.foreign_reader import read_topic
+
+NOT_COORDINATOR = 16
+FOR_EVER_MS = 3_600_000
+
+
+@pytest.fixture
+def kafka() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(brokers=3, topics={"t": 3}) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def client(kafka: EmbeddedBroker) -> Iterator[Client]:
+    with client_of(kafka.bootstrap_servers, max_block_ms=20_000) as client:
+        yield client
+
+
+def coordinator_of(kafka: EmbeddedBroker, transactional_id: str) -> int:
+    partitions = kafka.core.cluster.topics[TRANSACTION_TOPIC].partitions
+    return partitions[internal_partition(transactional_id, len(partitions))].leader_id
+
+
+def ids_on_every_broker(kafka: EmbeddedBroker, client: Client) -> dict[int, str]:
+    """One transactional id for each broker that coordinates it."""
+    ids: dict[int, str] = {}
+    number = 0
+    while len(ids) < len(kafka.core.cluster.brokers):
+        name, number = f"tx-{number}", number + 1
+        if number == 1:
+            client.ask(
+                Coordinator(name), INIT_PRODUCER_ID, {"transactional_id": name, "transaction_timeout_ms": 60_000}
+            )
+        ids.setdefault(coordinator_of(kafka, name), name)
+    return ids
+
+
+def move_coordinator(kafka: EmbeddedBroker, transactional_id: str) -> None:
+    with kafka.control() as core:
+        partitions = core.cluster.topics[TRANSACTION_TOPIC].partitions
+        index = internal_partition(transactional_id, len(partitions))
+        target = next(one for one in partitions[index].replicas if one != partitions[index].leader_id)
+        core.cluster.move_leader(TRANSACTION_TOPIC, index, target)
+
+
+def values(kafka: EmbeddedBroker, topic: str = "t") -> set[bytes | None]:
+    return {record.value for record in read_topic(kafka.bootstrap_servers, topic)}
+
+
+# ---- what it is for --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", ["4.3", "3.9"])
+def test_prepared_transactions_are_ended_on_all_their_coordinators_at_once(release: str) -> None:
+    with EmbeddedBroker(brokers=3, topics={"t": 3}, release=release) as kafka:
+        with client_of(kafka.bootstrap_servers) as client:
+            ids = sorted(ids_on_every_broker(kafka, client).values())
+            receipts = [prepared(kafka.bootstrap_servers, one, "t", one.encode()) for one in ids]
+            (states, listed) = answers_to(
+                client,
+                request(CoordinatorsOf(tuple(ids)), DESCRIBE_TRANSACTIONS, {"transactional_ids": ids}),
+                request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY),
+            )
+            assert states.fate is Fate.ANSWERED and len(states.bodies) == 3
+            assert described(states.bodies) == dict.fromkeys(ids, "Ongoing")
+            assert listed.fate is Fate.ANSWERED and len(listed.bodies) == 3 and listed_ids(listed.bodies) >= set(ids)
+            ends = [
+                request(CoordinatorOf(one.transactional_id), END_TXN, end_body(one), **end_versions(one))
+                for one in receipts
+            ]
+            assert [answer.bodies[0]["error_code"] for answer in answers_to(client, *ends)] == [0, 0, 0]
+        assert values(kafka) == {one.encode() for one in ids}
+
+
+def test_features_configurations_and_topics_are_told(kafka: EmbeddedBroker, client: Client) -> None:
+    assert client.features()["transaction.version"] == 2
+    assert client.broker_configs(["transaction.max.timeout.ms", "no.such.name"]) == {
+        "transaction.max.timeout.ms": "900000"
+    }
+    assert [info.partition for info in client.describe_topic("t")] == [0, 1, 2]
+    infos = client.create_topic("led", 2, 3, {"cleanup.policy": "compact"})
+    assert len(infos) == 2 and all(info.leader_id is not None for info in infos)
+    assert client.topic_configs("led", ["cleanup.policy"]) == {"cleanup.policy": "compact"}
+    assert client.create_topic("led", 9) == infos, "a topic that exists is taken as it is"
+    assert len(client.create_topic("of the broker's size".replace(" ", "-").replace("'", ""))) == 1
+
+
+def test_a_leader_is_found_without_creating_its_topic(kafka: EmbeddedBroker, client: Client) -> None:
+    body: dict[str, Any] = {"acks": -1, "timeout_ms": 1, "topic_data": []}
+    known, unknown = answers_to(
+        client,
+        request(LeaderOf("t", 1), PRODUCE, body, version_max=12),
+        request(LeaderOf("not-there", 0), PRODUCE, body, version_max=12),
+    )
+    assert known.fate is Fate.ANSWERED and unknown.fate is Fate.LOST
+    assert "not-there-0 has no leader" in str(unknown.error)
+    assert "not-there" not in kafka.core.cluster.topics
+
+
+# ---- what goes wrong -------------------------------------------------------------------------------------------
+
+
+def test_a_coordinator_that_moved_says_so_and_is_found_again(kafka: EmbeddedBroker, client: Client) -> None:
+    receipt = prepared(kafka.bootstrap_servers, "tx", "t", b"v")
+
+    def end(**more: Any) -> DriverRequest:
+        return request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt), **more)
+
+    answers_to(client, request(CoordinatorsOf(("tx",)), DESCRIBE_TRANSACTIONS, {"transactional_ids": ["tx"]}))
+    move_coordinator(kafka, "tx")
+    (answer,) = answers_to(client, end())
+    assert answer.fate is Fate.ANSWERED and answer.bodies[0]["error_code"] == NOT_COORDINATOR
+    (answer,) = answers_to(client, end(find_again=True))
+    assert answer.bodies[0]["error_code"] == 0
+    assert values(kafka) == {b"v"}
+
+
+def test_an_answer_that_got_lost_is_lost_although_the_end_was_carried_out(
+    kafka: EmbeddedBroker, client: Client
+) -> None:
+    receipt = prepared(kafka.bootstrap_servers, "tx", "t", b"v")
+    kafka.inject(Fault("EndTxn", disconnect=True, after_apply=True))
+    end = request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt))
+    (answer,) = answers_to(client, end)
+    assert answer.fate is Fate.LOST and isinstance(answer.error, TransportError)
+    assert values(kafka) == {b"v"}
+    (answer,) = answers_to(client, end)
+    assert answer.bodies[0]["error_code"] == 0
+
+
+def test_ask_does_not_repeat_what_may_have_arrived(kafka: EmbeddedBroker, client: Client) -> None:
+    receipt = prepared(kafka.bootstrap_servers, "tx", "t", b"v")
+    fault = kafka.inject(Fault("EndTxn", disconnect=True, times=2))
+    for _ in range(2):
+        with pytest.raises(TransportError, match="lost"):
+            client.ask(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt))
+    assert fault.times == 0
+    assert client.ask(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt))["error_code"] == 0
+
+
+def test_ask_tries_again_while_the_coordinator_is_not_to_be_found(kafka: EmbeddedBroker, client: Client) -> None:
+    fault = kafka.inject(Fault("FindCoordinator", error_code=15, times=2))
+    body = {"transactional_id": "tx", "transaction_timeout_ms": 60_000}
+    assert client.ask(Coordinator("tx"), INIT_PRODUCER_ID, body)["error_code"] == 0
+    assert fault.times == 0
+
+
+def test_a_permission_that_is_missing_and_a_version_that_is_not_spoken_are_told_apart(
+    kafka: EmbeddedBroker, client: Client
+) -> None:
+    fault = kafka.inject(Fault("FindCoordinator", error_code=53))
+    end = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0, "committed": True}
+    (answer,) = answers_to(client, request(CoordinatorOf("tx"), END_TXN, end))
+    assert answer.fate is Fate.REFUSED and isinstance(answer.error, AuthorizationError) and fault.times == 0
+    with EmbeddedBroker(release="3.9") as old, client_of(old.bootstrap_servers) as other:
+        (answer,) = answers_to(other, request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY, version_min=2))
+        assert answer.fate is Fate.UNSUPPORTED and isinstance(answer.error, BrokerError)
+
+
+def test_a_broker_that_is_silent_holds_up_nobody_else(kafka: EmbeddedBroker, client: Client) -> None:
+    """The verdict is there as soon as the living have answered: the silent one would take an hour."""
+    ids = ids_on_every_broker(kafka, client)
+    answers_to(client, *[describe(one) for one in ids.values()])
+    kafka.inject(Fault("DescribeTransactions", delay_before_ms=FOR_EVER_MS, broker_id=1, times=None))
+    requests = {node_id: describe(one, timeout_ms=FOR_EVER_MS) for node_id, one in ids.items()}
+
+    class UntilTwo(Once):
+        def step(self, now_ms: int, answers: Any) -> Progress:
+            progress = super().step(now_ms, answers)
+            progress.verdict = self.answers if len(self.answers) == 2 else None
+            return progress
+
+    answered = client.run(UntilTwo(list(requests.values())))
+    assert set(answered) == {requests[2].key, requests[3].key}
+    assert {answer.fate for answer in answered.values()} == {Fate.ANSWERED}
+    # Nobody waits for the third any more, and the client goes on.
+    (answer,) = answers_to(client, describe(ids[2]))
+    assert answer.fate is Fate.ANSWERED
+
+
+def describe(transactional_id: str, **more: Any) -> DriverRequest:
+    body = {"transactional_ids": [transactional_id]}
+    return request(CoordinatorsOf((transactional_id,)), DESCRIBE_TRANSACTIONS, body, **more)
+
+
+def test_the_time_limit_of_a_request_ends_it_as_lost(kafka: EmbeddedBroker, client: Client) -> None:
+    receipt = prepared(kafka.bootstrap_servers, "tx", "t", b"v")
+    kafka.inject(Fault("EndTxn", delay_before_ms=FOR_EVER_MS))
+    end = request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt), timeout_ms=300)
+    (answer,) = answers_to(client, end)
+    assert answer.fate is Fate.LOST and "within" in str(answer.error)
+    # That connection is given up, and for the back-off of the next one the coordinator is not to be reached.
+    again = request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt))
+    while answer.fate is Fate.LOST:
+        (answer,) = answers_to(client, again)
+    assert answer.fate is Fate.ANSWERED and answer.bodies[0]["error_code"] == 0
+
+
+def test_a_dead_broker_leaves_the_answers_of_the_others_until_it_is_known_to_be_gone(
+    kafka: EmbeddedBroker, client: Client
+) -> None:
+    everyone = request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY)
+    assert len(answers_to(client, everyone)[0].bodies) == 3
+    kafka.inject(Fault("ListTransactions", disconnect=True, broker_id=2))
+    (answer,) = answers_to(client, everyone)
+    assert answer.fate is Fate.LOST and len(answer.bodies) == 2
+    kafka.stop_broker(2, is_crash=True)
+    (answer,) = answers_to(client, everyone)
+    assert answer.fate is Fate.ANSWERED and len(answer.bodies) == 2
+    kafka.start_broker(2)
+    (answer,) = answers_to(client, everyone)
+    assert answer.fate is Fate.ANSWERED and len(answer.bodies) == 3
+
+
+def test_a_coordinator_that_died_is_replaced(kafka: EmbeddedBroker, client: Client) -> None:
+    receipt = prepared(kafka.bootstrap_servers, "tx", "t", b"v")
+    answers_to(client, describe("tx"))
+    kafka.stop_broker(coordinator_of(kafka, "tx"))
+    end = {"api": END_TXN, "body": end_body(receipt), **end_versions(receipt)}
+    assert client.ask(Coordinator("tx"), **end, find_again=True)["error_code"] == 0
+    assert values(kafka) == {b"v"}
+
+
+# ---- waiting, and what is said at the end of it ----------------------------------------------------------------
+
+
+def test_a_cluster_that_is_not_there_is_named_with_what_each_server_said() -> None:
+    with EmbeddedBroker(brokers=2) as kafka:
+        servers = kafka.bootstrap_servers
+    with client_of(servers, max_block_ms=300) as client:
+        with pytest.raises(OperationTimeout) as caught:
+            client.reach()
+        with pytest.raises(TransportError):
+            client.ask(AnyBroker(), LIST_TRANSACTIONS, LIST_BODY, timeout_ms=300)
+    text = str(caught.value)
+    assert "max.block.ms=300" in text and text.count("refused") >= 2
+    assert all(server in text for server in servers.split(","))
+
+
+def test_one_server_that_answers_is_enough(kafka: EmbeddedBroker) -> None:
+    with EmbeddedBroker() as gone:
+        dead = gone.bootstrap_servers
+    with client_of(f"{dead},{kafka.bootstrap_servers}") as client:
+        client.reach()
+        assert len(client.describe_topic("t")) == 3
+
+
+def test_an_unknown_topic_is_waited_for_and_then_named(kafka: EmbeddedBroker, client: Client) -> None:
+    with pytest.raises(OperationTimeout, match=r"not-there is not known within 300 ms.*UNKNOWN_TOPIC_OR_PARTITION"):
+        client.describe_topic("not-there", create=False, timeout_ms=300)
+    assert "not-there" not in kafka.core.cluster.topics
+    assert len(client.describe_topic("created")) == 1, "allow.auto.create.topics is true by default"
+    threading.Timer(0.2, kafka.create_topic, ("late",)).start()
+    assert len(client.describe_topic("late", create=False)) == 1
+
+
+def test_topics_that_may_not_be_seen_or_made_are_refused_at_once(kafka: EmbeddedBroker, client: Client) -> None:
+    kafka.inject(Fault("Metadata", error_code=29, topic="t", times=None))
+    for create in (True, False):
+        with pytest.raises(AuthorizationError, match="topic t"):
+            client.describe_topic("t", create=create)
+    with pytest.raises(BrokerError, match="no valid topic name"):
+        client.describe_topic("not valid", create=False)
+    kafka.inject(Fault("CreateTopics", error_code=29))
+    with pytest.raises(AuthorizationError, match="needs Create"):
+        client.create_topic("new")
+    kafka.inject(Fault("DescribeConfigs", error_code=29))
+    assert client.topic_configs("t") is None
+
+
+def test_a_topic_is_created_although_the_answer_got_lost_or_the_controller_was_another(
+    kafka: EmbeddedBroker, client: Client
+) -> None:
+    kafka.inject(Fault("CreateTopics", disconnect=True, after_apply=True))
+    assert len(client.create_topic("first", 2)) == 2
+    kafka.inject(Fault("CreateTopics", error_code=41))
+    assert len(client.create_topic("second", 2)) == 2
+    with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
+        client.create_topic("third", 1, 9)
+
+
+# ---- life ------------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_in_the_middle_leaves_a_client_that_goes_on(kafka: EmbeddedBroker, client: Client) -> None:
+    receipt = prepared(kafka.bootstrap_servers, "tx", "t", b"v")
+    main_thread = threading.get_ident()
+
+    def interrupts(api: str, version: int, node_id: int, body: Mapping[str, Any]) -> Fault | None:
+        if api != "EndTxn":
+            return None
+        signal.pthread_kill(main_thread, signal.SIGINT)
+        return Fault("EndTxn", delay_before_ms=FOR_EVER_MS)
+
+    with kafka.control() as core:
+        core.faults.interceptor = interrupts
+    end = request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt), timeout_ms=FOR_EVER_MS)
+    with pytest.raises(KeyboardInterrupt):
+        answers_to(client, end)
+    with kafka.control() as core:
+        core.faults.clear()
+    (answer,) = answers_to(client, end)
+    assert answer.bodies[0]["error_code"] == 0
+
+
+def test_a_closed_client_says_so(client: Client) -> None:
+    client.reach()
+    client.close()
+    client.close()
+    with pytest.raises(LocalProtocolError, match="the client is closed"):
+        client.reach()
+    assert "closed" in repr(client)
+
+
+def test_a_machine_that_waits_for_nothing_is_an_error_and_not_a_wait_for_ever(client: Client) -> None:
+    class Stuck:
+        def step(self, now_ms: int, answers: Any) -> Progress:
+            return Progress(())
+
+    with pytest.raises(LocalProtocolError, match="Stuck waits for nothing"):
+        client.run(Stuck())
+
+
+def test_a_machine_is_woken_when_it_asked_to_be(client: Client) -> None:
+    class Sleeper:
+        def __init__(self) -> None:
+            self.woken: list[int] = []
+            self.due_ms = client.now_ms() + 50
+
+        def step(self, now_ms: int, answers: Any) -> Progress:
+            self.woken.append(now_ms)
+            return Progress((), self.due_ms, {} if now_ms >= self.due_ms else None)
+
+    sleeper = Sleeper()
+    assert client.run(sleeper) == {} and len(sleeper.woken) <= 3
+
+
+FORK = """
+import os, sys
+from kafka_sink.options import parse_producer_options
+from kafka_sink.runtime.client import Client
+client = Client(parse_producer_options({"bootstrap.servers": sys.argv[1]}))
+client.reach()
+child = os.fork()
+if child == 0:
+    client.reach()
+    os._exit(7 if len(client.describe_topic("t")) == 3 else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+client.reach()
+assert len(client.describe_topic("t")) == 3
+client.close()
+print("both")
+"""
+
+
+def test_a_forked_child_has_connections_of_its_own(kafka: EmbeddedBroker) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-c", FORK, kafka.bootstrap_servers], capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout.strip(), done.stderr) == ("both", "")
+
+
+def test_requests_are_answered_once_even_if_the_machine_reuses_a_key(kafka: EmbeddedBroker, client: Client) -> None:
+    """A machine gives up a question and asks another under the same key: the late answer must not be taken for it."""
+    ids = ids_on_every_broker(kafka, client)
+    second_id = second_id_on(kafka, 1, ids[1])
+    answers_to(client, *[describe(one) for one in [*ids.values(), second_id]])
+    kafka.inject(Fault("DescribeTransactions", delay_after_ms=200, broker_id=1))
+    first, second = describe(ids[1]), describe(second_id)
+
+    class Impatient:
+        stepped = 0
+
+        def step(self, now_ms: int, answers: Any) -> Progress:
+            self.stepped += 1
+            if self.stepped == 1:
+                return Progress((first,), now_ms + 1)
+            if self.stepped == 2:
+                return Progress((replace(second, key=first.key),))
+            return Progress((), None, {answer.key: answer for answer in answers} or None)
+
+    (answer,) = client.run(Impatient()).values()
+    assert [set(described([body])) for body in answer.bodies] == [{second_id}]
+    assert kafka.core.faults.fired == 1
+
+
+def second_id_on(kafka: EmbeddedBroker, node_id: int, first: str) -> str:
+    names = (f"tx-{number}" for number in range(1_000))
+    return next(name for name in names if name != first and coordinator_of(kafka, name) == node_id)
