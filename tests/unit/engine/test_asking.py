@@ -1,4 +1,4 @@
-"""Questions to the brokers of a cluster that moves, refuses, falls silent and dies: one reply each, and the right one."""
+"""Questions to brokers of a cluster that moves, refuses, falls silent and dies: one reply each, the right one."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from kafka_sink.engine.question import (
     EveryBroker,
     Leader,
     Question,
+    ending_of,
 )
-from kafka_sink.errors import AuthorizationError, BrokerError, TransportError
+from kafka_sink.errors import AuthenticationError, AuthorizationError, BrokerError, KafkaSinkError, TransportError
 from kafka_sink.wire.apis import (
     API_VERSIONS,
     DESCRIBE_TRANSACTIONS,
@@ -325,3 +326,19 @@ def test_forgotten_questions_have_no_reply_and_leave_the_connections_usable(driv
     assert driver.replies == {}
     driver.cluster.scripts[END_TXN.key] = ok
     assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).ending is Ending.ANSWERED
+
+
+def test_a_broker_that_asks_for_a_pause_is_waited_for(driver: AskingDriver) -> None:
+    driver.cluster.scripts[LIST_TRANSACTIONS.key] = lambda request: {**listed(request), "throttle_time_ms": 3_000}
+    driver.ask(Broker(1), LIST_TRANSACTIONS, LIST_BODY)
+    question = driver.ask(Coordinator("b"), END_TXN, END_BODY)
+    driver.sleep(2_999)
+    assert question not in driver.replies and driver.count(END_TXN) == 0
+    driver.sleep(1)
+    assert driver.reply_to(question).ending is Ending.ANSWERED
+
+
+@pytest.mark.parametrize("error", [AuthenticationError("no"), AuthorizationError("no"), BrokerError("no", code=35)])
+def test_whatever_happened_after_bytes_left_the_question_is_lost(error: KafkaSinkError) -> None:
+    assert ending_of(error, was_sent=True) is Ending.LOST
+    assert ending_of(error, was_sent=False) is not Ending.LOST
