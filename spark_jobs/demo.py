@@ -25,7 +25,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--end", required=True, metavar="FILE", help="write what is there and end when this exists")
     parser.add_argument("--checkpoint", required=True, metavar="DIR")
     parser.add_argument("--partitions", required=True, type=int, help="of the topic")
-    parser.add_argument("--to", type=pair, action="append", default=[], metavar="NAME=VALUE", help="options of the sink")
+    parser.add_argument(
+        "--to", type=pair, action="append", default=[], metavar="NAME=VALUE", help="options of the sink"
+    )
     return parser.parse_args()
 
 

@@ -49,8 +49,12 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     query.add_argument("--checkpoint", required=True, metavar="DIR", help="where the query remembers how far it is")
     query.add_argument("--name", help="of the query, for logs and the Spark UI")
     pace = query.add_mutually_exclusive_group()
-    pace.add_argument("--trigger", metavar="INTERVAL", help="a micro-batch every '10 seconds'; without it, all the time")
-    pace.add_argument("--once", action="store_true", help="write all there is now, in as many batches as needed, and end")
+    pace.add_argument(
+        "--trigger", metavar="INTERVAL", help="a micro-batch every '10 seconds'; without it, all the time"
+    )
+    pace.add_argument(
+        "--once", action="store_true", help="write all there is now, in as many batches as needed, and end"
+    )
     return parser.parse_args(given)
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -72,18 +73,33 @@ class Driver:
             tail = self._log.read_text(errors="replace")[-4000:]
             raise DriverFailed(f"the Spark application ended with {self._process.returncode}:\n{tail}")
 
+    def pause(self) -> None:
+        """SIGSTOP: nothing moves any more when this returns."""
+        self._signal(signal.SIGSTOP)
+        while self._process is not None and self._process.poll() is None and not _is_stopped(self._process.pid):
+            time.sleep(0.001)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
     def kill(self) -> None:
         """SIGKILL to the JVM and to the script. Python processes that run tasks find out by themselves, later."""
+        self._signal(signal.SIGKILL)
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(30)
             self._process = None
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
 
     def _environment(self) -> dict[str, str]:
         """Ours, without what belongs to another Spark."""
         ours = {
-            name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_", "_PYSPARK_"))
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("SPARK_", "PYSPARK_", "_PYSPARK_"))
         }
         return {
             **ours,
@@ -97,22 +113,38 @@ class Driver:
         }
 
 
+def _is_stopped(process_id: int) -> bool:
+    with contextlib.suppress(OSError):
+        # The name in parentheses may hold anything; the state follows the last parenthesis.
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    return True
+
+
 class MomentToKill:
-    """In the middle of a micro-batch: Spark has planned it, some of its rows are in the log, it is not committed."""
+    """In the middle of a micro-batch: Spark has planned it, some of its rows are in the log, it is not committed.
+
+    The moment may be over before a signal gets there. So the driver is paused first and killed only if it still is in
+    the middle of that micro-batch: a demo that kills between two of them would show nothing.
+    """
 
     def __init__(self, checkpoint: Path, log_end: Callable[[], int]) -> None:
         self._checkpoint = checkpoint
         self._log_end = log_end
 
-    def has_come(self) -> bool:
-        """Looks at one micro-batch from its start to its end, or to the moment."""
+    def kills(self, driver: Driver) -> bool:
+        """Watches one micro-batch from its start to its end, or to the moment. True if the driver was killed."""
         batch_id = newest(self._checkpoint / "offsets")
         if batch_id is None or self._is_committed(batch_id):
             return False
         before = self._log_end()
-        while not self._is_committed(batch_id):
+        while not self._is_committed(batch_id) and driver.is_running:
             if self._log_end() > before:
-                return not self._is_committed(batch_id)
+                driver.pause()
+                if not self._is_committed(batch_id):
+                    driver.kill()
+                    return True
+                driver.resume()
+                return False
         return False
 
     def _is_committed(self, batch_id: int) -> bool:

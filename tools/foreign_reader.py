@@ -124,10 +124,10 @@ class TopicFollower:
     def __exit__(self, *_: object) -> None:
         self._consumer.close()
 
-    def poll(self, timeout_s: float) -> list[tuple[int, bytes | None]]:
-        """Partition and value of what has come since; waits if there is nothing."""
+    def poll(self, timeout_s: float) -> list[ForeignRecord]:
+        """What has come since; waits if there is nothing."""
         messages = self._consumer.consume(10_000, timeout=timeout_s)
-        return [(message.partition(), message.value()) for message in messages if message.error() is None]
+        return [_foreign_record(message) for message in messages if message.error() is None]
 
 
 def _foreign_record(message: Any) -> ForeignRecord:

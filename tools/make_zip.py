@@ -1,8 +1,8 @@
 """Build dist/pykafka_sink-<version>.zip, the package in the form that `spark-submit --py-files` takes.
 
 The same sources give the same bytes: names are sorted, every file carries the same date and mode, and nothing but
-Python sources and the marker for type checkers goes in. Its dependencies (pyarrow, numpy, lz4, crc32c) are compiled
-packages and must be installed where the zip is used.
+Python sources and the marker for type checkers goes in. Its dependencies (pyarrow, numpy, lz4, crc32c, mmh3) are
+compiled packages and must be installed where the zip is used.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pathlib import Path
 from kafka_sink.version import VERSION
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("kafka_sink",)
+# The second one is what Spark looks for to know the format without a register() call.
+PACKAGES = ("kafka_sink", "pyspark_pykafka_sink")
 
 # The earliest date a zip can hold.
 _DATE = (1980, 1, 1, 0, 0, 0)

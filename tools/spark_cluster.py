@@ -187,9 +187,12 @@ class SparkCluster:
         py_files: Sequence[str | Path] = (),
         conf: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
+        properties_file: Path | None = None,
     ) -> SubmittedJob:
         """Start spark-submit in client mode. `wait()` of the answer is for its end."""
         command = [str(_spark_home() / "bin" / "spark-submit"), "--master", self.master_url]
+        if properties_file is not None:
+            command += ["--properties-file", str(properties_file), "--load-spark-defaults"]
         for name, value in (conf or {}).items():
             command += ["--conf", f"{name}={value}"]
         if py_files:

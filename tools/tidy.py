@@ -148,7 +148,7 @@ def sizes(source: Source) -> Iterator[str]:
 
 
 def introductions(source: Source) -> Iterator[str]:
-    needs_one = source.in_package or source.path.startswith("tools/")
+    needs_one = source.in_package or source.path.startswith(("tools/", "spark_jobs/"))
     if needs_one and source.is_python and source.text.strip() and not ast.get_docstring(source.tree):
         yield f"{source.path}: no module docstring"
 
@@ -209,7 +209,7 @@ def complaints(sources: Iterable[Source]) -> list[str]:
 
 
 def read_sources(root: Path = ROOT) -> list[Source]:
-    folders = (PACKAGE, "tools", "tests", "bench", "docs", "stubs", ".ci")
+    folders = (PACKAGE, "pyspark_pykafka_sink", "spark_jobs", "tools", "tests", "bench", "docs", "stubs", ".ci")
     paths = [path for folder in folders for path in sorted((root / folder).rglob("*")) if _is_text(path)]
     paths += [path for path in sorted(root.iterdir()) if path.is_file() and _is_text(path)]
     return [Source(path.relative_to(root).as_posix(), path.read_text()) for path in paths]

@@ -17,11 +17,12 @@ def test_the_same_sources_give_the_same_zip(tmp_path: Path) -> None:
     assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
 
 
-def test_the_zip_holds_the_package_and_nothing_else_and_can_be_imported(tmp_path: Path) -> None:
+def test_the_zip_holds_both_packages_and_nothing_else_and_can_be_imported(tmp_path: Path) -> None:
     write_zip(tmp_path / "package.zip")
     names = zipfile.ZipFile(tmp_path / "package.zip").namelist()
-    assert "kafka_sink/__init__.py" in names
-    assert all(name.startswith("kafka_sink/") and name.endswith((".py", "py.typed")) for name in names)
+    assert {name.split("/")[0] for name in names} == {"kafka_sink", "pyspark_pykafka_sink"}
+    assert {"kafka_sink/__init__.py", "pyspark_pykafka_sink/__init__.py"} <= set(names)
+    assert all(name.endswith((".py", "py.typed")) for name in names)
     program = (
         "import kafka_sink.wire.apis, kafka_sink.records.batch, kafka_sink.version as v; print(v.__file__, v.VERSION)"
     )

@@ -1,0 +1,140 @@
+"""`make demo` with small figures, and the parts of it that judge: a demo that cannot find a fault shows nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.spark.conftest import require_java
+from tools import kafka_watchdog
+from tools.demo import GUARANTEE, server_properties
+from tools.demo_rows import Feed, Plan, Tally, table
+from tools.kafka_cluster import KafkaCluster
+
+ROOT = Path(__file__).parents[2]
+SMALL = ["--seconds", "4", "--rows-per-second", "2000"]
+PLAN = Plan(seconds=0.5, rows_per_file=10, partitions=4)
+
+
+def start_demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    require_java()
+    folder.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name not in ("BROKER", "BOOTSTRAP")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tools.demo", *arguments],
+        cwd=ROOT,
+        env={**environment, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def lines_of_table(output: str) -> dict[str, list[int]]:
+    found = re.findall(r"^(partition \d|all) +([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+)$", output, re.MULTILINE)
+    return {name: [int(figure.replace(",", "")) for figure in figures] for name, *figures in found}
+
+
+def left_behind(folder: Path) -> tuple[list[str], list[int]]:
+    """Files below the folder and processes that use them; the last of those need a moment to be gone."""
+    deadline = time.monotonic() + 20
+    while True:
+        found = os.listdir(folder), kafka_watchdog.processes_using(str(folder))
+        if found == ([], []) or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+@pytest.mark.timeout(600)
+def test_the_demo_ends_well_its_table_adds_up_and_nothing_is_left(tmp_path: Path) -> None:
+    demo = start_demo(tmp_path / "tmp", *SMALL)
+    output, _ = demo.communicate(timeout=580)
+    assert demo.returncode == 0, output
+    rows = lines_of_table(output)
+    assert set(rows) == {"partition 0", "partition 1", "partition 2", "partition 3", "all"}, output
+    assert rows["all"] == [sum(figures) for figures in zip(*(rows[f"partition {n}"] for n in range(4)), strict=True)]
+    assert rows["all"][:3] == [8000, 8000, 0]
+    assert rows["all"][3] == 0 or GUARANTEE == "at-least-once"
+    assert "SIGKILL to the driver" in output and "1 kill of the driver" in output
+    assert left_behind(tmp_path / "tmp") == ([], [])
+
+
+@pytest.mark.timeout(300)
+def test_ctrl_c_ends_the_demo_and_leaves_nothing(tmp_path: Path) -> None:
+    demo = start_demo(tmp_path / "tmp", *SMALL)
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if "rows begin to appear" in line:
+            break
+    demo.send_signal(signal.SIGINT)
+    output = demo.stdout.read()
+    assert demo.wait(60) == 130
+    assert "Traceback" not in output
+    assert left_behind(tmp_path / "tmp") == ([], [])
+    demo.stdout.close()
+
+
+def values(folder: Path) -> list[tuple[int, bytes]]:
+    """Every row of a feed that has come to its end, with the partition where it belongs."""
+    feed = Feed(folder, PLAN)
+    feed.write_until(PLAN.seconds / 2)
+    assert 0 < feed.row_count < PLAN.row_count and not feed.end.exists()
+    feed.write_until(PLAN.seconds)
+    assert feed.is_over and feed.end.exists()
+    lines = [line for file in sorted(feed.input.glob("*.json")) for line in file.read_bytes().splitlines()]
+    return [(json.loads(line)["row"] % PLAN.partitions, line) for line in lines]
+
+
+def counts(rows: list[tuple[int, bytes | None]]) -> tuple[int, int, int]:
+    tally = Tally(PLAN)
+    for partition, value in rows:
+        tally.add(partition, value)
+    return tally.missing_count, tally.duplicate_count, tally.damaged_count
+
+
+def test_every_row_once_is_right(tmp_path: Path) -> None:
+    rows = values(tmp_path)
+    tally = Tally(PLAN)
+    for partition, value in reversed(rows):
+        tally.add(partition, value)
+    assert (tally.missing_count, tally.duplicate_count, tally.damaged_count) == (0, 0, 0)
+    assert lines_of_table(table(PLAN, tally)) == {
+        "partition 0": [12, 12, 0, 0],
+        "partition 1": [12, 12, 0, 0],
+        "partition 2": [8, 8, 0, 0],
+        "partition 3": [8, 8, 0, 0],
+        "all": [40, 40, 0, 0],
+    }
+
+
+def test_a_lost_row_a_repeated_one_and_a_damaged_one_are_found(tmp_path: Path) -> None:
+    rows = values(tmp_path)
+    (partition, value), others = rows[0], rows[1:]
+    assert counts(others) == (1, 0, 0)
+    assert counts([*rows, rows[5], rows[5]]) == (0, 2, 0)
+    assert counts([*others, (partition, value.replace(b"event", b"Event"))]) == (1, 0, 1)
+    assert counts([*others, (partition + 1, value)]) == (1, 0, 1)
+    assert counts([*others, (partition, None)]) == (1, 0, 1)
+    assert counts([*others, (partition, b"{}")]) == (1, 0, 1)
+
+
+def test_apache_kafka_takes_the_demo_brokers_properties() -> None:
+    from tests.conftest import without_kafka
+    from tools.kafka_jars import KafkaUnavailable
+
+    try:
+        with KafkaCluster(properties=server_properties()) as kafka:
+            text = (kafka.data_folder(1).parent / "server.properties").read_text()
+            assert kafka.leader_of(kafka.create_topic("rows"), 0) == 1
+    except KafkaUnavailable as error:
+        without_kafka(str(error))
+    assert "transaction.max.timeout.ms=900000" in text

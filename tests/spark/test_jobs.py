@@ -1,0 +1,173 @@
+"""The jobs in spark_jobs/ as a user starts them: spark-submit, the zip, the files in conf/, a standalone cluster."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools.foreign_reader import ForeignRecord, end_offsets, read_topic
+from tools.kafka_cluster import KafkaCluster
+from tools.make_zip import write_zip
+from tools.spark_cluster import SparkCluster, SparkFailed, SubmittedJob
+
+ROOT = Path(__file__).parents[2]
+JOBS, CONF = ROOT / "spark_jobs", ROOT / "conf"
+# What a job may take on a machine that has other things to do.
+PATIENCE_S = 280
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("zip") / "pykafka_sink.zip"
+    write_zip(path)
+    return path
+
+
+@pytest.fixture
+def submit(spark_cluster: SparkCluster, package: Path) -> Callable[..., SubmittedJob]:
+    def submitted(script: Path, *arguments: object) -> SubmittedJob:
+        return spark_cluster.submit(
+            script,
+            [str(argument) for argument in arguments],
+            py_files=[package],
+            properties_file=CONF / "spark-defaults-standalone.conf",
+        )
+
+    return submitted
+
+
+def to(kafka: KafkaCluster, topic: str) -> list[str]:
+    options = ["--to", f"kafka.bootstrap.servers={kafka.bootstrap_servers}", "--to", f"topic={topic}"]
+    return [*options, "--properties", str(CONF / "producer.properties")]
+
+
+def keys(records: list[ForeignRecord]) -> Counter[int]:
+    return Counter(int(record.key or b"-1") for record in records)
+
+
+def wait_until(is_true: Callable[[], bool], job: SubmittedJob) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert job.is_running, f"the job has ended already:\n{job.output}\n{job.log[-4000:]}"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(JOBS / script), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("script", ["stream_to_kafka.py", "export_to_kafka.py"])
+def test_help_has_an_example_and_the_exit_codes(script: str) -> None:
+    run = python(script, "--help")
+    assert run.returncode == 0
+    assert f"spark_jobs/{script}" in run.stdout and "exit codes: 0" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "text"),
+    [
+        ("stream_to_kafka.py", ["--format", "rate"], "--checkpoint"),
+        ("stream_to_kafka.py", ["--format", "rate", "--checkpoint", "c", "--to", "topic"], "NAME=VALUE is needed"),
+        (
+            "stream_to_kafka.py",
+            ["--format", "rate", "--checkpoint", "c", "--properties", "gone"],
+            "gone cannot be read",
+        ),
+        ("stream_to_kafka.py", ["--format=rate", "--checkpoint=c", "--once", "--trigger=1 second"], "not allowed with"),
+        ("export_to_kafka.py", ["--to", "topic=x"], "one of the arguments --table --sql --format is required"),
+        ("export_to_kafka.py", ["--table", "t", "--path", "p"], "belong to --format"),
+    ],
+)
+def test_wrong_arguments_end_with_2_and_a_text_that_says_what_is_wrong(
+    script: str, arguments: list[str], text: str
+) -> None:
+    run = python(script, *arguments)
+    assert run.returncode == 2
+    assert text in run.stderr
+
+
+def test_a_line_of_the_properties_file_that_is_no_option_is_named(tmp_path: Path) -> None:
+    (tmp_path / "wrong").write_text("# fine\nkafka.acks=all\nnonsense\n")
+    run = python("stream_to_kafka.py", "--format=rate", "--checkpoint=c", "--properties", str(tmp_path / "wrong"))
+    assert run.returncode == 2
+    assert "line 3: NAME=VALUE is needed, not 'nonsense'" in run.stderr
+
+
+def test_with_py_files_the_driver_and_the_tasks_have_the_package_from_the_zip(
+    submit: Callable[..., SubmittedJob],
+) -> None:
+    paths = submit(Path(__file__).parent / "jobs" / "where_package_is.py").wait(PATIENCE_S).split()
+    assert len(paths) == 3
+    assert all(path.endswith("pykafka_sink.zip/kafka_sink/__init__.py") for path in paths)
+
+
+def test_a_table_is_exported_whole(
+    submit: Callable[..., SubmittedJob], kafka_three_nodes: KafkaCluster, topic_name: str
+) -> None:
+    kafka_three_nodes.create_topic(topic_name, partitions=3)
+    query = "SELECT CAST(id AS STRING) AS key, concat('row ', id) AS value FROM range(0, 5000, 1, 4)"
+    job = submit(JOBS / "export_to_kafka.py", "--sql", query, *to(kafka_three_nodes, topic_name))
+    assert job.wait(PATIENCE_S).endswith("exported\n")
+    records = read_topic(kafka_three_nodes.bootstrap_servers, topic_name)
+    assert keys(records) == Counter(range(5000))
+    assert all(record.value == b"row " + (record.key or b"") for record in records)
+    assert {record.partition for record in records} == {0, 1, 2}
+
+
+def test_an_export_that_cannot_be_done_ends_with_1_and_says_why(
+    submit: Callable[..., SubmittedJob], kafka_three_nodes: KafkaCluster, topic_name: str
+) -> None:
+    kafka_three_nodes.create_topic(topic_name)
+    sink = to(kafka_three_nodes, topic_name)
+    job = submit(JOBS / "export_to_kafka.py", "--sql", "SELECT 1 AS n", *sink)
+    with pytest.raises(SparkFailed, match="the job ended with 1"):
+        job.wait(PATIENCE_S)
+    assert "export_to_kafka: " in job.log and "required column value not found" in job.log
+
+
+def test_a_stream_of_files_arrives_whole_and_a_second_run_writes_only_what_is_new(
+    submit: Callable[..., SubmittedJob], kafka_three_nodes: KafkaCluster, topic_name: str, tmp_path: Path
+) -> None:
+    kafka_three_nodes.create_topic(topic_name, partitions=3)
+    (tmp_path / "in").mkdir()
+
+    def run(file: str, ids: range) -> Counter[int]:
+        (tmp_path / "in" / file).write_text("".join(json.dumps({"id": number, "name": "n"}) + "\n" for number in ids))
+        columns = ["--select", "CAST(id AS STRING) AS key", "--select", "to_json(struct(*)) AS value"]
+        source = ["--format", "json", "--schema", "id BIGINT, name STRING", "--path", tmp_path / "in"]
+        query = ["--checkpoint", tmp_path / "checkpoint", "--once", "--name", "people"]
+        sink = to(kafka_three_nodes, topic_name)
+        job = submit(JOBS / "stream_to_kafka.py", *source, *columns, *query, *sink)
+        assert f"{len(ids):,} rows\n" in job.wait(PATIENCE_S)
+        return keys(read_topic(kafka_three_nodes.bootstrap_servers, topic_name))
+
+    assert run("a.json", range(3000)) == Counter(range(3000))
+    assert run("b.json", range(3000, 3100)) == Counter(range(3100))
+
+
+def test_no_row_is_lost_when_an_executor_is_killed_in_the_middle_of_an_export(
+    submit: Callable[..., SubmittedJob], spark_cluster: SparkCluster, kafka_three_nodes: KafkaCluster, topic_name: str
+) -> None:
+    count = 1_000_000
+    kafka_three_nodes.create_topic(topic_name, partitions=3)
+    servers = kafka_three_nodes.bootstrap_servers
+    # Rows are made slowly enough (a hash over each, many times) that there is time to look for the executor.
+    text = "sha2(" * 8 + "CAST(id AS STRING)" + ", 512)" * 8
+    query = f"SELECT CAST(id AS STRING) AS key, {text} AS value FROM range(0, {count}, 1, 2)"
+    job = submit(JOBS / "export_to_kafka.py", "--sql", query, *to(kafka_three_nodes, topic_name))
+    wait_until(lambda: sum(end_offsets(servers, topic_name).values()) > 0, job)
+    killed = spark_cluster.executors()[0]
+    spark_cluster.kill(killed.process_id)
+    assert sum(end_offsets(servers, topic_name).values()) < count
+    assert job.wait(PATIENCE_S).endswith("exported\n")
+    assert f"executor {killed.executor_id}" in job.log.lower()
+    assert set(keys(read_topic(servers, topic_name))) == set(range(count))
