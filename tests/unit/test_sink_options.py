@@ -1,0 +1,205 @@
+"""The options of the Spark sink: names, defaults, what is refused, and that each row of the table has an effect."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.options import parse_producer_options
+from kafka_sink.options.sink_options import SinkOptions, parse_sink_options
+from kafka_sink.options.sink_table import NO_EFFECT, PRODUCER_DEFAULTS, SINK_OPTIONS, SOURCE_OPTIONS, SPARK_OPTIONS
+from kafka_sink.options.table import OPTIONS
+
+SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
+
+
+def parsed(settings: dict[str, str] | None = None) -> SinkOptions:
+    return parse_sink_options({**SERVERS, **(settings or {})})
+
+
+def refusal(settings: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as raised:
+        parsed(settings)
+    return str(raised.value)
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_prefix_and_names_are_taken_in_any_case() -> None:
+    options = parse_sink_options({"Kafka.Bootstrap.Servers": "127.0.0.1:9092", "TOPIC": "t", "KAFKA.linger.ms": "7"})
+    assert options.topic == "t"
+    assert options.producer.linger_ms == 7
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+    assert "'topik' is not an option of this sink: did you mean topic?" in refusal({"topik": "t"})
+    assert "did you mean record.errors?" in refusal({"record.error": "drop"})
+    assert "did you mean kafka.bootstrap.servers?" in refusal({"bootstrap.servers": "127.0.0.1:9092"})
+
+
+def test_an_unknown_producer_option_is_refused_with_the_nearest_name_and_the_prefix() -> None:
+    text = refusal({"kafka.lingr.ms": "5"})
+    assert "'lingr.ms' is not a producer option: did you mean linger.ms?" in text
+    assert "in Spark each has the prefix kafka." in text
+
+
+def test_a_producer_option_without_its_prefix_is_told_to_take_it() -> None:
+    for name in ("linger.ms", "acks", "compression.type", "delivery.timeout.ms", "max.request.size"):
+        assert f"did you mean kafka.{name}?" in refusal({name: "1"})
+
+
+def test_options_of_kafka_as_a_source_are_named_as_such() -> None:
+    for name in SOURCE_OPTIONS:
+        assert f"{name} is an option of Kafka as a source" in refusal({name: "1"})
+    assert "startingOffsets is an option of Kafka as a source" in refusal({"startingOffsets": "earliest"})
+
+
+def test_a_path_is_refused_with_what_to_do_instead() -> None:
+    assert "without it and set the option topic" in refusal({"path": "out"})
+
+
+def test_missing_brokers_are_named_with_their_prefix() -> None:
+    with pytest.raises(ConfigError, match="bootstrap.servers is missing") as raised:
+        parse_sink_options({"topic": "t"})
+    assert "prefix kafka." in str(raised.value)
+
+
+def test_all_problems_of_one_write_are_told_together() -> None:
+    text = refusal({"topik": "t", "record.errors": "ignore", "kafka.acks": "7", "kafka.key.serializer": "x"})
+    assert text.startswith("4 problems with the options:")
+    for part in ("topik", "record.errors", "acks", "kafka.key.serializer"):
+        assert part in text
+
+
+# ---- each row of the table has an effect -----------------------------------------------------------------------------
+
+# Option -> settings, field of what tasks and driver get, its value without the option and with it.
+EFFECTS: dict[str, tuple[dict[str, str], str, object, object]] = {
+    "delivery.guarantee": ({"delivery.guarantee": "at-least-once"}, "is_exactly_once", True, False),
+    "sink.id": ({"sink.id": "orders.v2"}, "sink_id", None, "orders.v2"),
+    "batch.id": ({"sink.id": "orders", "batch.id": "monday"}, "batch_id", None, "monday"),
+    "ledger.topic": ({"ledger.topic": "our.ledger"}, "ledger_topic", "__pykafka_sink_ledger", "our.ledger"),
+    "ledger.replication.factor": ({"ledger.replication.factor": "3"}, "ledger_replication_factor", -1, 3),
+    "ledger.accept.new.sink": ({"ledger.accept.new.sink": "true"}, "ledger_accepts_new_sink", False, True),
+    "topic": ({"topic": " rows "}, "topic", None, "rows"),
+    "record.errors": ({"record.errors": "drop"}, "record_errors", "fail", "drop"),
+    "dead.letter.topic": (
+        {"record.errors": "dead-letter", "dead.letter.topic": "bad"}, "dead_letter_topic", None, "bad",
+    ),
+    "summary.listener": ({"summary.listener": "my.module:told"}, "summary_listener", None, "my.module:told"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SINK_OPTIONS)
+def test_the_option_reaches_what_the_tasks_and_the_driver_get(name: str) -> None:
+    settings, field, default, value = EFFECTS[name]
+    assert getattr(parsed(), field) == default
+    assert getattr(parsed(settings), field) == value
+
+
+def test_every_option_of_the_sink_has_a_meaning() -> None:
+    assert [name for name, option in SINK_OPTIONS.items() if not option.meaning.endswith(".")] == []
+
+
+@pytest.mark.parametrize("name", ["topic", "dead.letter.topic"])
+@pytest.mark.parametrize("value", ["", "a b", "a/b", "..", ".", "x" * 250, "tópico"])
+def test_names_that_no_topic_can_have_are_refused(name: str, value: str) -> None:
+    assert "a topic name: 1 to 249 letters" in refusal({"record.errors": "dead-letter", name: value})
+
+
+@pytest.mark.parametrize("value", ["told", "my module:told", "my.module:", ":told", "my.module.told()", "1a:b"])
+def test_listeners_are_named_by_module_and_function(value: str) -> None:
+    assert "summary.listener" in refusal({"summary.listener": value})
+
+
+def test_values_of_a_choice_are_listed_in_the_refusal() -> None:
+    assert "fail, drop, dead-letter" in refusal({"record.errors": "skip"})
+
+
+def test_dead_letters_need_a_topic_of_their_own() -> None:
+    assert "needs the option dead.letter.topic" in refusal({"record.errors": "dead-letter"})
+    assert "record.errors is not dead-letter" in refusal({"dead.letter.topic": "bad"})
+    same = {"record.errors": "dead-letter", "dead.letter.topic": "t", "topic": "t"}
+    assert "dead.letter.topic and topic are the same" in refusal(same)
+
+
+# ---- the producer inside ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", PRODUCER_DEFAULTS)
+def test_a_default_of_the_sink_gives_way_to_the_user(name: str) -> None:
+    field = OPTIONS[name].field
+    assert getattr(parsed().producer, field) == int(PRODUCER_DEFAULTS[name]) != OPTIONS[name].default
+    assert getattr(parsed({f"kafka.{name}": "7000"}).producer, field) == 7000
+
+
+def test_every_other_producer_option_keeps_javas_default() -> None:
+    expected = parse_producer_options({"bootstrap.servers": "127.0.0.1:9092", **PRODUCER_DEFAULTS})
+    assert parsed().producer == expected
+    assert set(PRODUCER_DEFAULTS) <= {"batch.size", "transaction.timeout.ms"}
+
+
+@pytest.mark.parametrize("side", ["key", "value"])
+def test_serializers_are_refused_in_the_words_of_columns(side: str) -> None:
+    text = refusal({f"kafka.{side}.serializer": "org.apache.kafka.common.serialization.StringSerializer"})
+    assert f"kafka.{side}.serializer is not supported" in text
+    assert "use DataFrame operations" in text
+
+
+def test_interceptors_and_transactional_ids_are_refused_with_the_reason() -> None:
+    assert "no code sees single records" in refusal({"kafka.interceptor.classes": "com.example.Audit"})
+    assert "chosen by the sink" in refusal({"kafka.transactional.id": "mine"})
+    parsed({"kafka.interceptor.classes": " "})
+
+
+def test_a_partitioner_is_a_function_by_name_or_a_name_that_the_producer_knows() -> None:
+    assert parsed({"kafka.partitioner.class": "my.module:place"}).partitioner == "my.module:place"
+    assert parsed({"kafka.partitioner.class": "my.module:place"}).producer.partitioner == "default"
+    java = parsed({"kafka.partitioner.class": "org.apache.kafka.clients.producer.RoundRobinPartitioner"})
+    assert (java.partitioner, java.producer.partitioner) == (None, "round_robin")
+    assert "kafka.partitioner.class=module:function" in refusal({"kafka.partitioner.class": "com.example.Mine"})
+
+
+@pytest.mark.parametrize("value", ["my.module:", ":place", "my module:place", "a:b:c"])
+def test_a_partitioner_that_cannot_be_a_function_is_refused_by_name(value: str) -> None:
+    assert "partitioner.class" in refusal({"kafka.partitioner.class": value})
+
+
+@pytest.mark.parametrize("name", sorted(name for name in OPTIONS if name.startswith(("ssl.", "sasl."))))
+def test_no_text_repeats_the_value_of_a_security_option(name: str) -> None:
+    try:
+        said = repr(parsed({f"kafka.{name}": "hunter2"}))
+    except ConfigError as error:
+        said = str(error)
+    assert "hunter2" not in said
+
+
+# ---- what belongs to others ------------------------------------------------------------------------------------------
+
+
+def test_sparks_own_options_are_taken_over() -> None:
+    options = parsed({"checkpointLocation": "/tmp/c", "queryName": "q"})
+    assert (options.checkpoint_location, options.query_name) == ("/tmp/c", "q")
+    assert frozenset({"checkpointlocation", "queryname"}) == SPARK_OPTIONS
+
+
+def test_options_without_effect_are_told_and_taken() -> None:
+    assert list(NO_EFFECT) == ["includeheaders"]
+    (notice,) = parsed({"includeHeaders": "true"}).notices
+    assert notice == "includeHeaders has no effect: a column headers is written whenever there is one"
+
+
+def test_notices_of_the_producer_are_told_by_the_sink_and_not_again_by_each_producer() -> None:
+    options = parsed({"kafka.message.timeout.ms": "60000"})
+    assert any("message.timeout.ms" in notice for notice in options.notices)
+    assert options.producer.notices == ()
+
+
+def test_options_are_equal_hashable_and_survive_the_way_to_a_task() -> None:
+    options = parsed({"topic": "t", "kafka.linger.ms": "3"})
+    copy = pickle.loads(pickle.dumps(options))
+    assert copy == options
+    assert hash(copy) == hash(options)
