@@ -1,4 +1,4 @@
-"""A complete Apache Kafka producer in pure Python. Everything public is imported from here.
+"""Kafka for Spark and for Python without a JVM client. Everything public is imported from here.
 
 Names are loaded when they are first used: numpy and pyarrow take a quarter of a second, and a program that only wants
 an error class or the version should not pay for them.
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from kafka_sink.errors import AuthorizationError as AuthorizationError
     from kafka_sink.errors import BrokerError as BrokerError
     from kafka_sink.errors import BufferExhausted as BufferExhausted
+    from kafka_sink.errors import CommitAborted as CommitAborted
+    from kafka_sink.errors import CommitError as CommitError
+    from kafka_sink.errors import CommitLost as CommitLost
+    from kafka_sink.errors import CommitPending as CommitPending
     from kafka_sink.errors import ConfigError as ConfigError
     from kafka_sink.errors import DataError as DataError
     from kafka_sink.errors import DeliveryError as DeliveryError
@@ -39,11 +43,13 @@ if TYPE_CHECKING:
     from kafka_sink.runtime.offsets import OffsetAndMetadata as OffsetAndMetadata
     from kafka_sink.runtime.producer import Producer as Producer
     from kafka_sink.runtime.topic_wait import PartitionInfo as PartitionInfo
+    from kafka_sink.spark import register as register
     from kafka_sink.version import VERSION as VERSION
 
 _HOMES = {
     "engine.transaction": "TransactionReceipt",
-    "errors": "AuthenticationError AuthorizationError BrokerError BufferExhausted ConfigError DataError DeliveryError "
+    "errors": "AuthenticationError AuthorizationError BrokerError BufferExhausted CommitAborted CommitError CommitLost "
+    "CommitPending ConfigError DataError DeliveryError "
     "DeliveryTimeout KafkaSinkError LocalProtocolError OperationTimeout ProducerFenced RemoteProtocolError "
     "TransactionAborted TransactionError TransportError",
     "options": "ProducerOptions parse_producer_options",
@@ -52,6 +58,7 @@ _HOMES = {
     "runtime.interceptors": "ProducerRecord",
     "runtime.offsets": "ConsumerGroup OffsetAndMetadata",
     "runtime.producer": "Producer",
+    "spark": "register",
     "runtime.topic_wait": "PartitionInfo",
     "version": "VERSION",
 }

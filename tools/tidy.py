@@ -38,7 +38,7 @@ LAYERS: Mapping[str, frozenset[str]] = {
     "runtime": _DECISIONS,
     "spark": _DECISIONS | {"runtime"},
     "testing": _BYTES,
-    "__init__": _DECISIONS | {"runtime"},
+    "__init__": _DECISIONS | {"runtime", "spark"},
 }
 
 # Folders that touch the world; the rest of the package is pure. In testing/ it is these modules.

@@ -12,14 +12,13 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation, Verdict
-from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
+from kafka_sink.errors import BrokerError, ConfigError
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.options.sink_table import AT_LEAST_ONCE, EXACTLY_ONCE
 from kafka_sink.runtime.client import Client
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -31,6 +30,8 @@ LEDGER_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 
 # Of a transaction's time, what has to be left at the decision, so that a restart can still carry it out.
 MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 4
 DRIVERS_MAX = 8
+# Of configurations: inside foreachBatch each batch may bring a new one.
+CHECKS_MAX = 64
 # A batch write without a name has no place in a ledger: it is all or nothing unless the driver dies in its commit.
 UNNAMED_BATCH = BatchKey("", "")
 
@@ -184,7 +185,7 @@ def _with_driver(options: SinkOptions, sink_id: str, run: str, act: Callable[[Dr
     return verdict
 
 
-@cache
+@lru_cache(maxsize=CHECKS_MAX)
 def checked_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
     """What planning asks Kafka, once per process and configuration: a stream is planned before every micro-batch.
 
@@ -197,10 +198,6 @@ def checked_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> S
             driver.check_ledger()
             driver.recover()
         return settled
-    except KafkaSinkError as error:
-        if options.is_exactly_once and isinstance(error, BrokerError):
-            error.args = (f"{error} (delivery.guarantee={EXACTLY_ONCE}; {AT_LEAST_ONCE} needs no ledger)",)
-        raise
     finally:
         driver.close()
 

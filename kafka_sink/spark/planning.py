@@ -6,7 +6,7 @@ import logging
 import os
 import uuid
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyspark
@@ -17,7 +17,7 @@ from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.sink_options import SinkOptions, parse_sink_options
 from kafka_sink.spark.columns import WrittenColumns, written_columns
-from kafka_sink.spark.driver import UNNAMED_BATCH, checked_with_kafka
+from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafka
 from kafka_sink.spark.log import show_log
 from kafka_sink.spark.task import imported
 from kafka_sink.spark.writer import BatchWriter
@@ -90,7 +90,7 @@ def _checked(settings: Mapping[str, str], schema: StructType) -> tuple[SinkOptio
     return options, columns
 
 
-@cache
+@lru_cache(maxsize=CHECKS_MAX)
 def _tell_once(options: SinkOptions, columns: WrittenColumns, pid: int) -> None:
     """The process id is part of the key because a forked child inherits what its parent remembers."""
     for notice in options.notices:
