@@ -6,7 +6,7 @@ before records younger than `min.compaction.lag.ms`. Segments are not stored: th
 
 1. Records of aborted transactions go, then records without a key, then those with a newer one of the same key.
 2. A tombstone stays until its batch's delete horizon is over. The first pass that meets it sets the horizon,
-   `delete.retention.ms` from then, and keeps it where Kafka does, in the batch's base timestamp with flag 0x40 (KIP-534).
+   `delete.retention.ms` from then, and keeps it in the batch's base timestamp with flag 0x40, as Kafka does (KIP-534).
 3. A marker stays as long as a batch of its transaction does, and then until a delete horizon of its own.
 4. The last batch of each producer stays, if need be without records, because its header holds the last sequence number;
    so does the last batch of the range, whose header holds the last offset.

@@ -6,7 +6,8 @@ said otherwise. "admin" may do everything and prepares what is asked about.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from kafka_sink.testing import Acl
@@ -41,9 +42,8 @@ def cases() -> dict[str, list[Acl]]:
     for one in narrow:
         name = f"without-{'-'.join(one)}"
         users[name] = [grant(name, *each) for each in narrow if each != one]
-    for one in GRANTS:
-        if one in BROAD or one[0] == TOPIC:
-            users[f"only-{'-'.join(one)}"] = [grant(f"only-{'-'.join(one)}", *one)]
+    for one in sorted(BROAD):
+        users[f"only-{'-'.join(one)}"] = [grant(f"only-{'-'.join(one)}", *one)]
     for kind, operation in ((TOPIC, "write"), (TOPIC, "describe"), (TOPIC, "all"), (GROUP, "read"), (ID, "all")):
         name = f"denied-{kind}-{operation}"
         users[name] = [*(grant(name, *one) for one in narrow), grant(name, kind, operation, "deny")]
@@ -54,12 +54,22 @@ def cases() -> dict[str, list[Acl]]:
     return users
 
 
+def create_topics(admin: Peer) -> None:
+    """Those of all users at once, which saves half of the time."""
+    names = [name.format(user) for user in cases() for name in (f"{PREFIX}t-{{}}", "other-{}", f"{PREFIX}t-{{}}-other")]
+    rows = [{"name": name, "num_partitions": 2, "replication_factor": 1} for name in names]
+    topics = [{**row, "assignments": [], "configs": []} for row in rows]
+    answer = admin.ask(1, apis.CREATE_TOPICS, 7, {"topics": topics, "timeout_ms": 30_000, "validate_only": False})
+    assert {row["error_code"] for row in answer["topics"]} == {0}
+    for name in names:
+        while admin.metadata(name)["error_code"] or admin.fetch(topic=name, partition=1)["error_code"]:
+            admin.advance(20)
+
+
 def request_by_request(peer: Peer, admin: Peer, user: str, seen: Seen) -> None:
     """Topics etc. are named after the user, so that users do not meet."""
     topic, group, transactional_id = f"{PREFIX}t-{user}", f"{PREFIX}g-{user}", f"{PREFIX}x-{user}"
     foreign = f"other-{user}"
-    for name in (topic, foreign):
-        assert admin.create_topic(name) in (0, 36)
     producer_id, epoch = admin.begin(transactional_id)
     assert admin.add(transactional_id, producer_id, epoch, 0, topic=topic) == 0
     admin.find(group, 0)
@@ -208,15 +218,12 @@ def _transactions(
         for name in (topic, foreign, topic + "-absent")
     ]
     for name in (group, "other-group"):
-        answer = peer.ask(1, apis.TXN_OFFSET_COMMIT, 3, {**identity, "group_id": name, "topics": topics})
-        yield (
-            f"TxnOffsetCommit {name}",
-            sorted((one["name"], one["partitions"][0]["error_code"]) for one in answer["topics"]),
-        )
+        commit = partial(_commit_offsets, peer, {**identity, "group_id": name, "topics": topics})
+        yield f"TxnOffsetCommit {name}", _settled(peer, commit)
     records = batch(b"v", producer_id=producer_id, epoch=epoch, sequence=0, transactional=True, timestamp_ms=peer.now())
     for name in (topic, foreign):
-        code = peer.produce(records, topic=name, transactional_id=transactional_id)[0]
-        yield f"Produce in a transaction {name}", code
+        produce = partial(peer.produce, records, topic=name, transactional_id=transactional_id)
+        yield f"Produce in a transaction {name}", _settled(peer, lambda: [(name, produce()[0])])  # noqa: B023
     yield "Produce in a foreign transaction", peer.produce(records, topic=topic, transactional_id=foreign)[0]
     yield "EndTxn foreign", peer.end(foreign, producer_id, epoch, True, version=3)[0]
     yield "EndTxn", peer.end(*mine, False, version=3)[0]
@@ -227,6 +234,21 @@ def _transactions(
             break
         peer.advance(5)
     yield "InitProducerId", code
+
+
+def _commit_offsets(peer: Peer, body: dict[str, Any]) -> list[tuple[str, int]]:
+    answer = peer.ask(1, apis.TXN_OFFSET_COMMIT, 3, body)
+    return sorted((one["name"], one["partitions"][0]["error_code"]) for one in answer["topics"])
+
+
+def _settled(peer: Peer, ask: Callable[[], list[tuple[str, int]]]) -> list[tuple[str, int]]:
+    """A broker that is busy may not verify the transaction in time, and says so with a code that asks for a retry."""
+    for _ in range(50):
+        answer = ask()
+        if not {code for _, code in answer} & {14, 15, 19}:
+            break
+        peer.advance(50)
+    return answer
 
 
 def _administration(peer: Peer, admin: Peer, topic: str, foreign: str) -> Notes:
@@ -256,6 +278,4 @@ def _administration(peer: Peer, admin: Peer, topic: str, foreign: str) -> Notes:
     yield "DeleteTopics foreign", delete(foreign)
     yield "DeleteTopics unknown id", delete(None, b"\x07" * 16)
     yield "DeleteTopics by id", delete(None, admin.metadata(topic)["topic_id"])
-    other = topic + "-other"
-    assert admin.create_topic(other) == 0
-    yield "DeleteTopics", delete(other)
+    yield "DeleteTopics", delete(topic + "-other")

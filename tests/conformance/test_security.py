@@ -97,8 +97,12 @@ def permissions(user: str, new_wire: Callable[[], Wire]) -> Seen:
 def test_both_brokers_allow_and_forbid_alike(secured_of: Callable[[str], Secured], version: str) -> None:
     secured = secured_of(version)
     users = acl_scripts.cases()
-    all_theirs = together(partial(permissions, user, lambda: KafkaWire(secured.address)) for user in users)
     core = embedded_core(secured.release)
+    for wire in (KafkaWire(secured.address), EmbeddedWire(core)):
+        admin = LoggedIn(wire, ADMIN, PASSWORDS[ADMIN])
+        acl_scripts.create_topics(admin)
+        admin.close()
+    all_theirs = together(partial(permissions, user, lambda: KafkaWire(secured.address)) for user in users)
     for user, theirs in zip(users, all_theirs, strict=True):
         text = differences(permissions(user, partial(EmbeddedWire, core)), theirs)
         assert not text, text
