@@ -91,7 +91,8 @@ class LedgerWrite(Part):
         self._identity = session.identity
         self._search: Commits | None = None
         self._offset = -1
-        self._tries_of_end = 0
+        # An EndTxn was asked for and not answered definitely: it may have been carried out.
+        self._end_is_in_doubt = False
         content = Record(record.wall_ms, ledger_key(record.sink_id, record.key).encode(), encode_record(record))
         self._batch = encode_batch([content], compressor("none"))
         generation = settings.generation
@@ -174,13 +175,15 @@ class LedgerWrite(Part):
 
     def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
         if self._search is None:
-            if answer.key == END:
-                self._tries_of_end += 1
             super().on_answer(now_ms, answer)
             return
         self._search.on_answer(now_ms, answer)
         self.last_trouble = self._search.last_trouble
         self._on_searched()
+
+    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
+        self._end_is_in_doubt = self._end_is_in_doubt or answer.key == END
+        super().on_lost(now_ms, answer)
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         if key == RENEW:
@@ -193,7 +196,7 @@ class LedgerWrite(Part):
             self._on_ended(now_ms, body)
 
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
-        if key == END and self._tries_of_end > 1:
+        if key == END and self._end_is_in_doubt:
             self.last_trouble = reason
             self.inquiry.repeat(now_ms, key)  # an earlier try may have been carried out: only an answer settles that
         else:
@@ -206,6 +209,7 @@ class LedgerWrite(Part):
         if found is not Meaning.DONE:
             self._refuse(described(INIT_PRODUCER_ID.name, body["error_code"]), is_fenced=found is Meaning.FENCED)
             return
+        self.inquiry.drop(RENEW)
         self._move(WriteEvent.RENEWED)
         self._identity = Identity(body["producer_id"], body["producer_epoch"])
         self._ask_add(now_ms)
@@ -223,6 +227,7 @@ class LedgerWrite(Part):
         if found is not Meaning.DONE:
             self._refuse(described(ADD_PARTITIONS_TO_TXN.name, error_code), is_fenced=found is Meaning.FENCED)
             return
+        self.inquiry.drop(ADD)
         self._move(WriteEvent.ADDED)
         self._ask_produce(now_ms)
 
@@ -235,6 +240,7 @@ class LedgerWrite(Part):
         if found is not Meaning.DONE:
             self._refuse(described(PRODUCE.name, error_code), is_fenced=found is Meaning.FENCED)
             return
+        self.inquiry.drop(WRITE)
         self._move(WriteEvent.APPENDED)
         self._offset = partition["base_offset"]
         self._ask_end(now_ms)
@@ -243,10 +249,11 @@ class LedgerWrite(Part):
         error_code = body["error_code"]
         found = end_meaning(error_code, commit=True)
         if self.repeats(now_ms, END, found, END_TXN.name, error_code):
+            self._end_is_in_doubt = True
             return
         if found is Meaning.DONE:
             self._on_committed(body)
-        elif found is Meaning.SUPERSEDED and self._tries_of_end > 1:
+        elif found is Meaning.SUPERSEDED and self._end_is_in_doubt:
             self._move(WriteEvent.SUPERSEDED)
             self._begin_search(now_ms, error_code)
         else:
@@ -254,6 +261,7 @@ class LedgerWrite(Part):
             self._refuse(described(END_TXN.name, error_code), is_fenced=is_fenced)
 
     def _on_committed(self, body: Mapping[str, Any]) -> None:
+        self.inquiry.drop(END)
         self._move(WriteEvent.COMMITTED)
         session = self._session
         session.ledger = session.ledger and session.ledger.with_record(self.record)

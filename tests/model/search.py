@@ -1,0 +1,88 @@
+"""Breadth first over everything that can happen. `python -m tests.model.search` prints how many states there are.
+
+Breadth first, so that the first violation found is a shortest story; it is printed as the list of its events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from tests.model.world import Budget, Violation, World, WorldState
+
+
+@dataclass(slots=True)
+class Found:
+    states: int
+    transitions: int
+    is_complete: bool
+    violation: Violation | None = None
+    story: tuple[str, ...] = ()
+    # Of the states in which nothing more can happen: what became of the drivers.
+    ends: dict[str, int] | None = None
+
+
+def search(world: World, *, states_max: int = 10**7) -> Found:
+    parents: dict[WorldState, tuple[WorldState, str] | None] = {world.initial: None}
+    queue = deque([world.initial])
+    transitions = 0
+    ends: dict[str, int] = {}
+    while queue:
+        state = queue.popleft()
+        followers = world.actions(state)
+        if not any(other != state for _, other in followers):
+            end = ", ".join(sorted(driver.stage for driver in state.drivers))
+            ends[end] = ends.get(end, 0) + 1
+        for event, other in followers:
+            transitions += 1
+            if isinstance(other, Violation):
+                return Found(len(parents), transitions, False, other, (*_story(parents, state), event), ends)
+            if other not in parents:
+                parents[other] = (state, event)
+                queue.append(other)
+        if len(parents) > states_max:
+            return Found(len(parents), transitions, False, None, (), ends)
+    return Found(len(parents), transitions, True, None, (), ends)
+
+
+def _story(parents: dict[WorldState, tuple[WorldState, str] | None], state: WorldState) -> tuple[str, ...]:
+    events = []
+    step = parents[state]
+    while step is not None:
+        state, event = step
+        events.append(event)
+        step = parents[state]
+    return tuple(reversed(events))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Search the small world of the commit protocol.")
+    parser.add_argument("--generation", type=int, choices=(1, 2), default=2)
+    parser.add_argument("--batches", type=int, default=1)
+    parser.add_argument("--states-max", type=int, default=10**7)
+    for name in Budget._fields:
+        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=0)
+    arguments = parser.parse_args()
+    budget = Budget(*(getattr(arguments, name) for name in Budget._fields))
+    world = World(arguments.generation, budget, batches=arguments.batches, drivers=1 + budget.seconds)
+    began = time.monotonic()
+    found = search(world, states_max=arguments.states_max)
+    sys.stdout.write(
+        f"{found.states} states, {found.transitions} transitions, {len(world._machines)} machine states, "
+        f"{time.monotonic() - began:.1f} s, {'complete' if found.is_complete else 'not complete'}\n"
+    )
+    for title, count in sorted(world.verdicts.items()):
+        sys.stdout.write(f"  {count:8} {title}\n")
+    sys.stdout.write(f"  ends: {found.ends}\n")
+    if found.violation is not None:
+        sys.stdout.write(f"VIOLATION: {found.violation.text}\n")
+        for event in found.story:
+            sys.stdout.write(f"  {event}\n")
+    return 1 if found.violation is not None else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,304 @@
+"""The least broker that the driver's machine needs: transaction states, epochs, logs with markers. One value, no I/O.
+
+The rules are those of the tables in Apache Kafka's coordinator (both generations), without what this world has no use
+for: leaders, replication, expiry of ids, several producers per transaction. A state is a nested tuple, so that two ways
+to the same state are seen to meet; `TinyBroker` opens it, answers one request, and gives the next state.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+from typing import Any
+
+from crc32c import crc32c
+
+from kafka_sink.delivery.identity import parsed_task_identity
+from kafka_sink.delivery.request import DriverRequest
+from kafka_sink.records import batch as layout
+from kafka_sink.records.batch import seal
+from kafka_sink.records.compression import compressor
+from kafka_sink.records.scalar import Record, encode_batch, encode_records
+
+LEDGER = "ledger"
+# Of a transaction: producer id, epoch, state, partitions, when it began.
+Transaction = tuple[int, int, str, tuple[Any, ...], int]
+EMPTY, ONGOING = "Empty", "Ongoing"
+PREPARE = {True: "PrepareCommit", False: "PrepareAbort"}
+COMPLETE = {"PrepareCommit": "CompleteCommit", "PrepareAbort": "CompleteAbort"}
+TIMEOUT_MS = 1_000_000
+
+State = tuple[Any, ...]
+NEW: State = ((), (), 0)
+
+
+class TinyBroker:
+    def __init__(self, state: State, generation: int) -> None:
+        transactions, logs, self.clock = state
+        self.transactions: dict[str, Transaction] = dict(transactions)
+        # An entry is (producer id, epoch, record batch or None, marker or None).
+        self.logs: dict[Any, list[Any]] = {partition: list(entries) for partition, entries in logs}
+        self.generation = generation
+
+    def state(self) -> State:
+        transactions = tuple(sorted(self.transactions.items()))
+        logs = tuple((partition, tuple(entries)) for partition, entries in sorted(self.logs.items()))
+        return (transactions, logs, self.clock)
+
+    # ---- what tasks do ----
+
+    def write_in_task(self, transactional_id: str, partition: Any, value: bytes) -> tuple[int, int, int]:
+        """A whole task attempt at once: a new epoch, one record. Producer id, epoch and offset; epoch -1: not yet."""
+        code, producer_id, epoch = self.init(transactional_id, None)
+        if code:
+            return -1, -1, -1
+        self._begin(transactional_id, partition)
+        offset = self._append(partition, (producer_id, epoch, _data(value, producer_id, epoch), None))
+        return producer_id, epoch, offset
+
+    # ---- what happens by itself ----
+
+    def time_out(self, transactional_id: str) -> None:
+        """Both generations raise the epoch once."""
+        producer_id, epoch, _, partitions, start = self.transactions[transactional_id]
+        self.transactions[transactional_id] = (producer_id, epoch + 1, PREPARE[False], partitions, start)
+
+    def complete(self, transactional_id: str) -> None:
+        """Markers reach all partitions of a prepared transaction."""
+        producer_id, epoch, state, partitions, start = self.transactions[transactional_id]
+        for partition in partitions:
+            self._append(partition, (producer_id, epoch, None, state == PREPARE[True]))
+        self.transactions[transactional_id] = (producer_id, epoch, COMPLETE[state], (), start)
+
+    # ---- what the driver asks ----
+
+    def answer(self, request: DriverRequest) -> dict[str, Any]:
+        answered: dict[str, Any] = getattr(self, f"_on_{request.api.name}")(request.body, request)
+        return answered
+
+    def _on_InitProducerId(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+        given = (body["producer_id"], body["producer_epoch"]) if "producer_id" in body else None
+        code, producer_id, epoch = self.init(body["transactional_id"], given)
+        return {"error_code": code, "producer_id": producer_id, "producer_epoch": epoch}
+
+    def init(self, transactional_id: str, given: tuple[int, int] | None) -> tuple[int, int, int]:
+        known = self.transactions.get(transactional_id)
+        if known is None:
+            producer_id = _producer_id(transactional_id)
+            self.transactions[transactional_id] = (producer_id, 0, EMPTY, (), 0)
+            return 0, producer_id, 0
+        producer_id, epoch, state, partitions, start = known
+        if given is not None and given[0] != producer_id:
+            return 90, -1, -1
+        if state == ONGOING:
+            self.time_out(transactional_id)
+            return 51, -1, -1
+        if state in COMPLETE:
+            return 51, -1, -1
+        if given is not None and given[1] != epoch:
+            return 90, -1, -1
+        self.transactions[transactional_id] = (producer_id, epoch + 1, EMPTY, (), 0)
+        return 0, producer_id, epoch + 1
+
+    def _on_AddPartitionsToTxn(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+        code = self._check_owner(
+            body["v3_and_below_transactional_id"],
+            body["v3_and_below_producer_id"],
+            body["v3_and_below_producer_epoch"],
+        )
+        topic = body["v3_and_below_topics"][0]
+        if not code:
+            self._begin(body["v3_and_below_transactional_id"], (topic["name"], topic["partitions"][0]))
+        partition = {"partition_index": topic["partitions"][0], "partition_error_code": code}
+        return {"results_by_topic_v3_and_below": [{"name": topic["name"], "results_by_partition": [partition]}]}
+
+    def _check_owner(self, transactional_id: str, producer_id: int, epoch: int) -> int:
+        known = self.transactions.get(transactional_id)
+        if known is None or known[0] != producer_id:
+            return 49
+        if known[1] != epoch:
+            return 90
+        return 51 if known[2] in COMPLETE else 0
+
+    def _begin(self, transactional_id: str, partition: Any) -> None:
+        producer_id, epoch, state, partitions, start = self.transactions[transactional_id]
+        if state != ONGOING:
+            self.clock += 1
+            start, partitions = self.clock, ()
+        partitions = tuple(sorted({*partitions, partition}))
+        self.transactions[transactional_id] = (producer_id, epoch, ONGOING, partitions, start)
+
+    def _on_Produce(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+        topic = body["topic_data"][0]
+        sent = topic["partition_data"][0]
+        partition = (topic["name"], sent["index"])
+        records = sent["records"]
+        producer_id, epoch = struct.unpack_from(">qh", records, 43)
+        code, offset = self._produce(body["transactional_id"], partition, producer_id, epoch, records)
+        answered = {"index": sent["index"], "error_code": code, "base_offset": offset}
+        return {"responses": [{"name": topic["name"], "partition_responses": [answered]}]}
+
+    def _produce(self, transactional_id: str, partition: Any, producer_id: int, epoch: int, records: bytes) -> Any:
+        for offset, entry in enumerate(self.logs.get(partition, [])):
+            if entry[:2] == (producer_id, epoch) and entry[2] is not None:
+                return 0, offset
+        code = self._check_owner(transactional_id, producer_id, epoch)
+        if code:
+            return (47 if code == 90 else code), -1
+        known = self.transactions[transactional_id]
+        if request_is_first_generation(self.generation):
+            if known[2] != ONGOING or partition not in known[3]:
+                return 48, -1
+        else:
+            self._begin(transactional_id, partition)
+        return 0, self._append(partition, (producer_id, epoch, records, None))
+
+    def _append(self, partition: Any, entry: Any) -> int:
+        entries = self.logs.setdefault(partition, [])
+        entries.append(entry)
+        return len(entries) - 1
+
+    def _on_EndTxn(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+        is_first = request.version_max <= 4
+        code = self._end(
+            body["transactional_id"], body["producer_id"], body["producer_epoch"], body["committed"], is_first
+        )
+        producer_id, epoch = self.transactions[body["transactional_id"]][:2] if code == 0 else (-1, -1)
+        return {"error_code": code, "producer_id": producer_id, "producer_epoch": epoch}
+
+    def _end(self, transactional_id: str, producer_id: int, epoch: int, commit: bool, is_first: bool) -> int:
+        known = self.transactions.get(transactional_id)
+        if known is None or known[0] != producer_id:
+            return 49
+        _, current, state, partitions, start = known
+        is_repeat = not is_first and current == epoch + 1
+        if state == ONGOING or is_first:
+            if epoch != current:
+                return 90
+        elif state == EMPTY:
+            return (48 if commit else 0) if epoch == current else 90
+        elif not is_repeat:
+            is_next = epoch == current and state not in COMPLETE
+            return (48 if commit else 0) if is_next else 90
+        if state == ONGOING:
+            raised = current if is_first else current + 1
+            self.transactions[transactional_id] = (producer_id, raised, PREPARE[commit], partitions, start)
+            return 0
+        if state == PREPARE[commit]:
+            return 51
+        return 0 if state == COMPLETE[PREPARE[commit]] else 48
+
+    def _on_ListOffsets(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+        topic = body["topics"][0]
+        asked = topic["partitions"][0]
+        stop = len(self.logs.get((topic["name"], asked["partition_index"]), []))
+        answered = {"partition_index": asked["partition_index"], "error_code": 0}
+        answered["offset"] = stop if asked["timestamp"] == -1 else 0
+        return {"topics": [{"name": topic["name"], "partitions": [answered]}]}
+
+    def _on_Fetch(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+        topic = body["topics"][0]
+        asked = topic["partitions"][0]
+        partition = (topic["topic"], asked["partition"])
+        entries = self.logs.get(partition, [])
+        records = b"".join(
+            _at_offset(offset, _marker(entry[0], entry[1], entry[3]) if entry[2] is None else entry[2])
+            for offset, entry in enumerate(entries)
+            if offset >= asked["fetch_offset"]
+        )
+        answered = {
+            "partition_index": asked["partition"],
+            "error_code": 1 if asked["fetch_offset"] > len(entries) else 0,
+            "high_watermark": len(entries),
+            "last_stable_offset": self.last_stable_offset(partition),
+            "records": records,
+        }
+        return {"error_code": 0, "responses": [{"topic": topic["topic"], "partitions": [answered]}]}
+
+    def last_stable_offset(self, partition: Any) -> int:
+        open_since: dict[int, int] = {}
+        entries = self.logs.get(partition, [])
+        for offset, entry in enumerate(entries):
+            if entry[2] is None:
+                open_since.pop(entry[0], None)
+            else:
+                open_since.setdefault(entry[0], offset)
+        return min(open_since.values(), default=len(entries))
+
+    def _on_DescribeTransactions(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+        states = []
+        for transactional_id in body["transactional_ids"]:
+            known = self.transactions.get(transactional_id)
+            producer_id, epoch, state, _, start = known or (-1, -1, "", (), -1)
+            states.append(
+                {
+                    "error_code": 0 if known else 105,
+                    "transactional_id": transactional_id,
+                    "transaction_state": state,
+                    "transaction_timeout_ms": TIMEOUT_MS,
+                    "transaction_start_time_ms": start,
+                    "producer_id": producer_id,
+                    "producer_epoch": epoch,
+                }
+            )
+        return {"transaction_states": states}
+
+    def _on_ListTransactions(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+        listed = [
+            {"transactional_id": name, "producer_id": known[0], "transaction_state": known[2]}
+            for name, known in sorted(self.transactions.items())
+            if known[2] == ONGOING
+        ]
+        return {"error_code": 0, "transaction_states": listed}
+
+
+def request_is_first_generation(generation: int) -> bool:
+    return generation == 1
+
+
+@lru_cache(maxsize=None)
+def _producer_id(transactional_id: str) -> int:
+    """By name, not by turn: which task came first makes no difference worth a state."""
+    identity = parsed_task_identity(transactional_id)
+    return 1 if identity is None else 1_000 + 10 * int(identity.run, 16) + identity.spark_partition
+
+
+@lru_cache(maxsize=None)
+def _data(value: bytes, producer_id: int, epoch: int) -> bytes:
+    batch = encode_batch([Record(0, b"k", value)], compressor("none"))
+    header = seal(batch, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True)
+    return header + batch.payload
+
+
+@lru_cache(maxsize=None)
+def _marker(producer_id: int, epoch: int, is_commit: bool) -> bytes:
+    payload = encode_records([Record(0, struct.pack(">hh", 0, is_commit), struct.pack(">hi", 0, 0))], 0)
+    attributes = layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT
+    checked = layout.CHECKED.pack(attributes, 0, 0, 0, producer_id, epoch, -1, 1)
+    checksum = crc32c(payload, crc32c(checked))
+    size = layout.HEADER_BYTES + len(payload)
+    return layout.PREFIX.pack(0, size - layout.LENGTH_STARTS_AT, -1, 2, checksum) + checked + payload
+
+
+def _at_offset(offset: int, batch: bytes) -> bytes:
+    return offset.to_bytes(8, "big") + batch[8:]
+
+
+def rows_of(state: State) -> dict[bytes, list[str]]:
+    """Of each row ever written by a task: the fate of each of its copies: visible, coming, open or aborted."""
+    transactions, logs, _ = state
+    by_producer = {known[0]: known for _, known in transactions}
+    fates: dict[bytes, list[str]] = {}
+    for partition, entries in logs:
+        if partition[0] == LEDGER:
+            continue
+        for offset, (producer_id, epoch, batch, _) in enumerate(entries):
+            if batch is None:
+                continue
+            marker = next((e[3] for e in entries[offset + 1 :] if e[0] == producer_id and e[2] is None), None)
+            if marker is None:
+                fate = {PREPARE[True]: "coming", PREPARE[False]: "aborted"}.get(by_producer[producer_id][2], "open")
+            else:
+                fate = "visible" if marker else "aborted"
+            fates.setdefault(batch[-8:-1], []).append(fate)
+    return fates

@@ -1,0 +1,416 @@
+"""The small world: drivers with the real machine, tasks, a tiny broker, a network that may lose and delay.
+
+A state is a tuple of values. Machines are objects, so each different one is kept once and named by a number; what a
+machine does with an answer, and the broker with a request, is remembered, because most ways lead through the same
+steps. What may happen next in a state is a list of named actions; each leads to another state or to a violation.
+
+Spark is played by the rules: planning, tasks, commit; after a failed commit an abort, in the same process or in
+another; after that, or after a crash, a new run of the same batch. Nothing is skipped silently: each fault costs from
+a budget, and the budgets are what bounds the world.
+"""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any, NamedTuple
+
+from kafka_sink.delivery.committer import Committer
+from kafka_sink.delivery.identity import TaskIdentity, parsed_task_identity
+from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
+from kafka_sink.delivery.request import DriverAnswer, DriverRequest, EveryBroker, Fate
+from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation
+from kafka_sink.errors import CommitLost, TransportError
+from tests.model import tiny_broker
+from tests.model.tiny_broker import COMPLETE, LEDGER, ONGOING, TIMEOUT_MS, TinyBroker
+
+SINK, QUERY = "sink", "query"
+LATE_MS = 10**9
+LATE, BEGIN = -1, -2
+TASKS = 2
+# Requests that change something; losing or delaying the others is the same as asking again.
+EFFECTIVE = frozenset({"InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn"})
+
+
+class Budget(NamedTuple):
+    crashes: int = 0
+    losses: int = 0
+    time_outs: int = 0
+    deadlines: int = 0
+    restarts: int = 0
+    seconds: int = 0  # second drivers
+
+
+class Driver(NamedTuple):
+    """`stage`: idle, plan, tasks, operation, failed, down, stuck, finished."""
+
+    stage: str
+    number: int
+    run: int = 0
+    batch: int = 0
+    operation: str = ""
+    machine: int = -1
+    out: tuple[int, ...] = ()
+    receipts: tuple[tuple[int, int, int, int], ...] = ()
+
+
+class WorldState(NamedTuple):
+    """`broker` and requests are numbers too: a nested tuple would be hashed anew at each look."""
+
+    broker: int
+    drivers: tuple[Driver, ...]
+    orphans: tuple[int, ...]
+    budget: Budget
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    text: str
+
+
+@dataclass(slots=True)
+class Machine:
+    committer: Committer
+    session: DriverSession
+
+
+class World:
+    def __init__(self, generation: int, budget: Budget, *, batches: int = 1, drivers: int = 1) -> None:
+        self.generation = generation
+        self.batches = batches
+        self.settings = DeliverySettings(
+            ledger_topic=LEDGER,
+            generation=generation,
+            margin_ms=0,
+            retry_backoff_ms=0,
+            markers_backoff_ms=0,
+            parallel_requests=10,
+        )
+        first = Driver("plan", 0)
+        others = tuple(Driver("idle", number) for number in range(1, drivers))
+        self._brokers: list[Any] = []
+        self._broker_numbers: dict[Any, int] = {}
+        self._rows: list[dict[bytes, list[str]]] = []
+        self._moves: dict[int, list[tuple[str, bool, int]]] = {}
+        self.initial = WorldState(self._broker_number(tiny_broker.NEW), (first, *others), (), budget)
+        self._machines: list[bytes] = []
+        self._machine_numbers: dict[Any, int] = {}
+        self._requests: list[DriverRequest] = []
+        self._request_numbers: dict[Any, int] = {}
+        self._driver_answers: list[DriverAnswer] = []
+        self._answer_numbers: dict[Any, int] = {}
+        self._steps: dict[Any, Any] = {}
+        self._answers: dict[Any, Any] = {}
+        self.verdicts: dict[str, int] = {}
+
+    # ---- what may happen ----
+
+    def actions(self, state: WorldState) -> list[tuple[str, WorldState | Violation]]:
+        found: list[tuple[str, WorldState | Violation]] = []
+        for driver in state.drivers:
+            found += self._driver_actions(state, driver)
+        for request in sorted(set(state.orphans)):
+            rest = list(state.orphans)
+            rest.remove(request)
+            _, broker = self._answered(state.broker, request)
+            found.append(
+                (f"late {self._title(request)}", self._checked(state._replace(broker=broker, orphans=tuple(rest))))
+            )
+        return found + self._broker_actions(state)
+
+    def _broker_actions(self, state: WorldState) -> list[tuple[str, WorldState | Violation]]:
+        found: list[tuple[str, WorldState | Violation]] = []
+        for title, is_time_out, broker in self._broker_moves(state.broker):
+            moved = state._replace(broker=broker)
+            if not is_time_out:
+                found.append((title, self._checked(moved)))
+            elif state.budget.time_outs:
+                budget = state.budget._replace(time_outs=state.budget.time_outs - 1)
+                found.append((title, self._checked(moved._replace(budget=budget))))
+        return found
+
+    def _broker_moves(self, number: int) -> list[tuple[str, bool, int]]:
+        found = self._moves.get(number)
+        if found is None:
+            found = self._moves[number] = []
+            for name, known in self._brokers[number][0]:
+                broker = self._opened(number)
+                if known[2] in COMPLETE:
+                    broker.complete(name)
+                    found.append((f"markers of {name}", False, self._broker_number(broker.state())))
+                elif known[2] == ONGOING and parsed_task_identity(name):
+                    broker.time_out(name)
+                    found.append((f"time-out of {name}", True, self._broker_number(broker.state())))
+        return found
+
+    def _driver_actions(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
+        title = f"driver {driver.number}"
+        budget = state.budget
+        found: list[tuple[str, WorldState | Violation]] = []
+        if driver.stage == "idle" and budget.seconds:
+            spent = state._replace(budget=budget._replace(seconds=budget.seconds - 1))
+            found.append((f"{title} comes", self._with(spent, driver._replace(stage="plan"))))
+        elif driver.stage == "plan":
+            found.append((f"{title} plans", self._begin(state, driver, Operation.RECOVER, None)))
+        elif driver.stage == "tasks":
+            written = {receipt[0] for receipt in driver.receipts}
+            for task in range(TASKS):
+                if task not in written:
+                    found += self._task(state, driver, task)
+        elif driver.stage == "failed":
+            for is_same in (True, False):
+                session = self._machine(driver.machine).session if is_same else None
+                where = "same" if is_same else "another"
+                found.append(
+                    (f"{title} aborts in {where} process", self._begin(state, driver, Operation.ABORT, session))
+                )
+        elif driver.stage == "down" and budget.restarts:
+            spent = state._replace(budget=budget._replace(restarts=budget.restarts - 1))
+            found.append((f"{title} restarts", self._with(spent, self._restarted(driver))))
+        elif driver.stage == "operation":
+            found += self._operation_actions(state, driver)
+        if driver.stage in ("operation", "tasks", "failed") and budget.crashes:
+            spent = state._replace(budget=budget._replace(crashes=budget.crashes - 1))
+            found.append((f"{title} crashes", self._with(self._orphaned(spent, driver.out), self._restarted(driver))))
+        return found
+
+    def _operation_actions(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
+        found: list[tuple[str, WorldState | Violation]] = []
+        for request in driver.out:
+            title = f"driver {driver.number} {self._title(request)}"
+            rest = driver._replace(out=tuple(other for other in driver.out if other != request))
+            answer, broker = self._answered(state.broker, request)
+            found.append((title, self._step(state._replace(broker=broker), rest, answer)))
+            if state.budget.losses and self._requests[request].api.name in EFFECTIVE:
+                spent = state._replace(budget=state.budget._replace(losses=state.budget.losses - 1))
+                lost = self._answer_number(
+                    DriverAnswer(self._requests[request].key, Fate.LOST, (), TransportError("lost"))
+                )
+                found.append((f"{title}: no answer", self._step(self._orphaned(spent, (request,)), rest, lost)))
+        if state.budget.deadlines and driver.operation == Operation.COMMIT.value:
+            spent = state._replace(budget=state.budget._replace(deadlines=state.budget.deadlines - 1))
+            found.append((f"driver {driver.number} is late", self._step(spent, driver, LATE)))
+        return found
+
+    # ---- Spark ----
+
+    def _restarted(self, driver: Driver) -> Driver:
+        return Driver("plan", driver.number, driver.run + 1, driver.batch)
+
+    def _task(self, state: WorldState, driver: Driver, task: int) -> list[tuple[str, WorldState | Violation]]:
+        broker = self._opened(state.broker)
+        name = self._task_identity(driver, task).transactional_id
+        producer_id, epoch, offset = broker.write_in_task(name, ("t", task), self._row(driver.batch, task))
+        if epoch < 0:
+            return []
+        receipts = tuple(sorted((*driver.receipts, (task, producer_id, epoch, offset))))
+        moved = driver._replace(receipts=receipts)
+        written = self._with(state._replace(broker=self._broker_number(broker.state())), moved)
+        if len(receipts) == TASKS:
+            session = self._machine(driver.machine).session if driver.machine >= 0 else None
+            written = self._begin(written, moved, Operation.COMMIT, session)
+        return [(f"driver {driver.number} task {task}", written)]
+
+    def _begin(
+        self, state: WorldState, driver: Driver, operation: Operation, session: DriverSession | None
+    ) -> WorldState | Violation:
+        run = self._run(driver)
+        if session is None or session.run != run:
+            session = DriverSession(SINK, run)
+        key = None if operation is Operation.RECOVER else BatchKey(QUERY, driver.batch)
+        job = Job(operation, key, [self._receipt(driver, receipt) for receipt in driver.receipts])
+        committer = Committer(self.settings, session, job, 0)
+        number = self._interned(Machine(committer, session))
+        moved = driver._replace(stage="operation", operation=operation.value, machine=number, out=())
+        return self._step(state, moved, BEGIN)
+
+    def _step(self, state: WorldState, driver: Driver, answer: int) -> WorldState | Violation:
+        """`answer` LATE: the deadline has passed; BEGIN: there is none yet; else its number."""
+        number, requests, verdict = self._stepped(driver.machine, answer)
+        moved = driver._replace(machine=number, out=tuple(sorted((*driver.out, *requests))))
+        if verdict is None:
+            return self._checked(self._with(state, moved))
+        state = self._orphaned(state, moved.out)
+        moved = moved._replace(out=())
+        conclusion, is_lost = verdict
+        title = f"{driver.operation}: {conclusion.value}{', lost' if is_lost else ''}"
+        self.verdicts[title] = self.verdicts.get(title, 0) + 1
+        problem = self._verdict_problem(state, moved, conclusion, is_lost)
+        if problem is not None:
+            return problem
+        return self._checked(self._with(state, self._after(moved, conclusion, is_lost)))
+
+    def _after(self, driver: Driver, conclusion: Conclusion, is_lost: bool) -> Driver:
+        if is_lost:
+            return driver._replace(stage="stuck", machine=-1)
+        if driver.operation == Operation.RECOVER.value:
+            return driver._replace(stage="down" if conclusion is Conclusion.FAILED else "tasks", machine=-1)
+        if driver.operation == Operation.ABORT.value:
+            return driver._replace(stage="down", machine=-1, receipts=())
+        if conclusion is Conclusion.FAILED:
+            return driver._replace(stage="failed")
+        if driver.batch + 1 == self.batches:
+            return driver._replace(stage="finished", machine=-1, receipts=())
+        return driver._replace(stage="tasks", batch=driver.batch + 1, receipts=())
+
+    # ---- what must never be ----
+
+    def _verdict_problem(
+        self, state: WorldState, driver: Driver, conclusion: Conclusion, is_lost: bool
+    ) -> Violation | None:
+        delivered = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED, Conclusion.NOTHING_TO_DO)
+        fates = self._rows[state.broker]
+        counts = [self._count(fates, driver.batch, task) for task in range(TASKS)]
+        if driver.operation == Operation.COMMIT.value and conclusion in delivered and counts != [1] * TASKS:
+            return Violation(
+                f"batch {driver.batch} is called {conclusion.value}, but its rows are there {counts} times"
+            )
+        if is_lost and all(
+            self._count(fates, batch, task) == 1 for batch in range(driver.batch + 1) for task in range(TASKS)
+        ):
+            return Violation("a loss was reported, but every row is there")
+        return None
+
+    def _count(self, fates: dict[bytes, list[str]], batch: int, task: int) -> int:
+        return sum(fate in ("visible", "coming") for fate in fates.get(self._row(batch, task), []))
+
+    def _checked(self, state: WorldState) -> WorldState | Violation:
+        for row, fates in self._rows[state.broker].items():
+            if sum(fate in ("visible", "coming") for fate in fates) > 1:
+                return Violation(f"row {row.decode()} is there twice: {fates}")
+        return state
+
+    # ---- pieces ----
+
+    def _with(self, state: WorldState, driver: Driver) -> WorldState:
+        drivers = tuple(driver if other.number == driver.number else other for other in state.drivers)
+        return state._replace(drivers=drivers)
+
+    def _orphaned(self, state: WorldState, requests: tuple[int, ...]) -> WorldState:
+        kept = [request for request in requests if self._requests[request].api.name in EFFECTIVE]
+        return state._replace(orphans=tuple(sorted((*state.orphans, *kept))))
+
+    def _run(self, driver: Driver) -> str:
+        return f"{driver.number * 256 + driver.run:016x}"
+
+    def _task_identity(self, driver: Driver, task: int) -> TaskIdentity:
+        return TaskIdentity(SINK, self._run(driver), task, 0)
+
+    def _row(self, batch: int, task: int) -> bytes:
+        return f"b{batch}-row{task}".encode()
+
+    def _receipt(self, driver: Driver, receipt: tuple[int, int, int, int]) -> TaskReceipt:
+        task, producer_id, epoch, offset = receipt
+        name = self._task_identity(driver, task).transactional_id
+        return TaskReceipt(
+            key=BatchKey(QUERY, driver.batch),
+            run=self._run(driver),
+            spark_partition=task,
+            attempt=0,
+            transaction=PreparedTransaction(name, producer_id, epoch, self.generation, TIMEOUT_MS, TIMEOUT_MS),
+            written=(Written("t", task, 1, offset, offset),),
+            row_count=1,
+        )
+
+    def _title(self, request: int) -> str:
+        asked = self._requests[request]
+        return f"{asked.key.purpose} {asked.key.number}"
+
+    def _opened(self, number: int) -> TinyBroker:
+        return TinyBroker(self._brokers[number], self.generation)
+
+    def _broker_number(self, broker: Any) -> int:
+        number = self._broker_numbers.get(broker)
+        if number is None:
+            number = self._broker_numbers[broker] = len(self._brokers)
+            self._brokers.append(broker)
+            self._rows.append(tiny_broker.rows_of(broker))
+        return number
+
+    def _answered(self, broker: int, request: int) -> Any:
+        found = self._answers.get((broker, request))
+        if found is None:
+            asked = self._requests[request]
+            opened = self._opened(broker)
+            answer = self._answer_number(DriverAnswer(asked.key, Fate.ANSWERED, (opened.answer(asked),)))
+            found = self._answers[broker, request] = (answer, self._broker_number(opened.state()))
+        return found
+
+    def _answer_number(self, answer: DriverAnswer) -> int:
+        key = repr(answer)
+        number = self._answer_numbers.get(key)
+        if number is None:
+            number = self._answer_numbers[key] = len(self._driver_answers)
+            self._driver_answers.append(answer)
+        return number
+
+    # ---- machines as numbers ----
+
+    def _machine(self, number: int) -> Machine:
+        machine: Machine = pickle.loads(self._machines[number])
+        return machine
+
+    def _interned(self, machine: Machine) -> int:
+        _forget_tries(machine.committer)
+        key = canonical(machine)
+        number = self._machine_numbers.get(key)
+        if number is None:
+            number = self._machine_numbers[key] = len(self._machines)
+            self._machines.append(pickle.dumps(machine))
+        return number
+
+    def _request_number(self, request: DriverRequest) -> int:
+        key = (request.key, request.target, request.version_max, request.find_again, repr(request.body))
+        number = self._request_numbers.get(key)
+        if number is None:
+            number = self._request_numbers[key] = len(self._requests)
+            self._requests.append(request)
+        return number
+
+    def _stepped(self, number: int, answer: int) -> Any:
+        key = (number, answer)
+        found = self._steps.get(key)
+        if found is None:
+            machine = self._machine(number)
+            answers = (self._driver_answers[answer],) if answer >= 0 else ()
+            progress = machine.committer.step(LATE_MS if answer == LATE else 0, answers)
+            requests = [self._request_number(request) for request in progress.requests]
+            verdict = progress.verdict
+            ended = None if verdict is None else (verdict.conclusion, isinstance(verdict.error, CommitLost))
+            found = self._steps[key] = (self._interned(machine), requests, ended)
+        return found
+
+
+def _forget_tries(committer: Committer) -> None:
+    """How often a question was repeated is no part of the state, or the world would have no end."""
+    part = committer._part
+    for owner in (part, getattr(part, "_search", None)):
+        if owner is not None:
+            owner.last_trouble = ""
+            for question in owner.inquiry._open.values():
+                question.failures = min(question.failures, 1)
+                question.due_ms = 0
+
+
+def canonical(value: Any) -> Any:
+    """The same for all values that behave the same, and hashable."""
+    if value is None or isinstance(value, (int, str, bytes, Enum)):
+        return value
+    if isinstance(value, EveryBroker):
+        return "every broker"
+    if isinstance(value, (tuple, list)):
+        return tuple(canonical(item) for item in value)
+    if isinstance(value, (set, frozenset)):
+        return tuple(sorted(map(repr, value)))
+    if isinstance(value, dict):
+        return tuple(sorted(((canonical(key), canonical(item)) for key, item in value.items()), key=repr))
+    if isinstance(value, DeliverySettings):
+        return "settings"
+    if isinstance(value, BaseException):
+        return type(value).__name__
+    if is_dataclass(value):
+        if type(value).__name__ == "Api":
+            return value.name  # type: ignore[attr-defined]
+        return (type(value).__name__, *(canonical(getattr(value, field.name)) for field in fields(value)))
+    return (type(value).__name__, canonical(value.__dict__))
