@@ -62,7 +62,7 @@ def test_a_path_is_refused_with_what_to_do_instead() -> None:
 
 
 def test_missing_brokers_are_named_with_their_prefix() -> None:
-    with pytest.raises(ConfigError, match="bootstrap.servers is missing") as raised:
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers is missing") as raised:
         parse_sink_options({"topic": "t"})
     assert "prefix kafka." in str(raised.value)
 

@@ -1,0 +1,231 @@
+"""The pool of producers: what Spark's own sink does with its producers, as far as one borrower per producer has it.
+
+Spark's own sink shares one producer among the tasks of an executor and counts its borrowers. Here a Python worker runs
+one task at a time, so a producer has one borrower, and "the same producer again" is what a second borrower gets after
+the first has given it back.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from kafka_sink.errors import LocalProtocolError
+from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.runtime import pool as pool_module
+from kafka_sink.runtime.pool import IDLE_PRODUCERS_MAX, POOL, ProducerPool
+from kafka_sink.runtime.producer import Producer
+from kafka_sink.testing import EmbeddedBroker
+
+TOPIC = "rows"
+
+
+class Clock:
+    """Stands in for the module `time` in the pool: the only thing it asks is how late it is."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with EmbeddedBroker(1, topics={TOPIC: 2}) as broker:
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def options(servers: str) -> ProducerOptions:
+    return parse_producer_options({"bootstrap.servers": servers})
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(pool_module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def pool() -> Iterator[ProducerPool]:
+    pool = ProducerPool()
+    yield pool
+    pool.close()
+
+
+def is_open(producer: Producer) -> bool:
+    return repr(producer).endswith("open>")
+
+
+def test_the_same_options_get_the_same_producer_again(pool: ProducerPool, options: ProducerOptions) -> None:
+    first = pool.borrow(options)
+    assert pool.idle_count == 0
+    pool.give_back(options, first)
+    assert pool.idle_count == 1
+    again = pool.borrow(replace(options))
+    assert again is first
+    assert pool.idle_count == 0
+    pool.give_back(options, again)
+
+
+def test_a_borrowed_producer_is_nobody_elses(pool: ProducerPool, options: ProducerOptions) -> None:
+    first, second = pool.borrow(options), pool.borrow(options)
+    assert first is not second
+    for producer in (first, second):
+        producer.send(TOPIC, b"x")
+        producer.flush()
+        pool.give_back(options, producer)
+    assert pool.idle_count == 2
+
+
+def test_other_options_get_another_producer(pool: ProducerPool, options: ProducerOptions) -> None:
+    other = replace(options, acks=1, enable_idempotence=False)
+    first = pool.borrow(options)
+    pool.give_back(options, first)
+    second = pool.borrow(other)
+    assert second is not first
+    pool.give_back(other, second)
+    assert (pool.borrow(options), pool.borrow(other)) == (first, second)
+    for producer in (first, second):
+        producer.close(0)
+
+
+def test_a_producer_that_was_given_back_has_another_identity_for_its_next_borrower(
+    pool: ProducerPool, options: ProducerOptions
+) -> None:
+    first = pool.borrow(options, "task-1")
+    first.init_transactions()
+    first.begin_transaction()
+    first.send(TOPIC, b"x")
+    receipt = first.prepare_transaction()
+    pool.give_back(options, first)
+    second = pool.borrow(options, "task-2")
+    assert second is first
+    second.init_transactions()
+    second.begin_transaction()
+    second.send(TOPIC, b"y")
+    assert second.prepare_transaction().transactional_id == "task-2" != receipt.transactional_id
+    pool.give_back(options, second)
+
+
+def test_a_borrowed_producer_is_never_evicted_and_an_idle_one_is_when_its_time_is_over(
+    pool: ProducerPool, options: ProducerOptions, clock: Clock
+) -> None:
+    limit_s = options.connections_max_idle_ms / 1000
+    borrowed, idle = pool.borrow(options), pool.borrow(options)
+    pool.give_back(options, idle)
+    clock.now_s += limit_s
+    pool.give_back(options, pool.borrow(replace(options, linger_ms=1)))
+    assert is_open(idle)  # not a moment longer than allowed
+    clock.now_s += 1
+    other = pool.borrow(replace(options, linger_ms=2))
+    assert not is_open(idle)
+    assert is_open(borrowed)
+    pool.give_back(options, borrowed)
+    clock.now_s += limit_s + 1
+    pool.give_back(options, other)
+    assert not is_open(borrowed)
+
+
+def test_negative_idle_time_keeps_producers_for_ever(
+    pool: ProducerPool, options: ProducerOptions, clock: Clock
+) -> None:
+    patient = replace(options, connections_max_idle_ms=-1)
+    producer = pool.borrow(patient)
+    pool.give_back(patient, producer)
+    clock.now_s += 10**9
+    assert pool.borrow(patient) is producer
+    producer.close(0)
+
+
+def test_no_more_than_a_few_idle_producers_are_kept(pool: ProducerPool, options: ProducerOptions) -> None:
+    kinds = [replace(options, linger_ms=number) for number in range(IDLE_PRODUCERS_MAX + 2)]
+    producers = [pool.borrow(kind) for kind in kinds]
+    for kind, producer in zip(kinds, producers, strict=True):
+        pool.give_back(kind, producer)
+    assert pool.idle_count == IDLE_PRODUCERS_MAX
+    assert [is_open(producer) for producer in producers] == [False] * 2 + [True] * IDLE_PRODUCERS_MAX
+
+
+def test_a_producer_that_broke_while_it_was_idle_is_not_handed_out(
+    pool: ProducerPool, options: ProducerOptions
+) -> None:
+    broken = pool.borrow(options)
+    pool.give_back(options, broken)
+    broken.close(0)
+    fresh = pool.borrow(options)
+    assert fresh is not broken
+    fresh.send(TOPIC, b"x")
+    fresh.flush()
+    pool.give_back(options, fresh)
+    assert pool.idle_count == 1
+
+
+def test_500_rounds_by_20_threads_never_share_a_producer_and_end_with_all_of_them_idle_or_closed(
+    pool: ProducerPool, options: ProducerOptions
+) -> None:
+    borrowed: set[int] = set()
+    everyone: set[Producer] = set()
+    shared: list[Producer] = []
+    lock = threading.Lock()
+
+    def rounds() -> None:
+        for _ in range(25):
+            producer = pool.borrow(options)
+            with lock:
+                if id(producer) in borrowed:
+                    shared.append(producer)
+                borrowed.add(id(producer))
+                everyone.add(producer)
+            producer.partitions_for(TOPIC)
+            with lock:
+                borrowed.discard(id(producer))
+            pool.give_back(options, producer)
+
+    threads = [threading.Thread(target=rounds) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert shared == []
+    assert 1 <= pool.idle_count <= IDLE_PRODUCERS_MAX
+    assert sum(map(is_open, everyone)) == pool.idle_count
+
+
+def test_a_forked_child_starts_with_an_empty_pool_and_leaves_the_parents_connections_alone(
+    servers: str, options: ProducerOptions
+) -> None:
+    producer = POOL.borrow(options)
+    producer.send(TOPIC, b"before")
+    producer.flush()
+    POOL.give_back(options, producer)
+    try:
+        child = os.fork()
+        if child == 0:  # no exception may leave this branch: pytest would run on in the child
+            verdict = 1
+            try:
+                own = POOL.borrow(options)
+                own.send(TOPIC, b"child")
+                own.flush()
+                own.close()
+                is_refused = False
+                try:
+                    producer.send(TOPIC, b"the parent's")
+                except LocalProtocolError:
+                    is_refused = True
+                verdict = 0 if own is not producer and is_refused else 2
+            finally:
+                os._exit(verdict)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert POOL.borrow(options) is producer
+        assert producer.send(TOPIC, b"after").result(10).topic == TOPIC
+    finally:
+        producer.close(0)
+        POOL.close()
