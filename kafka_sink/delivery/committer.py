@@ -16,28 +16,22 @@ from dataclasses import dataclass
 
 from kafka_sink.delivery import texts
 from kafka_sink.delivery.ending import Aborts, Commits, Ending, endings_of, witnesses_of
-from kafka_sink.delivery.judgement import Judgement, Move, judged, moved_at_start
-from kafka_sink.delivery.ledger import UNKNOWN_TIME, LedgerRecord, LedgerState, PledgeFate, intent_of
-from kafka_sink.delivery.ledger_read import Fence, LedgerRead
+from kafka_sink.delivery.judgement import moved_at_start
+from kafka_sink.delivery.ledger import UNKNOWN_TIME, LedgerRecord, PledgeFate, intent_of
 from kafka_sink.delivery.ledger_write import LedgerWrite, WriteState
+from kafka_sink.delivery.opening import Opening, closing_of, reason_of
 from kafka_sink.delivery.part import Part
-from kafka_sink.delivery.phase import TRANSITIONS, Event, Phase
+from kafka_sink.delivery.phase import Event, Phase
 from kafka_sink.delivery.preflight import Describe, checked, checked_by_time_alone
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt, summarised
+from kafka_sink.delivery.receipt import TaskReceipt
 from kafka_sink.delivery.request import DriverAnswer, DriverRequest
 from kafka_sink.delivery.session import (
     Conclusion,
     Decision,
-    DeliverySettings,
-    DriverSession,
-    Job,
     Operation,
     Verdict,
 )
 from kafka_sink.delivery.sweep import Sweep, SweepRule
-from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
-
-NO_KEY = BatchKey("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,43 +43,8 @@ class Progress:
     verdict: Verdict | None
 
 
-class Committer:
-    def __init__(self, settings: DeliverySettings, session: DriverSession, job: Job, now_ms: int) -> None:
-        self.phase = Phase.START
-        self._settings = settings
-        self._session = session
-        self._job = job
-        self._key = job.key or NO_KEY
-        self._receipts = [receipt for receipt in job.receipts if receipt.transaction is not None]
-        self._summary = summarised(job.receipts)
-        for receipt in self._receipts:
-            if receipt.key != self._key or receipt.run != session.run:
-                raise LocalProtocolError(
-                    f"a receipt of run {receipt.run!r} and {receipt.key} was handed in for run {session.run!r} and "
-                    f"{self._key}"
-                )
-        self._part: Part | None = None
-        self._verdict: Verdict | None = None
-        # What the verdict will be if nothing more goes wrong; set before discarding and sweeping.
-        self._outcome = Verdict(Conclusion.NOTHING_TO_DO, summary=self._summary)
-        self._notes: list[str] = []
-        # The ledger as this operation knows it: the session's once fenced, its own when only looked at.
-        self._ledger: LedgerState | None = session.ledger if session.identity is not None else None
-        self._record: LedgerRecord | None = None
-        self._fates: list[PledgeFate | None] = []
-        # Transactions of decisions that were finished here: nothing aborts them.
-        self._decided: set[Ending] = set()
-        self._started_ms = now_ms
-        self._deadline_ms = now_ms + self._patience_ms()
-        self._has_begun = False
-
-    def _patience_ms(self) -> int:
-        transactions = [receipt.transaction for receipt in self._receipts if receipt.transaction is not None]
-        if self._job.operation in (Operation.COMMIT, Operation.COMMIT_WITHOUT_LEDGER) and transactions:
-            return min(transaction.remaining_ms for transaction in transactions) - self._settings.margin_ms
-        return self._settings.patience_ms
-
-    # ---- the loop ----
+class Committer(Opening):
+    """The loop, C2 to C5, and what is left to clean up. `Opening` has the state and what comes before."""
 
     def step(self, now_ms: int, answers: Sequence[DriverAnswer] = ()) -> Progress:
         if not self._has_begun:
@@ -112,141 +71,6 @@ class Committer:
         while self._part is not None and self._part.is_finished:
             part, self._part = self._part, None
             _ON_FINISHED[self.phase](self, now_ms, part)
-
-    def _move(self, event: Event) -> None:
-        target = TRANSITIONS[self.phase].get(event)
-        if target is None:
-            raise LocalProtocolError(f"{event.value} is not possible while {self.phase.value}")
-        self.phase = target
-
-    def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
-        self._move(Event.END)
-        self._part = None
-        swept = self._outcome.swept
-        self._verdict = Verdict(conclusion, error, self._summary, swept, tuple(self._notes))
-
-    def _fail(self, error: KafkaSinkError) -> None:
-        if isinstance(error, CommitAborted) and self._job.operation is Operation.COMMIT:
-            self._session.decisions[self._key] = Decision.NONE
-        self._end(Conclusion.FAILED, error)
-
-    # ---- C1 ----
-
-    def _follow(self, now_ms: int, judgement: Judgement) -> None:
-        move, record = judgement.move, judgement.record
-        if judgement.conclusion is not None:
-            self._outcome = Verdict(judgement.conclusion)
-        if move is Move.FENCE:
-            self._move(Event.FENCE)
-            self._session.forget_identity()
-            self._part = Fence(self._settings, self._session, now_ms)
-        elif move is Move.LOOK:
-            self._move(Event.READ)
-            self._part = LedgerRead(self._settings, self._session.sink_id, now_ms)
-        elif move is Move.JUDGE:
-            self._judge(now_ms)
-        elif move is Move.FINISH:
-            self._finish(now_ms, record)
-        elif move is Move.CHECK:
-            self._check(now_ms)
-        elif move is Move.RECORD:
-            assert record is not None
-            self._write(now_ms, Event.RECORD, record)
-        elif move is Move.DISCARD:
-            self._discard(now_ms)
-        elif move is Move.SWEEP:
-            self._sweep(now_ms)
-        elif judgement.error is not None:
-            self._fail(judgement.error)
-        else:
-            self._end(self._outcome.conclusion)
-
-    def _judge(self, now_ms: int) -> None:
-        assert self._ledger is not None
-        is_fenced = self._session.identity is not None
-        found = judged(self._job, self._session, self._settings, self._ledger, self._summary, is_fenced=is_fenced)
-        self._follow(now_ms, found)
-
-    def _on_fenced(self, now_ms: int, part: Part) -> None:
-        assert isinstance(part, Fence)
-        if part.identity is None:
-            self._fail_before_decision(part)
-            return
-        self._session.identity = part.identity
-        self._follow(now_ms, Judgement(Move.LOOK))
-
-    def _on_read(self, now_ms: int, part: Part) -> None:
-        assert isinstance(part, LedgerRead)
-        if part.state is None:
-            self._session.forget_identity()
-            self._fail_before_decision(part)
-            return
-        self._ledger = part.state
-        if self._session.identity is not None:
-            self._session.ledger = part.state
-        self._judge(now_ms)
-
-    def _fail_before_decision(self, part: Part) -> None:
-        reason = (
-            part.failure.reason if part.failure is not None else f"no time left ({part.last_trouble or 'no answer'})"
-        )
-        if self._job.operation is Operation.ABORT:
-            # A decision can be neither found nor ruled out.
-            self._notes.append(f"transactions were left to their time-out: {reason}")
-            self._end(Conclusion.LEFT_ALONE)
-        elif self._job.key is None:
-            self._fail(texts.not_started(self._session.sink_id, self._job.operation.value, reason))
-        else:
-            self._fail(texts.aborted(self._session.sink_id, self._key, self._summary, reason))
-
-    # ---- an open decision of before ----
-
-    def _finish(self, now_ms: int, record: LedgerRecord | None) -> None:
-        assert record is not None
-        self._move(Event.FINISH)
-        self._record = record
-        endings = endings_of(record)
-        self._decided.update(endings)
-        self._part = Commits(self._settings, endings, witnesses_of(record), now_ms)
-
-    def _on_finished(self, now_ms: int, part: Part) -> None:
-        assert isinstance(part, Commits) and self._record is not None and self._ledger is not None
-        record, fates = self._record, part.fates
-        if None in fates:
-            reason = _reason(part)
-            if self._job.key in (None, record.key):
-                self._fail(texts.pending(record, fates, reason))
-            else:
-                self._fail(texts.other_pending(self._session.sink_id, self._key, self._summary, record, reason))
-            return
-        closing, self._fates = _closing(record, part.fates, self._job.wall_ms), fates
-        if self._session.identity is not None:
-            self._write(now_ms, Event.CLOSE, closing)
-            return
-        # Nobody was fenced, so nothing may be written: the next commit finds the decision and closes it.
-        self._ledger = self._ledger.with_record(closing)
-        if closing.fates:
-            self._fail(texts.lost(closing, closing.fates))
-            return
-        remaining = self._ledger.open_intents()
-        if remaining:
-            self._finish(now_ms, remaining[0])
-        else:
-            self._end(Conclusion.RECOVERED)
-
-    def _on_closed(self, now_ms: int, part: Part) -> None:
-        assert isinstance(part, LedgerWrite)
-        if part.record.fates:
-            self._fail(texts.lost(part.record, part.record.fates))
-        elif part.state is not WriteState.WRITTEN:
-            self._fail(texts.not_recorded(part.record, _reason(part)))
-        elif self._session.identity is None:
-            # Written, but the identity for the next record is gone.
-            self._follow(now_ms, Judgement(Move.FENCE))
-        else:
-            self._ledger = self._session.ledger
-            self._outcome = Verdict(Conclusion.RECOVERED)
-            self._judge(now_ms)
 
     # ---- C2 ----
 
@@ -294,13 +118,9 @@ class Committer:
 
     # ---- C3 ----
 
-    def _write(self, now_ms: int, event: Event, record: LedgerRecord) -> None:
-        self._move(event)
-        self._part = LedgerWrite(self._settings, self._session, record, now_ms)
-
     def _on_decided(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, LedgerWrite)
-        reason = _reason(part)
+        reason = reason_of(part)
         if part.state is WriteState.WRITTEN:
             self._session.decisions[self._key] = Decision.MADE
             self._ledger = self._session.ledger
@@ -332,18 +152,18 @@ class Committer:
         has_lost = any(fate in (PledgeFate.LOST, PledgeFate.UNRESOLVED) for fate in part.fates)
         if self._job.operation is Operation.COMMIT_WITHOUT_LEDGER:
             if has_lost or None in part.fates:
-                self._fail(texts.lost_without_ledger(record, part.fates, _reason(part)))
+                self._fail(texts.lost_without_ledger(record, part.fates, reason_of(part)))
             else:
                 self._outcome = Verdict(Conclusion.DELIVERED)
                 self._sweep(now_ms)
         elif None in part.fates:
-            self._fail(texts.pending(record, part.fates, _reason(part)))
+            self._fail(texts.pending(record, part.fates, reason_of(part)))
         else:
             self._fates = part.fates
             self._record_outcome(now_ms, record)
 
     def _record_outcome(self, now_ms: int, record: LedgerRecord) -> None:
-        closing = _closing(record, self._fates, self._job.wall_ms)
+        closing = closing_of(record, self._fates, self._job.wall_ms)
         if self._session.identity is not None:
             self._write(now_ms, Event.RECORD, closing)
         elif closing.fates:
@@ -359,7 +179,7 @@ class Committer:
         if part.record.fates:
             self._fail(texts.lost(part.record, part.record.fates))
         elif part.state is not WriteState.WRITTEN:
-            self._fail(texts.not_recorded(part.record, _reason(part)))
+            self._fail(texts.not_recorded(part.record, reason_of(part)))
         elif is_choice:
             self._end(Conclusion.RESOLVED)
         else:
@@ -454,24 +274,9 @@ _AT_DEADLINE = {
 }
 
 
-def _closing(record: LedgerRecord, fates: Sequence[PledgeFate | None], wall_ms: int) -> LedgerRecord:
-    known = [fate for fate in fates if fate is not None]
-    if all(fate is PledgeFate.COMMITTED for fate in known):
-        return record.closed(wall_ms)
-    return record.stuck(known, wall_ms)
-
-
 def _ending_of(receipt: TaskReceipt) -> Ending:
     transaction = receipt.transaction
     assert transaction is not None
     return Ending(
         transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, transaction.generation
     )
-
-
-def _reason(part: Part) -> str:
-    if part.failure is not None:
-        return part.failure.reason
-    if isinstance(part, Commits) and part.obstacles:
-        return next(iter(part.obstacles.values()))
-    return part.last_trouble or "no answer in time"

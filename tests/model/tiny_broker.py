@@ -8,7 +8,7 @@ to the same state are seen to meet; `TinyBroker` opens it, answers one request, 
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from crc32c import crc32c
@@ -87,7 +87,7 @@ class TinyBroker:
             producer_id = _producer_id(transactional_id)
             self.transactions[transactional_id] = (producer_id, 0, EMPTY, (), 0)
             return 0, producer_id, 0
-        producer_id, epoch, state, partitions, start = known
+        producer_id, epoch, state, _, _ = known
         if given is not None and given[0] != producer_id:
             return 90, -1, -1
         if state == ONGOING:
@@ -146,7 +146,7 @@ class TinyBroker:
         if code:
             return (47 if code == 90 else code), -1
         known = self.transactions[transactional_id]
-        if request_is_first_generation(self.generation):
+        if self.generation == 1:
             if known[2] != ONGOING or partition not in known[3]:
                 return 48, -1
         else:
@@ -229,7 +229,7 @@ class TinyBroker:
         states = []
         for transactional_id in body["transactional_ids"]:
             known = self.transactions.get(transactional_id)
-            producer_id, epoch, state, _, start = known or (-1, -1, "", (), -1)
+            producer_id, epoch, state, partitions, start = known or (-1, -1, "", (), -1)
             states.append(
                 {
                     "error_code": 0 if known else 105,
@@ -239,6 +239,7 @@ class TinyBroker:
                     "transaction_start_time_ms": start,
                     "producer_id": producer_id,
                     "producer_epoch": epoch,
+                    "topics": [{"topic": topic, "partitions": [number]} for topic, number in partitions],
                 }
             )
         return {"transaction_states": states}
@@ -252,25 +253,21 @@ class TinyBroker:
         return {"error_code": 0, "transaction_states": listed}
 
 
-def request_is_first_generation(generation: int) -> bool:
-    return generation == 1
-
-
-@lru_cache(maxsize=None)
+@cache
 def _producer_id(transactional_id: str) -> int:
     """By name, not by turn: which task came first makes no difference worth a state."""
     identity = parsed_task_identity(transactional_id)
     return 1 if identity is None else 1_000 + 10 * int(identity.run, 16) + identity.spark_partition
 
 
-@lru_cache(maxsize=None)
+@cache
 def _data(value: bytes, producer_id: int, epoch: int) -> bytes:
     batch = encode_batch([Record(0, b"k", value)], compressor("none"))
     header = seal(batch, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True)
     return header + batch.payload
 
 
-@lru_cache(maxsize=None)
+@cache
 def _marker(producer_id: int, epoch: int, is_commit: bool) -> bytes:
     payload = encode_records([Record(0, struct.pack(">hh", 0, is_commit), struct.pack(">hi", 0, 0))], 0)
     attributes = layout.TRANSACTIONAL_BIT | layout.CONTROL_BIT
@@ -292,7 +289,7 @@ def rows_of(state: State) -> dict[bytes, list[str]]:
     for partition, entries in logs:
         if partition[0] == LEDGER:
             continue
-        for offset, (producer_id, epoch, batch, _) in enumerate(entries):
+        for offset, (producer_id, _, batch, _) in enumerate(entries):
             if batch is None:
                 continue
             marker = next((e[3] for e in entries[offset + 1 :] if e[0] == producer_id and e[2] is None), None)

@@ -1,0 +1,226 @@
+"""The first half of the driver's machine: its state and its moves, C1, and the decision that was left open before.
+
+Every operation that needs the ledger comes through here: fence (or only look), read, judge, and as long as there is an
+open decision, finish it and record how it ended. What comes after is the other half, committer.py.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from kafka_sink.delivery import texts
+from kafka_sink.delivery.ending import Commits, Ending, endings_of, witnesses_of
+from kafka_sink.delivery.judgement import Judgement, Move, judged
+from kafka_sink.delivery.ledger import LedgerRecord, LedgerState, PledgeFate
+from kafka_sink.delivery.ledger_read import Fence, LedgerRead
+from kafka_sink.delivery.ledger_write import LedgerWrite, WriteState
+from kafka_sink.delivery.part import Part
+from kafka_sink.delivery.phase import TRANSITIONS, Event, Phase
+from kafka_sink.delivery.receipt import BatchKey, summarised
+from kafka_sink.delivery.session import Conclusion, Decision, DeliverySettings, DriverSession, Job, Operation, Verdict
+from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
+
+NO_KEY = BatchKey("", "")
+
+
+class Opening(ABC):
+    def __init__(self, settings: DeliverySettings, session: DriverSession, job: Job, now_ms: int) -> None:
+        self.phase = Phase.START
+        self._settings = settings
+        self._session = session
+        self._job = job
+        self._key = job.key or NO_KEY
+        self._receipts = [receipt for receipt in job.receipts if receipt.transaction is not None]
+        self._summary = summarised(job.receipts)
+        for receipt in self._receipts:
+            if receipt.key != self._key or receipt.run != session.run:
+                raise LocalProtocolError(
+                    f"a receipt of run {receipt.run!r} and {receipt.key} was handed in for run {session.run!r} and "
+                    f"{self._key}"
+                )
+        self._part: Part | None = None
+        self._verdict: Verdict | None = None
+        # What the verdict will be if nothing more goes wrong; set before discarding and sweeping.
+        self._outcome = Verdict(Conclusion.NOTHING_TO_DO, summary=self._summary)
+        self._notes: list[str] = []
+        # The ledger as this operation knows it: the session's once fenced, its own when only looked at.
+        self._ledger: LedgerState | None = session.ledger if session.identity is not None else None
+        self._record: LedgerRecord | None = None
+        self._fates: list[PledgeFate | None] = []
+        # Transactions of decisions that were finished here: nothing aborts them.
+        self._decided: set[Ending] = set()
+        self._started_ms = now_ms
+        self._deadline_ms = now_ms + self._patience_ms()
+        self._has_begun = False
+
+    def _patience_ms(self) -> int:
+        transactions = [receipt.transaction for receipt in self._receipts if receipt.transaction is not None]
+        if self._job.operation in (Operation.COMMIT, Operation.COMMIT_WITHOUT_LEDGER) and transactions:
+            return min(transaction.remaining_ms for transaction in transactions) - self._settings.margin_ms
+        return self._settings.patience_ms
+
+    def _move(self, event: Event) -> None:
+        target = TRANSITIONS[self.phase].get(event)
+        if target is None:
+            raise LocalProtocolError(f"{event.value} is not possible while {self.phase.value}")
+        self.phase = target
+
+    def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
+        self._move(Event.END)
+        self._part = None
+        swept = self._outcome.swept
+        self._verdict = Verdict(conclusion, error, self._summary, swept, tuple(self._notes))
+
+    def _fail(self, error: KafkaSinkError) -> None:
+        if isinstance(error, CommitAborted) and self._job.operation is Operation.COMMIT:
+            self._session.decisions[self._key] = Decision.NONE
+        self._end(Conclusion.FAILED, error)
+
+    # ---- C1 ----
+
+    def _follow(self, now_ms: int, judgement: Judgement) -> None:
+        move, record = judgement.move, judgement.record
+        if judgement.conclusion is not None:
+            self._outcome = Verdict(judgement.conclusion)
+        if move is Move.FENCE:
+            self._move(Event.FENCE)
+            self._session.forget_identity()
+            self._part = Fence(self._settings, self._session, now_ms)
+        elif move is Move.LOOK:
+            self._move(Event.READ)
+            self._part = LedgerRead(self._settings, self._session.sink_id, now_ms)
+        elif move is Move.JUDGE:
+            self._judge(now_ms)
+        elif move is Move.FINISH:
+            self._finish(now_ms, record)
+        elif move is Move.CHECK:
+            self._check(now_ms)
+        elif move is Move.RECORD:
+            assert record is not None
+            self._write(now_ms, Event.RECORD, record)
+        elif move is Move.DISCARD:
+            self._discard(now_ms)
+        elif move is Move.SWEEP:
+            self._sweep(now_ms)
+        elif judgement.error is not None:
+            self._fail(judgement.error)
+        else:
+            self._end(self._outcome.conclusion)
+
+    def _judge(self, now_ms: int) -> None:
+        assert self._ledger is not None
+        is_fenced = self._session.identity is not None
+        found = judged(self._job, self._session, self._settings, self._ledger, self._summary, is_fenced=is_fenced)
+        self._follow(now_ms, found)
+
+    def _on_fenced(self, now_ms: int, part: Part) -> None:
+        assert isinstance(part, Fence)
+        if part.identity is None:
+            self._fail_before_decision(part)
+            return
+        self._session.identity = part.identity
+        self._follow(now_ms, Judgement(Move.LOOK))
+
+    def _on_read(self, now_ms: int, part: Part) -> None:
+        assert isinstance(part, LedgerRead)
+        if part.state is None:
+            self._session.forget_identity()
+            self._fail_before_decision(part)
+            return
+        self._ledger = part.state
+        if self._session.identity is not None:
+            self._session.ledger = part.state
+        self._judge(now_ms)
+
+    def _fail_before_decision(self, part: Part) -> None:
+        reason = (
+            part.failure.reason if part.failure is not None else f"no time left ({part.last_trouble or 'no answer'})"
+        )
+        if self._job.operation is Operation.ABORT:
+            # A decision can be neither found nor ruled out.
+            self._notes.append(f"transactions were left to their time-out: {reason}")
+            self._end(Conclusion.LEFT_ALONE)
+        elif self._job.key is None:
+            self._fail(texts.not_started(self._session.sink_id, self._job.operation.value, reason))
+        else:
+            self._fail(texts.aborted(self._session.sink_id, self._key, self._summary, reason))
+
+    # ---- an open decision of before ----
+
+    def _finish(self, now_ms: int, record: LedgerRecord | None) -> None:
+        assert record is not None
+        self._move(Event.FINISH)
+        self._record = record
+        endings = endings_of(record)
+        self._decided.update(endings)
+        self._part = Commits(self._settings, endings, witnesses_of(record), now_ms)
+
+    def _on_finished(self, now_ms: int, part: Part) -> None:
+        assert isinstance(part, Commits) and self._record is not None and self._ledger is not None
+        record, fates = self._record, part.fates
+        if None in fates:
+            reason = reason_of(part)
+            if self._job.key in (None, record.key):
+                self._fail(texts.pending(record, fates, reason))
+            else:
+                self._fail(texts.other_pending(self._session.sink_id, self._key, self._summary, record, reason))
+            return
+        closing, self._fates = closing_of(record, part.fates, self._job.wall_ms), fates
+        if self._session.identity is not None:
+            self._write(now_ms, Event.CLOSE, closing)
+            return
+        # Nobody was fenced, so nothing may be written: the next commit finds the decision and closes it.
+        self._ledger = self._ledger.with_record(closing)
+        if closing.fates:
+            self._fail(texts.lost(closing, closing.fates))
+            return
+        remaining = self._ledger.open_intents()
+        if remaining:
+            self._finish(now_ms, remaining[0])
+        else:
+            self._end(Conclusion.RECOVERED)
+
+    def _on_closed(self, now_ms: int, part: Part) -> None:
+        assert isinstance(part, LedgerWrite)
+        if part.record.fates:
+            self._fail(texts.lost(part.record, part.record.fates))
+        elif part.state is not WriteState.WRITTEN:
+            self._fail(texts.not_recorded(part.record, reason_of(part)))
+        elif self._session.identity is None:
+            # Written, but the identity for the next record is gone.
+            self._follow(now_ms, Judgement(Move.FENCE))
+        else:
+            self._ledger = self._session.ledger
+            self._outcome = Verdict(Conclusion.RECOVERED)
+            self._judge(now_ms)
+
+    def _write(self, now_ms: int, event: Event, record: LedgerRecord) -> None:
+        self._move(event)
+        self._part = LedgerWrite(self._settings, self._session, record, now_ms)
+
+    # ---- the other half ----
+
+    @abstractmethod
+    def _check(self, now_ms: int) -> None: ...
+
+    @abstractmethod
+    def _discard(self, now_ms: int) -> None: ...
+
+    @abstractmethod
+    def _sweep(self, now_ms: int) -> None: ...
+
+
+def closing_of(record: LedgerRecord, fates: Sequence[PledgeFate | None], wall_ms: int) -> LedgerRecord:
+    known = [fate for fate in fates if fate is not None]
+    if all(fate is PledgeFate.COMMITTED for fate in known):
+        return record.closed(wall_ms)
+    return record.stuck(known, wall_ms)
+
+
+def reason_of(part: Part) -> str:
+    if part.failure is not None:
+        return part.failure.reason
+    if isinstance(part, Commits) and part.obstacles:
+        return next(iter(part.obstacles.values()))
+    return part.last_trouble or "no answer in time"
