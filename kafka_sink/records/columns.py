@@ -190,11 +190,19 @@ def columns_by_topic(data: ArrowData, *, topic: str | None) -> list[tuple[str, R
             f"null topic in row {row}: set the option topic or fill the column topic", row=row, column="topic"
         )
     encoded = names.elements().dictionary_encode()
-    topics = [name.decode() for name in encoded.dictionary.to_pylist()]
+    index = encoded.indices.to_numpy()
+    topics = [_topic_name(name, number, index) for number, name in enumerate(encoded.dictionary.to_pylist())]
     if len(topics) == 1:
         return [(topics[0], columns)]
-    index = encoded.indices.to_numpy()
     return [(name, columns.take(np.flatnonzero(index == number))) for number, name in enumerate(topics)]
+
+
+def _topic_name(name: bytes, number: int, index: Array) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        row = int(np.argmax(index == number))
+        raise DataError(f"the topic of row {row} is not UTF-8", row=row, column="topic") from None
 
 
 def _sizes(key: BytesColumn | None, value: BytesColumn | None, headers: BytesColumn | None) -> Array | int:

@@ -44,17 +44,17 @@ class Unsendable:
         self, *, place: Mapping[str, str], topic: str | None, first_row: int, request_bytes_max: int
     ) -> pa.RecordBatch:
         keys, values, headers = [], [], []
-        for row, position, error in zip(self.rows.to_pylist(), self.positions, self.errors, strict=True):
+        for row, position, error in zip(_as_binary(self.rows).to_pylist(), self.positions, self.errors, strict=True):
             about = {
                 "error": str(error).replace(f"row {error.row}", f"row {first_row + position}", 1),
                 "reason": reason_of(error),
-                "topic": topic or row.get("topic"),
+                "topic": topic or _as_text(row.get("topic")),
                 "row": str(first_row + position),
                 **place,
             }
             if row.get("partition") is not None:
                 about["partition"] = str(row["partition"])
-            key, value = _as_bytes(row.get("key")), _as_bytes(row["value"])
+            key, value = row.get("key"), row["value"]
             kept = [] if error.column == "headers" else _pairs(row.get("headers"))
             room = request_bytes_max - _LETTER_OVERHEAD_BYTES - sum(len(each) + len(said or b"") for each, said in kept)
             if _size(key) + _size(value) > room:
@@ -134,8 +134,23 @@ class _Check:
         return self._partition_counts[topic]
 
 
-def _as_bytes(cell: Any) -> bytes | None:
-    return cell.encode() if isinstance(cell, str) else cell
+def _as_binary(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Spark's strings may hold bytes that are no UTF-8. They are sent as they are, and Python must not decode them."""
+    columns = []
+    for column in rows.columns:
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            columns.append(column.cast(pa.binary()))
+        elif pa.types.is_map(column.type):
+            columns.append(column.cast(pa.map_(pa.binary(), pa.binary())))
+        elif pa.types.is_list(column.type):
+            columns.append(column.cast(pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))))
+        else:
+            columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, rows.schema.names)
+
+
+def _as_text(cell: bytes | None) -> str | None:
+    return None if cell is None else cell.decode(errors="replace")
 
 
 def _size(cell: bytes | None) -> int:
@@ -145,4 +160,4 @@ def _size(cell: bytes | None) -> int:
 def _pairs(cell: Any) -> list[tuple[str, bytes | None]]:
     """Headers as they come from a list of structs or from a map."""
     entries = [(entry["key"], entry["value"]) if isinstance(entry, dict) else entry for entry in cell or ()]
-    return [(name, _as_bytes(said)) for name, said in entries]
+    return [(name.decode(errors="replace"), said) for name, said in entries]

@@ -1,0 +1,121 @@
+"""Halving finds exactly the rows that cannot be sent: compared with a twin that looks at one row after the other.
+
+The twin knows the rules in words of its own. Sizes stay away from the limit, whose last byte is tested elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_sink.options import parse_producer_options
+from kafka_sink.spark.unsendable import Unsendable, reason_of, sorted_out
+
+MAX_BYTES = 1000
+OPTIONS = parse_producer_options({"bootstrap.servers": "127.0.0.1:9092", "max.request.size": MAX_BYTES})
+PARTITIONS = {"one": 1, "four": 4}
+PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+class Topics:
+    """What is asked of a producer here: how many partitions a topic has."""
+
+    def partitions_for(self, topic: str) -> list[int]:
+        return list(range(PARTITIONS[topic]))
+
+
+payloads = st.one_of(st.none(), st.binary(max_size=9), st.just(b"x" * 2 * MAX_BYTES))
+headers = st.one_of(
+    st.none(),
+    st.lists(
+        st.fixed_dictionaries(
+            {"key": st.one_of(st.text(max_size=3), st.none()), "value": st.one_of(st.none(), st.binary(max_size=3))}
+        ),
+        max_size=3,
+    ),
+)
+topics = st.sampled_from([*PARTITIONS, *PARTITIONS, *PARTITIONS, None, "not a topic", "", ".", "x" * 250])
+row = st.fixed_dictionaries(
+    {
+        "topic": topics,
+        "key": payloads,
+        "value": payloads,
+        "partition": st.one_of(st.none(), st.none(), st.integers(-2, 5)),
+        "headers": headers,
+    }
+)
+
+
+def as_arrow(rows: list[dict[str, Any]], with_topic: bool) -> pa.RecordBatch:
+    kinds = {"topic": pa.string(), "key": pa.binary(), "value": pa.binary(), "partition": pa.int32(), "headers": PAIRS}
+    names = [name for name in kinds if with_topic or name != "topic"]
+    return pa.RecordBatch.from_arrays([pa.array([row[name] for row in rows], kinds[name]) for name in names], names)
+
+
+def faults(row: dict[str, Any], topic: str | None) -> set[str]:
+    """Everything that is wrong with one row."""
+    found = set()
+    name = topic or row["topic"]
+    if name is None or not re.fullmatch("[a-zA-Z0-9._-]{1,249}", name) or name in (".", ".."):
+        found.add("no topic")
+    if row["partition"] is not None and not 0 <= row["partition"] < PARTITIONS.get(name, 10):
+        found.add("no such partition")
+    if any(pair["key"] is None for pair in row["headers"] or ()):
+        found.add("bad headers")
+    if len(row["key"] or b"") + len(row["value"] or b"") > MAX_BYTES:
+        found.add("too large")
+    return found
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(row, min_size=1, max_size=40), st.sampled_from([None, None, "one", "four"]))
+def test_halving_finds_the_rows_that_a_look_at_each_row_finds(rows: list[dict[str, Any]], topic: str | None) -> None:
+    batch = as_arrow(rows, with_topic=topic is None)
+    expected = [number for number, each in enumerate(rows) if faults(each, topic)]
+    sendable, unsendable = sorted_out(batch, topic, Topics(), OPTIONS)  # type: ignore[arg-type]
+    assert sendable.to_pylist() == [each for n, each in enumerate(batch.to_pylist()) if n not in expected]
+    if not expected:
+        assert unsendable is None
+        return
+    assert unsendable is not None
+    assert unsendable.positions == expected
+    for position, error in zip(unsendable.positions, unsendable.errors, strict=True):
+        assert reason_of(error) in faults(rows[position], topic)
+    assert sum(unsendable.counts().values()) == len(expected)
+    check_letters(unsendable, rows, topic)
+
+
+def check_letters(unsendable: Unsendable, rows: list[dict[str, Any]], topic: str | None) -> None:
+    """A letter can itself be sent, says where its row stood, and keeps what was not at fault."""
+    letters = unsendable.letters(place={"batch.id": "7"}, topic=topic, first_row=100, request_bytes_max=10_000)
+    assert letters.num_rows == len(unsendable.positions)
+    good, bad = sorted_out(letters, "one", Topics(), OPTIONS_OF_LETTERS)  # type: ignore[arg-type]
+    assert bad is None and good.num_rows == letters.num_rows
+    for position, letter in zip(unsendable.positions, letters.to_pylist(), strict=True):
+        said = {pair["key"]: pair["value"] for pair in letter["headers"]}
+        assert said["pykafka-sink.row"] == str(100 + position).encode()
+        assert said["pykafka-sink.batch.id"] == b"7"
+        assert (letter["key"], letter["value"]) == (rows[position]["key"], rows[position]["value"])
+
+
+OPTIONS_OF_LETTERS = parse_producer_options({"bootstrap.servers": "127.0.0.1:9092", "max.request.size": 10_000})
+
+
+def test_text_that_is_no_utf_8_does_not_stop_the_sorting() -> None:
+    raw = pa.array([b"\xff", b"good", b"\xfe" * 2000], pa.binary())
+    text = pa.StringArray.from_buffers(3, *raw.buffers()[1:])
+    names = pa.array(["h", None, "i"], pa.string())
+    pairs = pa.ListArray.from_arrays([0, 1, 2, 3], pa.StructArray.from_arrays([names, text], ["key", "value"]))
+    batch = pa.RecordBatch.from_arrays([text, text, pairs, text], ["key", "value", "headers", "topic"])
+    good, bad = sorted_out(batch.slice(0, 1).drop_columns(["topic"]), "one", Topics(), OPTIONS)  # type: ignore[arg-type]
+    assert (good.num_rows, bad) == (1, None)
+    _, unsendable = sorted_out(batch, None, Topics(), OPTIONS)  # type: ignore[arg-type]
+    assert unsendable is not None
+    assert [reason_of(error) for error in unsendable.errors] == ["no topic", "bad headers", "no topic"]
+    letters = unsendable.letters(place={}, topic=None, first_row=0, request_bytes_max=10_000).to_pylist()
+    assert [letter["value"] for letter in letters] == raw.to_pylist()
+    assert "the topic of row 0 is not UTF-8" in str(unsendable.errors[0])
