@@ -32,10 +32,10 @@ RUN_TIMEOUT_S = 600
 
 # As Kafka's own start scripts have it, for the broker and for its tools.
 _JAVA_SERVER = ("-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
-_BROKER_JVM = ("-Xms1g", "-Xmx1g", *_JAVA_SERVER)
+BROKER_JVM = ("-Xms1g", "-Xmx1g", *_JAVA_SERVER)
 _TOOL_JVM = ("-Xmx512M", *_JAVA_SERVER, "-Duser.language=en", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
 # A finished run's data is thrown away at once: it must not fill the disk, nor be written to it during later runs.
-_BROKER_PROPERTIES = {"log.segment.delete.delay.ms": "0", "message.max.bytes": "10485880"}
+BROKER_PROPERTIES = {"log.segment.delete.delay.ms": "0", "message.max.bytes": "10485880"}
 
 
 class ContestantFailed(Exception):
@@ -105,16 +105,7 @@ class Arena:
         )
 
     def _check_count(self, contestant: Contestant, job: Job, sent: int) -> None:
-        settings = {"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": "bench"}
-        consumer = Consumer(settings, logger=_LOGGER)
-        try:
-            marks = [
-                consumer.get_watermark_offsets(TopicPartition(job.topic, partition), timeout=30)
-                for partition in range(PARTITIONS)
-            ]
-        finally:
-            consumer.close()
-        logged = sum(end - start for start, end in marks)
+        logged = log_length(self.kafka.bootstrap_servers, job.topic, PARTITIONS)
         if logged != sent:
             raise ContestantFailed(f"{contestant.name} should have sent {sent} records; the log has {logged}")
 
@@ -144,11 +135,24 @@ class Arena:
         ]
 
 
+def log_length(bootstrap_servers: str, topic: str, partition_count: int) -> int:
+    """Offsets used in all partitions, those of transaction markers included."""
+    consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": "bench"}, logger=_LOGGER)
+    try:
+        marks = [
+            consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+            for partition in range(partition_count)
+        ]
+    finally:
+        consumer.close()
+    return sum(end - start for start, end in marks)
+
+
 @contextmanager
 def open_arena() -> Iterator[Arena]:
     with (
         tempfile.TemporaryDirectory(prefix="pykafka-sink-bench-") as folder,
-        KafkaCluster(properties=_BROKER_PROPERTIES, jvm_options=_BROKER_JVM) as kafka,
+        KafkaCluster(properties=BROKER_PROPERTIES, jvm_options=BROKER_JVM) as kafka,
     ):
         yield Arena(kafka, Path(folder))
 

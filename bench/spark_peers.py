@@ -1,0 +1,79 @@
+"""What PySpark users write today: a client in foreachPartition, row by row. And a sink that only counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+BATCH_BYTES, LINGER_MS = 131_072, 5
+
+
+class NullWriter(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        self.row_count = sum(arrow_batch.num_rows for arrow_batch in iterator)
+        return WriterCommitMessage()
+
+
+class NullSink(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "null-sink"
+
+    def writer(self, schema: StructType, overwrite: bool) -> NullWriter:
+        return NullWriter()
+
+
+def write_with_confluent(frame: DataFrame, options: Mapping[str, str]) -> None:
+    settings = _settings(options)
+
+    def write(rows: Iterable[Any]) -> None:
+        from confluent_kafka import Producer
+
+        producer = Producer({**settings, "queue.buffering.max.messages": 1_000_000})
+        for row in rows:
+            while True:
+                try:
+                    producer.produce(options["topic"], value=row["value"], key=row["key"] if "key" in row else None)
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            producer.poll(0)
+        producer.flush()
+
+    frame.foreachPartition(write)
+
+
+def write_with_kafka_python(frame: DataFrame, options: Mapping[str, str]) -> None:
+    settings = _settings(options)
+
+    def write(rows: Iterable[Any]) -> None:
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(
+            bootstrap_servers=settings["bootstrap.servers"],
+            compression_type=None if settings["compression.type"] == "none" else settings["compression.type"],
+            batch_size=BATCH_BYTES,
+            linger_ms=LINGER_MS,
+        )
+        for row in rows:
+            key = row["key"].encode() if "key" in row else None
+            producer.send(options["topic"], value=row["value"].encode(), key=key)
+        producer.flush()
+        producer.close()
+
+    frame.foreachPartition(write)
+
+
+def _settings(options: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": options["kafka.bootstrap.servers"],
+        "compression.type": options["kafka.compression.type"],
+        "linger.ms": LINGER_MS,
+        "batch.size": BATCH_BYTES,
+        "enable.idempotence": True,
+    }
