@@ -1,11 +1,11 @@
 """SaslHandshake (17) 0-1, SaslAuthenticate (36) 0-2, and the gate before all other APIs (the states: session.py).
 
 Whatever fails authentication is answered, if at all, and closed after `connection.failed.authentication.delay.ms`: a
-mechanism that is not enabled with UNSUPPORTED_SASL_MECHANISM and the list of those that are, bad credentials with
-SASL_AUTHENTICATION_FAILED and Kafka's sentence. (In a re-authentication the former just ends the connection.) A request other than the three of authentication is never served
-before it: at the beginning it closes the connection, between two tokens it is told ILLEGAL_SASL_STATE first if its
-answer has a place for that. After a successful authentication both APIs answer ILLEGAL_SASL_STATE and the connection
-lives on, unless the session has a lifetime and SaslHandshake begins the next one.
+mechanism that is not enabled with UNSUPPORTED_SASL_MECHANISM and the list of those that are (in a re-authentication it
+just ends the connection), bad credentials with SASL_AUTHENTICATION_FAILED and Kafka's sentence. A request other than
+the three of authentication is never served before it: at the beginning it closes the connection, between two tokens it
+is told ILLEGAL_SASL_STATE first if its answer has a place for that. After a successful authentication both APIs answer
+ILLEGAL_SASL_STATE and the connection lives on, unless the session has a lifetime and SaslHandshake begins the next one.
 """
 
 from __future__ import annotations
