@@ -30,7 +30,7 @@ BENCH = [*ZSTD, *SNAPPY, "confluent-kafka>=2.4", "kafka-python>=2.2", "aiokafka>
 setup(
     name="pykafka-sink",
     version=FOUND[1],
-    description="A complete Apache Kafka producer in pure Python, fed with records or with Arrow columns",
+    description="Writes Spark DataFrames and streams to Apache Kafka, exactly once, from pure Python",
     long_description=(ROOT / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
@@ -45,7 +45,10 @@ setup(
         "bench": BENCH,
         "dev": [*TEST, *BENCH, "mypy", "ruff", "pytest-xdist"],
     },
-    entry_points={"pytest11": ["kafka_sink = kafka_sink.testing.pytest_plugin"]},
+    entry_points={
+        "console_scripts": ["pykafka-sink = kafka_sink.command.__main__:main"],
+        "pytest11": ["kafka_sink = kafka_sink.testing.pytest_plugin"],
+    },
     classifiers=[
         "Operating System :: POSIX",
         "Programming Language :: Python :: 3",

@@ -37,12 +37,13 @@ LAYERS: Mapping[str, frozenset[str]] = {
     "delivery": _BYTES | {"options"},
     "runtime": _DECISIONS,
     "spark": _DECISIONS | {"runtime"},
+    "command": _DECISIONS | {"runtime"},
     "testing": _BYTES,
     "__init__": _DECISIONS | {"runtime", "spark"},
 }
 
 # Folders that touch the world; the rest of the package is pure. In testing/ it is these modules.
-SHELLS = frozenset({"runtime", "spark"})
+SHELLS = frozenset({"runtime", "spark", "command"})
 SHELL_MODULES = frozenset(
     {"testing/server.py", "testing/__main__.py", "testing/storage.py", "testing/pytest_plugin.py"}
 )

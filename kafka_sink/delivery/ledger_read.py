@@ -175,9 +175,12 @@ class LedgerRead(Part):
             for offset, ledger_key, value in waiting:
                 if offset < last_stable_offset:
                     self._keep(offset, ledger_key, value)
-        # Only the newest record of a key is decoded: what an older release wrote before it is nobody's concern.
+        self._on_newest(self._newest)
+
+    def _on_newest(self, found: Mapping[str, tuple[int, bytes]]) -> None:
+        """Only the newest record of a key is decoded: what an older release wrote before it is nobody's concern."""
         newest = {}
-        for ledger_key, (offset, value) in self._newest.items():
+        for ledger_key, (offset, value) in found.items():
             try:
                 newest[ledger_key] = decode_record(value)
             except RemoteProtocolError as error:

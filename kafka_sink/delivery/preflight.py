@@ -22,6 +22,10 @@ from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
 
 DESCRIBE = "describe transactions"
 ONGOING = "Ongoing"
+MORE_TIME = (
+    "Make batches shorter (maxOffsetsPerTrigger), or raise transaction.timeout.ms together with the brokers' "
+    "transaction.max.timeout.ms; or set delivery.guarantee=at-least-once"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,7 @@ class Described:
     producer_epoch: int
     timeout_ms: int
     start_ms: int
+    partitions: tuple[tuple[str, int], ...] = ()
 
 
 class Describe(Part):
@@ -96,6 +101,7 @@ class Describe(Part):
                     state["producer_epoch"],
                     state["transaction_timeout_ms"],
                     state["transaction_start_time_ms"],
+                    tuple((topic["topic"], one) for topic in state["topics"] for one in topic["partitions"]),
                 )
             elif found is Meaning.NEVER:
                 del self._missing[transactional_id]
@@ -152,8 +158,5 @@ def _problem(transaction: PreparedTransaction, state: Described | None) -> str |
 def _time_problem(left_ms: int, margin_ms: int) -> str | None:
     if left_ms >= margin_ms:
         return None
-    return (
-        f"the oldest transaction has {max(left_ms, 0)} ms left before it times out, and {margin_ms} ms are needed. "
-        "Make batches shorter (maxOffsetsPerTrigger), or raise transaction.timeout.ms together with the brokers' "
-        "transaction.max.timeout.ms; or set delivery.guarantee=at-least-once"
-    )
+    what = f"the oldest transaction has {max(left_ms, 0)} ms left before it times out, and {margin_ms} ms are needed"
+    return f"{what}. {MORE_TIME}"

@@ -50,6 +50,7 @@ TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 29, 31
 UNAUTHORIZED = (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED)
 # From here -1 stands for the broker's default (KIP-464).
 CREATE_TOPICS_FIRST_WITH_DEFAULTS = 4
+TRANSACTION_FEATURE, GENERATION_2_LEVEL = "transaction.version", 2
 # A broker that is asked for a topic creates it a little later, or says that it cannot now.
 CREATION_REPEATED_MS = 1_000
 
@@ -131,6 +132,10 @@ class Client(Asker):
         body = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
         answer = self.ask(AnyBroker(), API_VERSIONS, body, timeout_ms=self.options.max_block_ms)
         return {row["name"]: row["max_version_level"] for row in answer.get("finalized_features") or ()}
+
+    def transaction_generation(self) -> int:
+        """By which rules the cluster ends transactions: 2 from KIP-890 on, else 1."""
+        return 2 if self.features().get(TRANSACTION_FEATURE, 0) >= GENERATION_2_LEVEL else 1
 
     def broker_configs(self, names: Sequence[str]) -> dict[str, str | None] | None:
         """As one of the brokers has them; a name that it does not know is left out. None: it does not tell us."""

@@ -23,7 +23,6 @@ from kafka_sink.runtime.client import Client
 
 _LOGGER = logging.getLogger("kafka_sink")
 UNKNOWN_TOPIC = 3
-TRANSACTION_FEATURE, GENERATION_2_LEVEL = "transaction.version", 2
 MAX_TIMEOUT, DEFAULT_REPLICATION = "transaction.max.timeout.ms", "default.replication.factor"
 # Small segments, because only closed ones are compacted, and the ledger is read whole.
 LEDGER_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
@@ -73,11 +72,10 @@ class Driver:
 
     def _delivery_settings(self) -> DeliverySettings:
         if self._settings is None:
-            level = self._client.features().get(TRANSACTION_FEATURE, 0)
             producer = self._options.producer
             self._settings = DeliverySettings(
                 ledger_topic=self._options.ledger_topic,
-                generation=2 if level >= GENERATION_2_LEVEL else 1,
+                generation=self._client.transaction_generation(),
                 margin_ms=min(MARGIN_MS_MAX, producer.transaction_timeout_ms // MARGIN_SHARE),
                 request_timeout_ms=producer.request_timeout_ms,
                 accept_unknown_sink=self._options.ledger_accepts_new_sink,

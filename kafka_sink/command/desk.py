@@ -1,0 +1,160 @@
+"""Where an operator's command sits: a client of the cluster, the settings, and the sink in question.
+
+Whoever orders something does it as the driver of the sink, with a machine of delivery/; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+
+from kafka_sink.command.properties import ENCODING, parse_properties
+from kafka_sink.delivery.committer import Committer
+from kafka_sink.delivery.identity import checked_sink_id, sink_id_of_checkpoint
+from kafka_sink.delivery.listing import Alone, LedgerListing, Listed, TransactionListing
+from kafka_sink.delivery.part import Part
+from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.delivery.session import DeliverySettings, DriverSession, Job, Operation, Verdict
+from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
+from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.options.sink_table import TopicName
+from kafka_sink.runtime.client import Client
+
+UNKNOWN_TOPIC = 3
+
+PartT = TypeVar("PartT", bound=Part)
+
+
+class NotAnswered(KafkaSinkError):
+    """The brokers answered, but not what was asked for."""
+
+
+class Desk:
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.sink_id = _sink_id(given)
+        self.ledger_topic = TopicName().parse("--ledger-topic", given.ledger_topic)
+        options = _producer_options(given)
+        self._patience_ms: int = given.timeout * 1000
+        self.client = Client(replace(options, max_block_ms=self._patience_ms))
+        self._known_settings: DeliverySettings | None = None
+
+    def __enter__(self) -> Desk:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.client.close()
+
+    @property
+    def named_sink(self) -> str:
+        assert self.sink_id is not None, "the parser of the command line asks for it"
+        return self.sink_id
+
+    @property
+    def wall_ms(self) -> int:
+        return int(time.time() * 1000)
+
+    # ---- looking ---------------------------------------------------------------------------------------------------
+
+    def has_ledger(self) -> bool:
+        self.client.reach()
+        try:
+            if self.client.topic_configs(self.ledger_topic, ["cleanup.policy"]) is None:
+                self.client.describe_topic(self.ledger_topic, create=False)
+        except BrokerError as error:
+            if error.code != UNKNOWN_TOPIC:
+                raise
+            return False
+        return True
+
+    def check_ledger(self) -> None:
+        if not self.has_ledger():
+            raise ConfigError(
+                f"there is no ledger topic {self.ledger_topic} in this cluster: no sink has kept decisions under that "
+                "name. Compare --bootstrap-server and --ledger-topic with the options of the query"
+            )
+
+    def listed(self) -> list[Listed]:
+        """Of the sink that was named, or of all."""
+        found = self._looked(LedgerListing(self._settings(), self.sink_id, self.client.now_ms()), "the ledger").listed
+        assert found is not None
+        return found
+
+    def check_sink_is_known(self) -> None:
+        """A misspelled sink must not be told that all is well with it."""
+        if self.listed():
+            return
+        listing = LedgerListing(self._settings(), None, self.client.now_ms())
+        known = sorted({each.sink_id for each in self._looked(listing, "the ledger").listed or ()})
+        nearest = difflib.get_close_matches(self.named_sink, known, 1)
+        hint = f"; did you mean {nearest[0]}?" if nearest else "; `pykafka-sink ledger` shows those that it knows"
+        raise ConfigError(f"the ledger {self.ledger_topic} has no record of sink {self.named_sink}{hint}")
+
+    def open_transactions(self) -> TransactionListing:
+        listing = TransactionListing(self._settings(), self.sink_id, self.client.now_ms())
+        return self._looked(listing, "the list of transactions")
+
+    def _looked(self, part: PartT, what: str) -> PartT:
+        finished = self.client.run(Alone(part, self.client.now_ms() + self._patience_ms))
+        if finished.failure is not None:
+            raise NotAnswered(f"{what} was not to be had: {finished.failure.reason}")
+        return finished
+
+    # ---- acting ----------------------------------------------------------------------------------------------------
+
+    def run(self, operation: Operation, key: BatchKey | None = None) -> Verdict:
+        """As the driver of the sink: whoever was it is fenced."""
+        job = Job(operation, key, wall_ms=self.wall_ms)
+        session = DriverSession(self.named_sink)
+        return self.client.run(Committer(self._settings(), session, job, self.client.now_ms()))
+
+    def _settings(self) -> DeliverySettings:
+        if self._known_settings is None:
+            self._known_settings = DeliverySettings(
+                ledger_topic=self.ledger_topic,
+                generation=self.client.transaction_generation(),
+                patience_ms=self._patience_ms,
+                sweep_ms=self._patience_ms,
+                request_timeout_ms=self.client.options.request_timeout_ms,
+            )
+        return self._known_settings
+
+
+def _sink_id(given: argparse.Namespace) -> str | None:
+    if given.checkpoint is not None:
+        return sink_id_of_checkpoint(given.checkpoint)
+    return checked_sink_id(given.sink_id) if given.sink_id is not None else None
+
+
+def _producer_options(given: argparse.Namespace) -> ProducerOptions:
+    """What is nearer to the command wins: --bootstrap-server, then --option, then the file."""
+    settings: dict[str, str] = {**_file(given.properties), **_without_repetition(given.option)}
+    if given.bootstrap_servers is not None:
+        settings["bootstrap.servers"] = given.bootstrap_servers
+    if "bootstrap.servers" not in settings:
+        raise ConfigError("no brokers are named: add --bootstrap-server HOST:PORT")
+    return parse_producer_options(settings)
+
+
+def _without_repetition(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        raise ConfigError("--option names the same option twice")
+    return named
+
+
+def _file(name: str | None) -> Mapping[str, str]:
+    if name is None:
+        return {}
+    try:
+        text = Path(name).read_text(ENCODING)
+    except OSError as error:
+        raise ConfigError(f"--properties {name} cannot be read: {error.strerror}") from None
+    return parse_properties(text)

@@ -1,0 +1,135 @@
+"""The commands that change something: `recover`, `resolve` and `transactions --abort`.
+
+Each is an operation of the driver's machine. A person is asked before something happens that cannot be taken back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka_sink.command import show
+from kafka_sink.command.desk import Desk
+from kafka_sink.command.report import DONE, OPEN, REFUSED, Report, batch_word, decision, verdict_word
+from kafka_sink.delivery.ledger import Kind, LedgerRecord
+from kafka_sink.delivery.session import Conclusion, Operation, Verdict
+from kafka_sink.errors import ConfigError, RemoteProtocolError
+
+
+def recover(desk: Desk, _given: object) -> Report:
+    desk.check_ledger()
+    desk.check_sink_is_known()
+    before = [record for record in _records(desk) if record.kind is Kind.INTENT]
+    verdict = _succeeded(desk.run(Operation.FINISH))
+    if verdict.conclusion is Conclusion.RECOVERED:
+        named = ", ".join(batch_word(record.key) for record in before) or "an open batch"
+        rows = sum(record.row_count for record in before)
+        text = f"finished {named} of sink {desk.named_sink}: {rows} rows are visible"
+    else:
+        text = f"no decision of sink {desk.named_sink} is open; nothing was to be done"
+    return _verdict_report(desk, verdict, DONE, text)
+
+
+def abort_transactions(desk: Desk, given: argparse.Namespace) -> Report:
+    desk.check_ledger()
+    found = show.transactions(desk, given)
+    if found.exit_code == DONE:
+        return Report(DONE, {**found.content, "aborted": []}, found.lines)
+    _ask(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
+    verdict = _succeeded(desk.run(Operation.SWEEP))
+    left = desk.open_transactions()
+    lines = [f"aborted {one}" for one in verdict.swept] or ["nothing was left to abort"]
+    lines += [f"still open: {one.transactional_id} ({one.state})" for one in left.found]
+    content = {
+        "sink_id": desk.named_sink,
+        "aborted": sorted(verdict.swept),
+        "left_open": [one.transactional_id for one in left.found],
+        "notes": [*verdict.notes, *left.notes],
+    }
+    exit_code = REFUSED if content["notes"] else OPEN if left.found else DONE
+    return Report(exit_code, content, [*lines, *verdict.notes, *left.notes])
+
+
+def resolve(desk: Desk, given: argparse.Namespace) -> Report:
+    desk.check_ledger()
+    desk.check_sink_is_known()
+    records = _records(desk)
+    lost = [record for record in records if record.kind is Kind.STUCK]
+    if given.batch is not None:
+        lost = [record for record in lost if str(record.key.batch_id) == given.batch]
+    if not lost:
+        return _nothing_lost(desk, given, records)
+    if len(lost) > 1:
+        labels = ", ".join(str(record.key.batch_id) for record in lost)
+        raise ConfigError(f"{len(lost)} batches of sink {desk.named_sink} are lost ({labels}): choose one with --batch")
+    (chosen,) = lost
+    consequence = (
+        "It will run again when the query starts: rows that are visible already will appear twice."
+        if given.replay
+        else "The query will go on without its missing rows, for good."
+    )
+    _ask(given, [show.next_step(chosen), "", consequence])
+    verdict = _succeeded(desk.run(Operation.REPLAY if given.replay else Operation.ACCEPT, chosen.key))
+    if verdict.conclusion is not Conclusion.RESOLVED:
+        return _verdict_report(desk, verdict, OPEN, "the ledger has changed meanwhile; nothing was written. Look again")
+    word = "will run again" if given.replay else "was accepted as it is"
+    return _verdict_report(
+        desk, verdict, DONE, f"batch {batch_word(chosen.key)} of sink {desk.named_sink} {word}; start the query"
+    )
+
+
+def _nothing_lost(desk: Desk, given: argparse.Namespace, records: Sequence[LedgerRecord]) -> Report:
+    named = "no batch" if given.batch is None else f"no batch {given.batch}"
+    pending = [record for record in records if record.kind is Kind.INTENT]
+    states = ", ".join(f"{batch_word(record.key)} is {verdict_word(record)}" for record in records)
+    text = f"{named} of sink {desk.named_sink} is lost ({states}); there is nothing to choose"
+    if pending:
+        text += f". An open decision is finished by `pykafka-sink recover --sink-id {desk.named_sink}`"
+    content = {"sink_id": desk.named_sink, "conclusion": Conclusion.NOTHING_TO_DO.value, "decisions": [
+        decision(record, desk.wall_ms) for record in records]}  # fmt: skip
+    return Report(OPEN if pending else DONE, content, [text])
+
+
+def _records(desk: Desk) -> list[LedgerRecord]:
+    found = desk.listed()
+    for each in found:
+        if each.record is None:
+            raise RemoteProtocolError(
+                f"the record of {each.ledger_key} at offset {each.offset} of the ledger cannot be read: {each.problem}"
+            )
+    return [each.record for each in found if each.record is not None]
+
+
+def _succeeded(verdict: Verdict) -> Verdict:
+    if verdict.error is not None:
+        raise verdict.error
+    return verdict
+
+
+def _verdict_report(desk: Desk, verdict: Verdict, exit_code: int, text: str) -> Report:
+    content: Mapping[str, Any] = {
+        "sink_id": desk.named_sink,
+        "conclusion": verdict.conclusion.value,
+        "text": text,
+        "notes": list(verdict.notes),
+    }
+    return Report(exit_code, dict(content), [text, *verdict.notes])
+
+
+class Declined(Exception):
+    """The person said no."""
+
+
+def _ask(given: argparse.Namespace, lines: Sequence[str]) -> None:
+    """On standard error, so that a JSON object stays alone on standard output."""
+    if given.yes:
+        return
+    sys.stderr.write("\n".join([*lines, "Go on? [yes/no] "]))
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer:
+        raise ConfigError("nobody is there to be asked: nothing was changed. --yes does not ask")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise Declined("nothing was changed")

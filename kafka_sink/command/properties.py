@@ -1,0 +1,57 @@
+"""Files of properties as Java reads them, so that the file of Kafka's own tools serves here too.
+
+Names and values are separated by `=`, `:` or blanks; `#` and `!` begin a comment; a backslash at the end of a line
+joins it with the next one, elsewhere it takes the meaning from the character behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kafka_sink.errors import ConfigError
+
+# Java's class reads bytes, and these are what it takes them for.
+ENCODING = "iso-8859-1"
+_BLANKS = " \t\f"
+_ENTRY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The last one of equal names wins, as in Java."""
+    found: dict[str, str] = {}
+    for line in _logical_lines(text):
+        entry = _ENTRY.fullmatch(line)
+        assert entry is not None, "the pattern takes every text"
+        found[_unescaped(entry[1])] = _unescaped(entry[2])
+    return found
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    begun = ""
+    for natural in re.split(r"\r\n|\r|\n", text):
+        line = natural.lstrip(_BLANKS)
+        if not begun and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        if backslashes % 2:
+            begun += line[:-1]
+            continue
+        yield begun + line
+        begun = ""
+    if begun:
+        yield begun
+
+
+def _unescaped(text: str) -> str:
+    def meant(match: re.Match[str]) -> str:
+        escaped = match[1]
+        if len(escaped) > 1:
+            return chr(int(escaped[1:], 16))
+        if escaped == "u":
+            raise ConfigError("a \\u in a file of properties has to be followed by four hexadecimal digits")
+        return _LETTERS.get(escaped, escaped)
+
+    return _ESCAPE.sub(meant, text)
