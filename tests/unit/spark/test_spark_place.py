@@ -1,0 +1,78 @@
+"""Where a task stands is read from Spark's TaskContext, and nothing else of it leaves it."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from pyspark import TaskContext
+
+from kafka_sink.delivery.identity import run_hash
+from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.errors import LocalProtocolError
+from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID, place_in_batch, place_in_stream
+from kafka_sink.spark.task import TaskPlace
+
+STREAM = {QUERY_ID: "q-1", BATCH_ID: "7", RUN_ID: "r-1"}
+
+
+class Context:
+    """A task of Spark's, as far as it is asked."""
+
+    def __init__(self, properties: dict[str, str]) -> None:
+        self._properties = properties
+
+    def getLocalProperty(self, name: str) -> str | None:
+        return self._properties.get(name)
+
+    def partitionId(self) -> int:
+        return 3
+
+    def taskAttemptId(self) -> int:
+        return 41
+
+
+def inside_a_task(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]) -> None:
+    monkeypatch.setattr(TaskContext, "get", staticmethod(lambda: Context(properties)))
+
+
+def test_a_task_of_a_stream_knows_query_batch_run_partition_and_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside_a_task(monkeypatch, STREAM)
+    place = place_in_stream("sink")
+    assert place == TaskPlace(BatchKey("q-1", 7), run_hash("r-1"), 3, 41, "sink")
+    assert str(place) == "Spark partition 3 (attempt 41) of batch 7 of query q-1"
+
+
+def test_without_a_sink_id_there_is_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside_a_task(monkeypatch, STREAM)
+    assert place_in_stream(None).transactional_id is None
+    assert place_in_stream("sink").transactional_id is not None
+
+
+def test_two_attempts_of_one_partition_have_two_transactional_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside_a_task(monkeypatch, STREAM)
+    first = place_in_stream("sink")
+    monkeypatch.setattr(Context, "taskAttemptId", lambda self: 42)
+    assert place_in_stream("sink").transactional_id != first.transactional_id
+
+
+@pytest.mark.parametrize("missing", STREAM)
+def test_a_stream_task_without_one_of_sparks_properties_says_which_are_needed(
+    monkeypatch: pytest.MonkeyPatch, missing: str
+) -> None:
+    inside_a_task(monkeypatch, {name: value for name, value in STREAM.items() if name != missing})
+    with pytest.raises(LocalProtocolError, match=missing.replace(".", r"\.")):
+        place_in_stream("sink")
+
+
+def test_a_batch_write_has_the_key_that_the_driver_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside_a_task(monkeypatch, {})
+    place = place_in_batch(BatchKey("", "monday"), "run", "sink")
+    assert place == TaskPlace(BatchKey("", "monday"), "run", 3, 41, "sink")
+    assert pickle.loads(pickle.dumps(place)) == place
+
+
+def test_outside_of_a_task_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TaskContext, "get", staticmethod(lambda: None))
+    with pytest.raises(LocalProtocolError, match="only write inside a Spark task"):
+        place_in_batch(BatchKey("", ""), "run", None)

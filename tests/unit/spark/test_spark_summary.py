@@ -1,0 +1,156 @@
+"""The line per batch, the listener, and what is said of a batch that failed."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from kafka_sink.delivery.receipt import BatchKey, BatchSummary, TaskReceipt, TopicSummary, Written, summarised
+from kafka_sink.delivery.session import Conclusion
+from kafka_sink.options.sink_options import SinkOptions, parse_sink_options
+from kafka_sink.spark import summary as summary_module
+from kafka_sink.spark.summary import PARTITIONS_SHOWN_MAX, line, tell_aborted, tell_delivered
+
+KEY = BatchKey("q-1", 7)
+FIRST = TaskReceipt(
+    KEY, "run", 0, 11,
+    written=(Written("a", 0, 2, 10, 11), Written("b", 0, 1, 0, 0)),
+    row_count=3, bytes=30, retry_count=1, send_ms=40, record_errors={"too large": 1},
+)  # fmt: skip
+SECOND = TaskReceipt(
+    KEY, "run", 1, 12,
+    written=(Written("a", 0, 1, 5, 5), Written("a", 1, 4, 0, 3)),
+    row_count=5, bytes=50, retry_count=0, send_ms=90, record_errors={"too large": 2, "no topic": 1},
+)  # fmt: skip
+EMPTY = TaskReceipt(KEY, "run", 2, 13)
+
+
+def options(**settings: str) -> SinkOptions:
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    return parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:9092", **named})
+
+
+class Log:
+    """In place of the logger, which asks for the time."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, str]] = []
+
+    def info(self, text: str, *arguments: object) -> None:
+        self.said.append(("info", text % arguments))
+
+    def warning(self, text: str, *arguments: object) -> None:
+        self.said.append(("warning", text % arguments))
+
+    def exception(self, text: str, *arguments: object) -> None:
+        self.said.append(("exception", f"{text % arguments} {sys.exc_info()[1]}"))
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    log = Log()
+    monkeypatch.setattr(summary_module, "_LOGGER", log)
+    monkeypatch.setattr(summary_module, "show_log", lambda: None)
+    return log
+
+
+@pytest.fixture
+def listener(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A module `heard` with a function that writes down what it is told, and one that fails."""
+    module, heard = ModuleType("heard"), []
+
+    def told(key: BatchKey, summary: BatchSummary) -> None:
+        heard.append((key, summary))
+
+    def failing(key: BatchKey, summary: BatchSummary) -> None:
+        raise ValueError("the listener is broken")
+
+    module.told, module.failing = told, failing  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "heard", module)
+    return heard
+
+
+def test_receipts_fold_into_one_summary() -> None:
+    assert summarised([FIRST, SECOND, EMPTY]) == BatchSummary(
+        receipt_count=3,
+        empty_count=1,
+        row_count=8,
+        bytes=80,
+        retry_count=1,
+        send_ms_max=90,
+        topics={"a": TopicSummary(7, 2), "b": TopicSummary(1, 1)},
+        written=(Written("a", 0, 3, 5, 11), Written("a", 1, 4, 0, 3), Written("b", 0, 1, 0, 0)),
+        record_errors={"no topic": 1, "too large": 3},
+    )
+
+
+def test_the_order_of_receipts_changes_nothing() -> None:
+    assert summarised([EMPTY, SECOND, FIRST]) == summarised([FIRST, SECOND, EMPTY])
+
+
+def test_no_receipts_are_a_summary_of_nothing() -> None:
+    assert summarised([]) == BatchSummary(0, 0, 0, 0, 0, 0, {}, (), {})
+
+
+def test_the_line_names_query_batch_figures_partitions_and_what_was_left_out() -> None:
+    said = line(options(queryName="orders"), KEY, summarised([FIRST, SECOND, EMPTY]))
+    assert said == (
+        "query orders, batch 7 of query q-1 delivered: 8 rows, 80 bytes, 3 tasks, 1 records retried, slowest task 90 "
+        "ms, 1 rows left out: no topic, 3 rows left out: too large (a-0: 3 rows at 5..11; a-1: 4 rows at 0..3; "
+        "b-0: 1 rows at 0..0)"
+    )
+
+
+def test_the_line_of_a_batch_without_rows_is_short() -> None:
+    said = line(options(), BatchKey("", ""), summarised([EMPTY]))
+    assert said == "the batch write delivered: 0 rows, 0 bytes, 1 tasks, 0 records retried, slowest task 0 ms"
+
+
+def test_the_line_does_not_name_a_thousand_partitions() -> None:
+    many = replace(FIRST, written=tuple(Written("t", number, 1, 0, 0) for number in range(1000)))
+    said = line(options(), KEY, summarised([many]))
+    assert said.count(" rows at ") == PARTITIONS_SHOWN_MAX
+    assert said.endswith(f"and {1000 - PARTITIONS_SHOWN_MAX} partitions more)")
+
+
+def test_the_listener_gets_key_and_summary(listener: list[Any], log: Log) -> None:
+    tell_delivered(options(summary_listener="heard:told"), KEY, [FIRST], Conclusion.DELIVERED)
+    assert listener == [(KEY, summarised([FIRST]))]
+    assert log.said == [("info", line(options(), KEY, summarised([FIRST])))]
+
+
+def test_a_listener_that_fails_is_logged_and_changes_nothing(listener: list[Any], log: Log) -> None:
+    tell_delivered(options(summary_listener="heard:failing"), KEY, [FIRST], Conclusion.DELIVERED)
+    text = "summary.listener heard:failing failed; the batch is delivered all the same the listener is broken"
+    assert log.said[1] == ("exception", text)
+
+
+def test_a_listener_that_is_not_there_any_more_is_logged_too(log: Log) -> None:
+    tell_delivered(options(summary_listener="no_such_module:told"), KEY, [FIRST], Conclusion.DELIVERED)
+    assert log.said[1][0] == "exception"
+    assert "summary.listener=no_such_module:told cannot be imported here" in log.said[1][1]
+
+
+def test_a_batch_that_an_earlier_run_had_delivered_is_told_to_nobody(listener: list[Any], log: Log) -> None:
+    tell_delivered(options(summary_listener="heard:told"), KEY, [FIRST], Conclusion.ALREADY_DELIVERED)
+    assert listener == []
+    assert "batch 7 of query q-1 was delivered by an earlier run" in log.said[0][1]
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "said"),
+    [
+        (None, "they stay, and will be there again when the batch is repeated (delivery is at least once)"),
+        (Conclusion.ABORTED, "nothing of the batch is visible"),
+    ],
+)
+def test_a_batch_that_failed_says_what_stays(log: Log, conclusion: Conclusion | None, said: str) -> None:
+    tell_aborted(KEY, [FIRST], conclusion)
+    ((level, text),) = log.said
+    assert level == "warning"
+    assert "batch 7 of query q-1 failed after 1 of its tasks had written 3 rows" in text
+    assert said in text
