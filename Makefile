@@ -2,9 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
-TESTS := tests/unit tests/property tests/golden tests/sim tests/conformance tests/integration tests/chaos
+TESTS := tests/unit tests/property tests/golden tests/sim tests/model tests/conformance tests/integration tests/spark tests/chaos
 
-.PHONY: demo test check unit sim fuzz integration slow chaos bench zip clean
+.PHONY: demo test check unit sim fuzz integration spark slow chaos bench zip clean
 
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
@@ -33,8 +33,12 @@ chaos: $(READY)
 integration: $(READY)
 	$(BIN)/pytest tests/conformance tests/integration
 
+spark: $(READY)
+	$(BIN)/pytest tests/spark
+
 bench: $(READY)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
+	$(BIN)/python -m bench.spark_sinks $(if $(QUICK),--quick)
 
 zip: $(READY)
 	$(BIN)/python -m tools.make_zip
@@ -45,6 +49,6 @@ clean:
 $(READY): setup.py constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt pip setuptools wheel
-	@# setuptools warns at length that an editable install is an editable install. Spark finds the sink by looking through folders, so it has to be a plain path (compat)
+	@# A plain path (compat), because Spark finds data sources by looking through folders. setuptools warns about that.
 	PYTHONWARNINGS=ignore $(BIN)/pip install -q --disable-pip-version-check -c constraints.txt --no-build-isolation --config-settings editable_mode=compat -e '.[dev]'
 	@touch $(READY)
