@@ -154,10 +154,10 @@ def test_a_stream_of_files_arrives_whole_and_a_second_run_writes_only_what_is_ne
     assert run("b.json", range(3000, 3100)) == Counter(range(3100))
 
 
-def test_no_row_is_lost_when_an_executor_is_killed_in_the_middle_of_an_export(
+def test_every_row_is_there_once_though_an_executor_was_killed_in_the_middle_of_an_export(
     submit: Callable[..., SubmittedJob], spark_cluster: SparkCluster, kafka_three_nodes: KafkaCluster, topic_name: str
 ) -> None:
-    count = 1_000_000
+    count = 300_000
     kafka_three_nodes.create_topic(topic_name, partitions=3)
     servers = kafka_three_nodes.bootstrap_servers
     # Rows are made slowly enough (a hash over each, many times) that there is time to look for the executor.
@@ -170,4 +170,4 @@ def test_no_row_is_lost_when_an_executor_is_killed_in_the_middle_of_an_export(
     assert sum(end_offsets(servers, topic_name).values()) < count
     assert job.wait(PATIENCE_S).endswith("exported\n")
     assert f"executor {killed.executor_id}" in job.log.lower()
-    assert set(keys(read_topic(servers, topic_name))) == set(range(count))
+    assert keys(read_topic(servers, topic_name)) == Counter(range(count))
