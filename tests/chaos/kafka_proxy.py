@@ -22,14 +22,14 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from kafka_sink.wire.api import Api
-from kafka_sink.wire.apis import APIS, FIND_COORDINATOR, METADATA
-from kafka_sink.wire.frames import decode_request_header, decode_response, encode_response
+from kafka_sink.wire.apis import API_VERSIONS, APIS, FIND_COORDINATOR, METADATA
+from kafka_sink.wire.frames import decode_response, encode_request, encode_response
+from tests.chaos.faults import Fault, Harm, Request
 
 Address = tuple[str, int]
 
@@ -37,59 +37,11 @@ Address = tuple[str, int]
 SLICE_PAUSE_S = 0.0001
 
 
-class Harm(Enum):
-    LOSE_REQUEST = "the request does not arrive, the connection is closed"
-    LOSE_ANSWER = "the request is carried out, the answer does not arrive, the connection is closed"
-    CUT_REQUEST = "half of the request arrives, then the connection is closed"
-    CUT_ANSWER = "the request is carried out, half of the answer arrives, then the connection is closed"
-    HOLD_REQUEST = "the client's connection is closed; the request arrives when the test releases it"
-    DUPLICATE_REQUEST = "the request arrives twice, the second time on a connection of its own"
-    DELAY_REQUEST = "the request arrives late"
-    SILENCE = "from this request on nothing passes in either direction, the connection stays open"
-    SILENT_ANSWER = "the request is carried out, from its answer on nothing passes, the connection stays open"
-    SILENT_HOLD = "as HOLD_REQUEST, but the client has to find out by itself that nobody answers"
-
-
-@dataclass(eq=False)
-class Fault:
-    """One planned harm to the `nth` request of an API, and what became of it."""
-
-    api: Api
-    harm: Harm
-    nth: int = 1
-    delay_s: float = 0.0
-    # Of the copy of a duplicate and of a held request: what the broker answered, for tests that want to know.
-    answer: dict[str, Any] | None = None
-    _seen: int = 0
-    _acted: threading.Event = field(default_factory=threading.Event)
-    _released: threading.Event = field(default_factory=threading.Event)
-    _answered: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def has_acted(self) -> bool:
-        return self._acted.is_set()
-
-    def wait_until_acted(self, timeout_s: float = 20) -> bool:
-        return self._acted.wait(timeout_s)
-
-    def release(self, timeout_s: float = 20) -> dict[str, Any]:
-        """Lets a held request go on to the broker; returns its answer, which the client never sees."""
-        self._released.set()
-        return self.wait_for_answer(timeout_s)
-
-    def wait_for_answer(self, timeout_s: float = 20) -> dict[str, Any]:
-        if not self._answered.wait(timeout_s) or self.answer is None:
-            raise TimeoutError(f"the broker did not answer the {self.api.name} that was {self.harm.name}")
-        return self.answer
-
-
 @dataclass(eq=False)
 class _Asked:
     """A request that the broker still has to answer."""
 
-    api_key: int
-    version: int
-    correlation_id: int
+    request: Request
     fault: Fault | None
 
 
@@ -141,9 +93,9 @@ class KafkaProxy:
     def connection_count(self) -> int:
         return len(self._connections)
 
-    def on(self, api: Api, harm: Harm, *, nth: int = 1, delay_s: float = 0.0) -> Fault:
-        """Harms the `nth` request of this API from now on."""
-        fault = Fault(api, harm, nth, delay_s)
+    def on(self, api: Api | None, harm: Harm, *, nth: int = 1, delay_s: float = 0.0, **more: Any) -> Fault:
+        """Harms the `nth` request of this API from now on; `more` are other fields of `Fault`."""
+        fault = Fault(api, harm, nth, delay_s, **more)
         with self.lock:
             self._faults.append(fault)
         return fault
@@ -160,17 +112,13 @@ class KafkaProxy:
         host, port = listener.getsockname()
         return host, port
 
-    def take_fault(self, api_key: int) -> Fault | None:
+    def take_fault(self, request: Request) -> Fault | None:
         """Counts a request; returns the fault whose turn it is."""
         with self.lock:
-            api = APIS.get(api_key)
-            self.counts[api.name if api is not None else str(api_key)] += 1
-            due = None
-            for fault in self._faults:
-                if fault.api.key == api_key and not fault.has_acted:
-                    fault._seen += 1
-                    due = due or (fault if fault._seen == fault.nth else None)
-        return due
+            api = APIS.get(request.api_key)
+            self.counts[api.name if api is not None else str(request.api_key)] += 1
+            due = [fault for fault in self._faults if fault.counts(request)]
+        return due[0] if due else None
 
     def start(self, run: Callable[[], None]) -> None:
         thread = threading.Thread(target=run, name="kafka-proxy", daemon=True)
@@ -230,9 +178,9 @@ class _ProxiedConnection:
             while (frame := _read_frame(self.client)) is not None:
                 if self._is_silent:
                     continue
-                api_key, version, correlation_id, _, _ = decode_request_header(frame)
-                fault = self._proxy.take_fault(api_key)
-                asked = _Asked(api_key, version, correlation_id, fault)
+                request = Request(frame)
+                fault = self._proxy.take_fault(request)
+                asked = _Asked(request, fault)
                 if not (self._forward(asked, frame) if fault is None else self._harm_request(asked, fault, frame)):
                     break
         if not self._is_holding:
@@ -250,25 +198,32 @@ class _ProxiedConnection:
             return self._forward(asked, frame)  # the rest happens when the answer comes
         if harm is Harm.DELAY_REQUEST:
             time.sleep(fault.delay_s)
-            fault._acted.set()
+            fault.act()
             return self._forward(asked, frame)
         if harm is Harm.DUPLICATE_REQUEST:
             self._forward(asked, frame)
             fault.answer = self._ask_alone(asked, frame)
-            fault._acted.set()
+            fault.act()
             fault._answered.set()
             return True
         if harm is Harm.SILENCE:
             self._is_silent = True
-            fault._acted.set()
+            fault.act()
             return True
         if harm in (Harm.HOLD_REQUEST, Harm.SILENT_HOLD):
             self._hold(asked, fault, frame)
             return harm is Harm.SILENT_HOLD
+        if harm is Harm.REFUSE:
+            # The broker is asked something harmless instead, so that answers keep the order of the requests.
+            stand_in = encode_request(
+                API_VERSIONS, 0, correlation_id=asked.request.correlation_id, client_id=None, body={}
+            )
+            fault.act()
+            return self._forward(asked, stand_in[4:])
         if harm is Harm.CUT_REQUEST:
             whole = _framed(frame)
             self.broker.sendall(whole[: len(whole) // 2])
-        fault._acted.set()
+        fault.act()
         return False
 
     def _hold(self, asked: _Asked, fault: Fault, frame: bytes) -> None:
@@ -280,7 +235,7 @@ class _ProxiedConnection:
                 self._forward(asked, frame)
 
         self._proxy.start(deliver)
-        fault._acted.set()
+        fault.act()
         if fault.harm is Harm.HOLD_REQUEST:
             _shut_down(self.client)
 
@@ -307,34 +262,39 @@ class _ProxiedConnection:
             fault._answered.set()
             return False
         if fault is not None and fault.harm is Harm.LOSE_ANSWER:
-            fault._acted.set()
+            fault.act()
             return False
         if fault is not None and fault.harm is Harm.CUT_ANSWER:
             whole = _framed(frame)
             self.client.sendall(whole[: len(whole) // 2])
-            fault._acted.set()
+            fault.act()
             return False
         if fault is not None and fault.harm is Harm.SILENT_ANSWER:
             self._is_silent = True
-            fault._acted.set()
+            fault.act()
         if not self._is_silent:
             self._proxy.send(self.client, _framed(frame))
         return True
 
     def _rewritten(self, asked: _Asked, frame: bytes) -> bytes:
         """Brokers' addresses become the proxy's."""
-        if asked.api_key not in (METADATA.key, FIND_COORDINATOR.key):
+        request, fault = asked.request, asked.fault
+        if fault is not None and fault.harm is Harm.REFUSE:
+            refusal = fault.refusal(request.body)
+            return encode_response(APIS[request.api_key], request.version, request.correlation_id, refusal)[4:]
+        if request.api_key not in (METADATA.key, FIND_COORDINATOR.key):
             return frame
         body = _decoded(asked, frame)
-        places = body["brokers"] if asked.api_key == METADATA.key else [body, *(body.get("coordinators") or ())]
+        places = body["brokers"] if request.api_key == METADATA.key else [body, *(body.get("coordinators") or ())]
         for place in places:
             if place.get("host") and place.get("port", -1) >= 0:
                 place["host"], place["port"] = self._proxy.listener_for((place["host"], place["port"]))
-        return encode_response(APIS[asked.api_key], asked.version, asked.correlation_id, body)[4:]
+        return encode_response(APIS[request.api_key], request.version, request.correlation_id, body)[4:]
 
 
 def _decoded(asked: _Asked, frame: bytes) -> dict[str, Any]:
-    return decode_response(APIS[asked.api_key], asked.version, frame, asked.correlation_id)
+    request = asked.request
+    return decode_response(APIS[request.api_key], request.version, frame, request.correlation_id)
 
 
 def _framed(frame: bytes) -> bytes:

@@ -1,0 +1,253 @@
+"""Spark's part of a streaming query, played by the test: checkpoint, run ids, processes, and who calls what when.
+
+    checkpoint = Checkpoint()
+    with BareQuery(checkpoint, settings) as query:   # one run of the query; a restart is another BareQuery
+        query.plan()                                 # streamWriter(): the checks, and recovery
+        messages = query.write_tasks()
+        query.commit(messages)                       # raises what the sink raises, or Killed
+
+Planner, tasks and commit live in processes of their own, as with Spark, and are replaced after an exception. What Spark
+promises a sink is kept here: a batch that is in the offset log and not in the commit log runs again under the same id
+with the same rows, and abort() gets the messages of a commit() that raised, in another process.
+
+A source row is its offset; bare_work.py makes it a numbered record, tests/chaos/numbered_records.py judges those.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import Any
+
+from kafka_sink.delivery.identity import run_hash, sink_id_of_checkpoint
+from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.delivery.request import EveryBroker
+from kafka_sink.runtime.client import Client
+from kafka_sink.spark.task import TaskPlace
+from kafka_sink.wire.apis import LIST_TRANSACTIONS
+from tests.chaos import bare_work
+from tests.chaos.numbered_records import check_all
+from tests.integration.asking import answers_to, client_of, request
+from tools.foreign_reader import read_topic
+
+PARTITIONS, TASKS, ROWS = 3, 3, 60
+PATIENCE_S = 120
+
+_FORKS = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["tests.chaos.bare_work"])
+
+
+class Killed(Exception):
+    """The process died in the middle of the call."""
+
+
+class Worker:
+    """A process that does one thing after the other."""
+
+    def __init__(self) -> None:
+        self._pipe, theirs = _FORKS.Pipe()
+        self._process = _FORKS.Process(target=bare_work.serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    @property
+    def process_id(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def begin(self, work: bare_work.Work, *arguments: Any) -> None:
+        self._pipe.send((work, arguments))
+
+    def result(self) -> Any:
+        if not self._pipe.poll(PATIENCE_S):
+            raise TimeoutError(f"no answer within {PATIENCE_S} s")
+        try:
+            value, error = self._pipe.recv()
+        except (EOFError, ConnectionResetError):
+            raise Killed from None
+        if error is not None:
+            raise error
+        return value
+
+    def call(self, work: bare_work.Work, *arguments: Any) -> Any:
+        self.begin(work, *arguments)
+        return self.result()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(self.process_id, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        self.kill()
+        self._process.join(30)
+        self._pipe.close()
+
+
+@dataclass
+class Checkpoint:
+    """What survives a crash of the application. `committed` is the newest batch in Spark's commit log."""
+
+    query_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    committed: int = -1
+
+    def copy(self) -> Checkpoint:
+        return replace(self)
+
+
+def settings_of(servers: str, topic: str, **options: object) -> dict[str, str]:
+    """Of a sink with a checkpoint folder of its own, named like the topic."""
+    named = {name.replace("__", "."): str(value) for name, value in options.items()}
+    return {
+        "kafka.bootstrap.servers": servers, "topic": topic, "checkpointLocation": f"/checkpoints/{topic}",
+        "kafka.reconnect.backoff.ms": "20", "kafka.reconnect.backoff.max.ms": "200", **named,
+    }  # fmt: skip
+
+
+def sink_id_of(settings: Mapping[str, str]) -> str:
+    return settings.get("sink.id") or sink_id_of_checkpoint(settings["checkpointLocation"])
+
+
+class BareQuery:
+    def __init__(self, checkpoint: Checkpoint, settings: Mapping[str, str], *, tasks: int = TASKS) -> None:
+        self.checkpoint = checkpoint
+        self.settings = dict(settings)
+        self.run_id = str(uuid.uuid4())
+        self._tasks = tasks
+        self._attempt = 0
+        self._workers: dict[str, Worker] = {}
+        self._planned: Any = None
+
+    def __enter__(self) -> BareQuery:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """As SIGKILL of the whole application: no process gets to say anything."""
+        self.kill()
+
+    @property
+    def batch_id(self) -> int:
+        return self.checkpoint.committed + 1
+
+    def worker(self, role: str) -> Worker:
+        if role not in self._workers:
+            self._workers[role] = Worker()
+        return self._workers[role]
+
+    def end_worker(self, role: str) -> None:
+        worker = self._workers.pop(role, None)
+        if worker is not None:
+            worker.close()
+
+    def strike(self) -> None:
+        """SIGKILL to every process, from any thread; a call that waits for one of them raises `Killed`."""
+        for worker in list(self._workers.values()):
+            worker.kill()
+
+    def kill(self) -> None:
+        for role in list(self._workers):
+            self.end_worker(role)
+
+    # ---- a micro-batch ----
+
+    def plan(self) -> None:
+        self._planned = self._call("planner", bare_work.plan, self.settings)
+
+    def place(self, number: int) -> TaskPlace:
+        """Of a new attempt: Spark counts attempts over the whole application."""
+        self._attempt += 1
+        key = BatchKey(self.checkpoint.query_id, self.batch_id)
+        return TaskPlace(key, run_hash(self.run_id), number, self._attempt, sink_id_of(self.settings))
+
+    def rows(self, number: int) -> range:
+        """A task's share of the batch, in the order of the source."""
+        start, share = self.batch_id * ROWS, ROWS // self._tasks
+        return range(start + number * share, start + (number + 1) * share)
+
+    def write_task(self, number: int, role: str = "tasks") -> Any:
+        place = self.place(number)
+        return self._call(role, bare_work.write, self._planned, place, self.rows(number), PARTITIONS)
+
+    def begin_task(self, number: int, role: str) -> Worker:
+        worker = self.worker(role)
+        worker.begin(bare_work.write, self._planned, self.place(number), self.rows(number), PARTITIONS)
+        return worker
+
+    def fail_task(self, number: int) -> None:
+        """Raises: a task writes all of its rows, then its input breaks."""
+        place = self.place(number)
+        self._call("tasks", bare_work.write_and_fail, self._planned, place, self.rows(number), PARTITIONS)
+
+    def write_tasks(self) -> list[Any]:
+        return [self.write_task(number) for number in range(self._tasks)]
+
+    def commit(self, messages: Sequence[Any]) -> None:
+        self._call("commit", bare_work.commit, self.settings, messages, self.batch_id)
+        self.checkpoint.committed += 1
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        self._call("commit", bare_work.abort, self.settings, messages, self.batch_id)
+
+    def run_batch(self) -> None:
+        """As Spark runs one: what commit() raises ends the query, after abort()."""
+        self.plan()
+        messages = self.write_tasks()
+        try:
+            self.commit(messages)
+        except Killed:
+            raise
+        except Exception:
+            with suppress(Exception):
+                self.abort(messages)
+            raise
+
+    def _call(self, role: str, work: bare_work.Work, *arguments: Any) -> Any:
+        try:
+            return self.worker(role).call(work, *arguments)
+        except Exception:
+            self.end_worker(role)
+            raise
+
+
+def run_on(checkpoint: Checkpoint, settings: Mapping[str, str], batches: int = 1, *, tasks: int = TASKS) -> None:
+    """Start the query, let it run some batches, stop it."""
+    with BareQuery(checkpoint, settings, tasks=tasks) as query:
+        for _ in range(batches):
+            query.run_batch()
+
+
+# ---- the oracle ----
+
+
+def problems(servers: str, topic: str, batches: int) -> list[str]:
+    """Of what a foreign read_committed reader sees, when `batches` batches should be there, each row once and in
+    order. It fails as well if a transaction stays open, because then it cannot read to the end."""
+    records = ((record.partition, record.value) for record in read_topic(servers, topic))
+    return check_all(records, dict.fromkeys(range(PARTITIONS), batches * ROWS // PARTITIONS) if batches else {})
+
+
+def open_transactions(servers: str, sink_id: str) -> list[str]:
+    """Transactions of this sink that are neither committed nor aborted, by what all brokers list."""
+    with client_of(servers) as client:
+        return _listed(client, f"{sink_id}-")
+
+
+def _listed(client: Client, prefix: str) -> list[str]:
+    body = {"state_filters": ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"]}
+    (answer,) = answers_to(client, request(EveryBroker(), LIST_TRANSACTIONS, {**body, "producer_id_filters": []}))
+    states = [state for body in answer.bodies for state in body["transaction_states"]]
+    return sorted(
+        f"{state['transactional_id']} {state['transaction_state']}"
+        for state in states
+        if state["transactional_id"].startswith(prefix)
+    )

@@ -1,0 +1,82 @@
+"""What the Python processes of Spark do for a stream, without Spark: plan, write a task, commit, abort.
+
+Spark's JVM holds none of the sink's state. It starts Python processes, hands them pickled writers and messages, and
+keeps its checkpoint. `bare_spark.py` plays the JVM; this module runs in the processes it starts. Each serves one call
+at a time until its pipe closes, and is as mortal as Spark's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
+
+from kafka_sink.delivery.receipt import TaskReceipt
+from kafka_sink.spark import driver, planning, stream_writer, task, writer
+from tests.chaos.numbered_records import numbered_value
+
+SCHEMA = StructType([StructField("value", BinaryType()), StructField("partition", IntegerType())])
+# So that a task writes, is acknowledged, and writes on.
+ROWS_PER_ARROW_BATCH = 10
+# Loaded before the fork, so that no process pays for them.
+LOADED = (driver, planning)
+
+
+def serve(pipe: Connection) -> None:
+    while True:
+        try:
+            function, arguments = pipe.recv()
+        except EOFError:
+            return
+        try:
+            pipe.send((function(*arguments), None))
+        except Exception as error:
+            pipe.send((None, error))
+
+
+def plan(settings: Mapping[str, str]) -> stream_writer.StreamWriter:
+    return planning.planned_stream(settings, SCHEMA, False)
+
+
+def write(planned: stream_writer.StreamWriter, place: task.TaskPlace, rows: Sequence[int], partitions: int) -> Any:
+    """StreamWriter.write, with a place of ours instead of the one that Spark's TaskContext tells."""
+    batches = _arrow_batches(rows, partitions)
+    return writer.CommitMessage(task.write_task(planned._options, planned._columns, batches, place))
+
+
+def write_and_fail(
+    planned: stream_writer.StreamWriter, place: task.TaskPlace, rows: Sequence[int], partitions: int
+) -> TaskReceipt:
+    """A task whose input breaks after its last row."""
+
+    def broken() -> Iterable[pa.RecordBatch]:
+        yield from _arrow_batches(rows, partitions)
+        raise ArithmeticError("a user's function failed")
+
+    return task.write_task(planned._options, planned._columns, broken(), place)
+
+
+def commit(settings: Mapping[str, str], messages: Sequence[Any], batch_id: int) -> None:
+    plan(settings).commit(messages, batch_id)
+
+
+def abort(settings: Mapping[str, str], messages: Sequence[Any], batch_id: int) -> None:
+    plan(settings).abort(messages, batch_id)
+
+
+def _arrow_batches(rows: Sequence[int], partitions: int) -> Iterable[pa.RecordBatch]:
+    for start in range(0, len(rows), ROWS_PER_ARROW_BATCH):
+        chosen = rows[start : start + ROWS_PER_ARROW_BATCH]
+        # A source row's offset says where it goes and what its number is there.
+        values = [numbered_value(row % partitions, row // partitions, row) for row in chosen]
+        columns = {
+            "value": pa.array(values, pa.binary()),
+            "partition": pa.array([row % partitions for row in chosen], pa.int32()),
+        }
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+Work = Callable[..., Any]

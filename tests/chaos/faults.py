@@ -1,0 +1,108 @@
+"""What a KafkaProxy can do to a request, and which request it does that to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+from kafka_sink.wire.api import Api
+from kafka_sink.wire.apis import API_VERSIONS, APIS, METADATA
+from kafka_sink.wire.frames import decode_request_header
+
+PREAMBLES = (API_VERSIONS.key, METADATA.key)
+
+
+class Harm(Enum):
+    LOSE_REQUEST = "the request does not arrive, the connection is closed"
+    LOSE_ANSWER = "the request is carried out, the answer does not arrive, the connection is closed"
+    CUT_REQUEST = "half of the request arrives, then the connection is closed"
+    CUT_ANSWER = "the request is carried out, half of the answer arrives, then the connection is closed"
+    HOLD_REQUEST = "the client's connection is closed; the request arrives when the test releases it"
+    DUPLICATE_REQUEST = "the request arrives twice, the second time on a connection of its own"
+    DELAY_REQUEST = "the request arrives late"
+    SILENCE = "from this request on nothing passes in either direction, the connection stays open"
+    SILENT_ANSWER = "the request is carried out, from its answer on nothing passes, the connection stays open"
+    SILENT_HOLD = "as HOLD_REQUEST, but the client has to find out by itself that nobody answers"
+    REFUSE = "the request is not carried out and answered by the proxy, with what the fault says"
+
+
+class Request:
+    def __init__(self, frame: bytes) -> None:
+        self.frame = frame
+        self.api_key, self.version, self.correlation_id, self.client_id, self._body_offset = decode_request_header(
+            frame
+        )
+
+    @cached_property
+    def body(self) -> Mapping[str, Any]:
+        return APIS[self.api_key].decode_request(self.version, self.frame, self._body_offset, ignore_rest=True)
+
+
+@dataclass(eq=False)
+class Fault:
+    """One planned harm to the `nth` request of an API, and what became of it.
+
+    `api` None: of any, apart from the questions that every connection begins with.
+    """
+
+    api: Api | None
+    harm: Harm
+    nth: int = 1
+    delay_s: float = 0.0
+    # Which of the requests to count.
+    where: Callable[[Request], bool] = lambda _: True
+    # Called at the moment of the harm, before anybody can notice it.
+    before: Callable[[], None] = lambda: None
+    # The body of the answer to a request that is refused.
+    refusal: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda _: {}
+    # Not only the nth request, all that follow as well, until `stop`.
+    lasts: bool = False
+    # What was harmed: the API's name and the request's body.
+    hit: tuple[str, Mapping[str, Any]] | None = None
+    # Of the copy of a duplicate and of a held request: what the broker answered, for tests that want to know.
+    answer: dict[str, Any] | None = None
+    _seen: int = 0
+    _acted: threading.Event = field(default_factory=threading.Event)
+    _released: threading.Event = field(default_factory=threading.Event)
+    _answered: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def has_acted(self) -> bool:
+        return self._acted.is_set()
+
+    def act(self) -> None:
+        self.before()
+        self._acted.set()
+
+    def stop(self) -> None:
+        self.lasts = False
+        self._acted.set()
+
+    def counts(self, request: Request) -> bool:
+        """Whether it is this request's turn to be harmed."""
+        is_over = self._seen >= self.nth and not self.lasts
+        is_meant = request.api_key not in PREAMBLES if self.api is None else request.api_key == self.api.key
+        if is_over or not is_meant or not self.where(request):
+            return False
+        self._seen += 1
+        if self._seen < self.nth:
+            return False
+        self.hit = self.hit or (APIS[request.api_key].name, request.body)
+        return True
+
+    def wait_until_acted(self, timeout_s: float = 20) -> bool:
+        return self._acted.wait(timeout_s)
+
+    def release(self, timeout_s: float = 20) -> dict[str, Any]:
+        """Lets a held request go on to the broker; returns its answer, which the client never sees."""
+        self._released.set()
+        return self.wait_for_answer(timeout_s)
+
+    def wait_for_answer(self, timeout_s: float = 20) -> dict[str, Any]:
+        if not self._answered.wait(timeout_s) or self.answer is None:
+            raise TimeoutError(f"the broker did not answer the request that was {self.harm.name}")
+        return self.answer
