@@ -35,7 +35,7 @@ def main(words: Sequence[str] | None = None) -> int:
         with Desk(given) as desk:
             report: Report = given.run(desk, given)
     except (KafkaSinkError, Declined) as error:
-        exit_code, text = _exit_code(error), "; ".join(line.lstrip("- ") for line in str(error).splitlines())
+        exit_code, text = _exit_code(error), "; ".join(line.removeprefix("- ") for line in str(error).splitlines())
         sys.stderr.write(f"pykafka-sink: {text}\n")
         if given.json:
             _print_json({"error": type(error).__name__, "text": text}, exit_code)

@@ -1,0 +1,156 @@
+"""What the tests of the command line share: sinks in every state that an operator may find them in, and a way to order.
+
+The states are made by the sink's own parts: tasks prepare transactions with a Producer, a Committer decides, and a
+driver that dies is a Committer that is not stepped any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from kafka_sink import Producer
+from kafka_sink.command.__main__ import main
+from kafka_sink.delivery import (
+    BatchKey,
+    Committer,
+    Conclusion,
+    DeliverySettings,
+    DriverSession,
+    Job,
+    Operation,
+    PreparedTransaction,
+    Progress,
+    TaskReceipt,
+    Verdict,
+    Written,
+)
+from kafka_sink.delivery.phase import Phase
+from kafka_sink.delivery.request import DriverAnswer
+from kafka_sink.runtime.client import Client
+from tests.integration.asking import client_of
+from tools.foreign_reader import read_topic
+
+RUN = "0123456789abcdef"
+ROWS_PER_TASK = 10
+
+
+@dataclass
+class Dying:
+    """A Committer whose process dies in `phase`, after so many answers there; its verdict is that it is dead."""
+
+    committer: Committer
+    phase: Phase
+    answers_before: int = 0
+
+    def step(self, now_ms: int, answers: Sequence[DriverAnswer]) -> Progress:
+        was_there = self.committer.phase is self.phase
+        progress = self.committer.step(now_ms, answers)
+        if was_there:
+            self.answers_before -= len(answers)
+        if self.committer.phase is self.phase and self.answers_before <= 0:
+            return Progress((), None, Verdict(Conclusion.FAILED))
+        return progress
+
+
+@dataclass
+class Sink:
+    """One sink of a cluster, and what its tasks and drivers do."""
+
+    servers: str
+    topic: str
+    sink_id: str
+    ledger_topic: str
+    timeout_ms: int = 300_000
+    run: str = RUN
+
+    def create(self) -> None:
+        with client_of(self.servers) as client:
+            client.create_topic(self.ledger_topic, 1, 1, {"cleanup.policy": "compact"})
+            client.create_topic(self.topic, 2, 1)
+
+    def task(self, key: BatchKey, spark_partition: int) -> TaskReceipt:
+        transactional_id = f"{self.sink_id}-{self.run}-{spark_partition}-0"
+        options = {
+            "bootstrap.servers": self.servers,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": self.timeout_ms,
+        }
+        partition = spark_partition % 2
+        with Producer(options) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            for value in rows(key, spark_partition):
+                producer.send(self.topic, value=value, partition=partition)
+            found = producer.prepare_transaction()
+        last_offset = found.last_offsets[self.topic, partition]
+        transaction = PreparedTransaction(
+            transactional_id, found.producer_id, found.producer_epoch, found.generation, self.timeout_ms,
+            self.timeout_ms - 1,
+        )  # fmt: skip
+        written = Written(self.topic, partition, ROWS_PER_TASK, last_offset - ROWS_PER_TASK + 1, last_offset)
+        return TaskReceipt(key, self.run, spark_partition, 0, transaction, (written,), ROWS_PER_TASK)
+
+    def committer(self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt]) -> Committer:
+        # One at a time, so that a driver can die between two of them.
+        settings = DeliverySettings(
+            ledger_topic=self.ledger_topic, generation=client.transaction_generation(), margin_ms=0, parallel_requests=1
+        )
+        job = Job(Operation.COMMIT, key, receipts, wall_ms=1)
+        return Committer(settings, DriverSession(self.sink_id, self.run), job, client.now_ms())
+
+    def deliver(self, key: BatchKey) -> None:
+        with client_of(self.servers) as client:
+            verdict = client.run(self.committer(client, key, [self.task(key, number) for number in range(2)]))
+        assert verdict.error is None and verdict.conclusion is Conclusion.DELIVERED
+
+    def decide_and_die(self, key: BatchKey, *, committed: int = 0) -> list[TaskReceipt]:
+        receipts = [self.task(key, number) for number in range(2)]
+        with client_of(self.servers) as client:
+            committer = self.committer(client, key, receipts)
+            client.run(Dying(committer, Phase.COMMITTING, committed))
+        assert committer.phase is Phase.COMMITTING
+        return receipts
+
+    def visible(self) -> list[bytes]:
+        """To a reader that is not ours, sorted."""
+        return sorted(record.value or b"" for record in read_topic(self.servers, self.topic))
+
+
+def rows(key: BatchKey, *tasks: int) -> list[bytes]:
+    return [b"%s-%d-%d" % (str(key.batch_id).encode(), task, row) for task in tasks for row in range(ROWS_PER_TASK)]
+
+
+@dataclass
+class Said:
+    exit_code: int
+    out: str
+    err: str
+
+    @property
+    def content(self) -> dict[str, Any]:
+        found = json.loads(self.out)
+        assert isinstance(found, dict) and found["exit_code"] == self.exit_code
+        return found
+
+
+@dataclass
+class Shell:
+    """Types `pykafka-sink` commands."""
+
+    capture: pytest.CaptureFixture[str]
+
+    def __call__(self, *words: str) -> Said:
+        self.capture.readouterr()
+        exit_code = main(words)
+        captured = self.capture.readouterr()
+        assert "Traceback" not in captured.err
+        return Said(exit_code, captured.out, captured.err)
+
+    def about(self, sink: Sink, command: str, *words: str) -> Said:
+        where = ("--bootstrap-server", sink.servers, "--ledger-topic", sink.ledger_topic, "--sink-id", sink.sink_id)
+        return self(command, *where, *words)

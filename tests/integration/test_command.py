@@ -1,0 +1,399 @@
+"""`pykafka-sink` on the embedded broker and on Apache Kafka; confluent-kafka says what became visible."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer as ConfluentProducer
+
+from kafka_sink.delivery import BatchKey
+from kafka_sink.delivery.identity import sink_id_of_checkpoint
+from kafka_sink.testing import EmbeddedBroker, Fault, acl
+from kafka_sink.testing.acl import Acl
+from tests.integration.commanding import ROWS_PER_TASK, Shell, Sink, rows
+from tools.kafka_cluster import KafkaCluster
+
+BATCH = BatchKey("query-1", 0)
+NEXT = BatchKey("query-1", 1)
+LEDGER = "ledger"
+# So often the embedded broker looks for transactions whose time is over.
+QUICK = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(properties=QUICK) as broker:
+        yield broker
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+@pytest.fixture
+def sink(broker: EmbeddedBroker) -> Sink:
+    return created(Sink(broker.bootstrap_servers, "t", "orders", LEDGER))
+
+
+def created(sink: Sink) -> Sink:
+    sink.create()
+    return sink
+
+
+def wait_until_nothing_is_open(shell: Shell, sink: Sink) -> None:
+    while shell.about(sink, "transactions").exit_code != 0:
+        time.sleep(0.05)
+
+
+def lost(shell: Shell, sink: Sink, key: BatchKey = BATCH) -> None:
+    """The driver dies after one of two commits, and the other transaction's time-out wins."""
+    sink.timeout_ms = 1_500
+    sink.decide_and_die(key, committed=1)
+    wait_until_nothing_is_open(shell, sink)
+    sink.timeout_ms = 300_000
+
+
+# ---- ledger and recover ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("release", ["4.3", "3.9"])
+def test_an_open_decision_is_shown_and_recovered_once(release: str, shell: Shell) -> None:
+    with EmbeddedBroker(brokers=3, release=release) as broker:
+        check_open_decision(shell, created(Sink(broker.bootstrap_servers, "t", "orders", LEDGER)))
+
+
+def test_an_open_decision_is_shown_and_recovered_on_apache_kafka(
+    kafka: KafkaCluster, topic_name: str, shell: Shell
+) -> None:
+    name = topic_name[-60:].lstrip("-")
+    check_open_decision(shell, created(Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}")))
+
+
+def check_open_decision(shell: Shell, sink: Sink) -> None:
+    sink.decide_and_die(BATCH)
+    shown = shell.about(sink, "ledger")
+    assert shown.exit_code == 1 and shown.err == ""
+    assert f"pykafka-sink recover --sink-id {sink.sink_id}" in shown.out
+    title, row = shown.out.splitlines()[:2]
+    assert title.split() == ["SINK", "BATCH", "VERDICT", "ROWS", "TOPICS", "AGE"]
+    assert row.split()[:7] == [sink.sink_id, "0", "of", "query-1", "open", str(2 * ROWS_PER_TASK), sink.topic]
+
+    (decision,) = shell.about(sink, "ledger", "--json").content["decisions"]
+    assert decision["verdict"] == "open" and decision["topics"] == {sink.topic: 2 * ROWS_PER_TASK}
+    assert [one["fate"] for one in decision["transactions"]] == [None, None]
+
+    (first, second) = shell.about(sink, "transactions", "--json").content["transactions"]
+    assert first["is_decided"] and second["is_decided"] and first["state"] == "Ongoing"
+    assert first["partitions"] == [f"{sink.topic}-0"] and second["partitions"] == [f"{sink.topic}-1"]
+
+    recovered = shell.about(sink, "recover")
+    assert recovered.exit_code == 0 and f"{2 * ROWS_PER_TASK} rows are visible" in recovered.out
+    assert sink.visible() == sorted(rows(BATCH, 0, 1))
+    again = shell.about(sink, "recover", "--json")
+    assert again.exit_code == 0 and again.content["conclusion"] == "nothing to do"
+    closed = shell.about(sink, "ledger", "--json")
+    assert closed.exit_code == 0 and closed.content["decisions"][0]["verdict"] == "delivered"
+    sink.run = "f" * 16
+    sink.deliver(NEXT)
+    assert sink.visible() == sorted(rows(BATCH, 0, 1) + rows(NEXT, 0, 1))
+
+
+def test_the_ledger_of_all_sinks_names_each(sink: Sink, shell: Shell) -> None:
+    sink.deliver(BATCH)
+    other = Sink(sink.servers, "t", "exports", LEDGER)
+    other.deliver(BatchKey("", "2026-02"))
+    other.run = "f" * 16  # of another write: it would otherwise abort what the one before has decided
+    other.decide_and_die(BatchKey("", "2026-01"))
+    shown = shell("ledger", "--bootstrap-server", sink.servers, "--ledger-topic", LEDGER, "--json")
+    found = [(one["sink_id"], one["batch_id"], one["verdict"]) for one in shown.content["decisions"]]
+    assert found == [
+        ("exports", "2026-01", "open"),
+        ("exports", "2026-02", "delivered"),
+        ("orders", 0, "delivered"),
+    ]
+    assert shown.exit_code == 1 and shell.about(sink, "ledger").exit_code == 0
+
+
+def test_a_sink_is_found_by_its_checkpoint(broker: EmbeddedBroker, shell: Shell) -> None:
+    sink = created(Sink(broker.bootstrap_servers, "t", sink_id_of_checkpoint("/data/checkpoint"), LEDGER))
+    sink.decide_and_die(BATCH)
+    where = ("--bootstrap-server", sink.servers, "--ledger-topic", LEDGER)
+    assert shell("recover", *where, "--checkpoint", "file:///data//checkpoint/").exit_code == 0
+    assert len(sink.visible()) == 2 * ROWS_PER_TASK
+
+
+def test_a_record_that_cannot_be_read_hides_no_other(sink: Sink, shell: Shell) -> None:
+    sink.deliver(BATCH)
+    producer = ConfluentProducer({"bootstrap.servers": sink.servers, "transactional.id": "foreign"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(LEDGER, key=b"later", value=b"pykafka-sink-ledger 9 json\n{}")
+    producer.commit_transaction(20)
+    shown = shell("ledger", "--bootstrap-server", sink.servers, "--ledger-topic", LEDGER, "--json")
+    assert shown.exit_code == 4
+    assert [one["sink_id"] for one in shown.content["decisions"]] == ["orders"]
+    (unreadable,) = shown.content["unreadable"]
+    assert unreadable["ledger_key"] == "later" and "9" in unreadable["problem"]
+
+
+# ---- resolve ---------------------------------------------------------------------------------------------------
+
+
+def test_a_lost_batch_is_named_and_stays_until_it_is_accepted(sink: Sink, shell: Shell) -> None:
+    lost(shell, sink)
+    recovered = shell.about(sink, "recover")
+    assert recovered.exit_code == 1 and recovered.out == ""
+    assert recovered.err.count("\n") == 1 and "1 of 2 are committed" in recovered.err
+    assert "Spark partition 1 (10 rows" in recovered.err and "resolve --replay" in recovered.err
+    shown = shell.about(sink, "ledger")
+    assert shown.exit_code == 1 and " lost " in shown.out and "resolve --accept" in shown.out
+    (decision,) = shell.about(sink, "ledger", "--json").content["decisions"]
+    assert [one["fate"] for one in decision["transactions"]] == ["committed", "lost"]
+
+    accepted = shell.about(sink, "resolve", "--accept", "--yes", "--json")
+    assert accepted.exit_code == 0 and accepted.content["conclusion"] == "resolved"
+    assert shell.about(sink, "ledger", "--json").content["decisions"][0]["verdict"] == "accepted"
+    sink.run = "f" * 16
+    sink.deliver(NEXT)
+    assert sink.visible() == sorted(rows(BATCH, 0) + rows(NEXT, 0, 1))
+
+
+def test_a_replayed_batch_runs_again_and_doubles_only_what_was_visible(sink: Sink, shell: Shell) -> None:
+    lost(shell, sink)
+    assert shell.about(sink, "recover", "--json").content["error"] == "CommitLost"
+    replayed = shell.about(sink, "resolve", "--replay", "--yes")
+    assert replayed.exit_code == 0 and "will run again" in replayed.out
+    assert " replay " in shell.about(sink, "ledger").out
+    sink.run = "f" * 16
+    sink.deliver(BATCH)
+    assert sink.visible() == sorted(rows(BATCH, 0, 0, 1))
+
+
+def test_a_transaction_that_somebody_else_aborted_is_lost_on_apache_kafka(
+    kafka: KafkaCluster, topic_name: str, shell: Shell
+) -> None:
+    name = topic_name[-60:].lstrip("-")
+    sink = created(Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}"))
+    receipts = sink.decide_and_die(BATCH)
+    assert receipts[0].transaction is not None
+    intruder = {"bootstrap.servers": sink.servers, "transactional.id": receipts[0].transaction.transactional_id}
+    ConfluentProducer(intruder).init_transactions(60)
+    recovered = shell.about(sink, "recover")
+    assert recovered.exit_code == 1 and "1 of 2 are committed" in recovered.err
+    assert sink.visible() == rows(BATCH, 1)
+    assert shell.about(sink, "resolve", "--replay", "--yes").exit_code == 0
+    sink.run = "f" * 16
+    sink.deliver(BATCH)
+    assert sink.visible() == sorted(rows(BATCH, 0, 1, 1))
+
+
+@pytest.mark.parametrize(("answer", "exit_code", "word"), [("no\n", 1, "nothing was changed"), ("", 2, "--yes")])
+def test_nothing_is_resolved_without_a_yes(
+    answer: str, exit_code: int, word: str, sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost(shell, sink)
+    shell.about(sink, "recover")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    refused = shell.about(sink, "resolve", "--accept", "--json")
+    assert refused.exit_code == exit_code and word in refused.err and "Go on?" in refused.err
+    assert shell.about(sink, "ledger", "--json").content["decisions"][0]["verdict"] == "lost"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("yes\n"))
+    assert shell.about(sink, "resolve", "--accept").exit_code == 0
+    assert shell.about(sink, "ledger").exit_code == 0
+
+
+def test_of_several_lost_exports_one_is_chosen_by_its_batch_id(sink: Sink, shell: Shell) -> None:
+    for label in ("a", "b"):
+        sink.run = label * 16
+        lost(shell, sink, BatchKey("", label))
+        assert shell.about(sink, "recover").exit_code == 1
+    ambiguous = shell.about(sink, "resolve", "--accept", "--yes")
+    assert ambiguous.exit_code == 2 and "(a, b)" in ambiguous.err and "--batch" in ambiguous.err
+    assert shell.about(sink, "resolve", "--accept", "--yes", "--batch", "b").exit_code == 0
+    found = shell.about(sink, "ledger", "--json").content["decisions"]
+    assert [(one["batch_id"], one["verdict"]) for one in found] == [("a", "lost"), ("b", "accepted")]
+
+
+def test_there_is_nothing_to_choose_while_nothing_is_lost(sink: Sink, shell: Shell) -> None:
+    sink.deliver(BATCH)
+    said = shell.about(sink, "resolve", "--replay", "--yes")
+    assert said.exit_code == 0 and "nothing to choose" in said.out
+    sink.run = "f" * 16
+    sink.decide_and_die(NEXT)
+    said = shell.about(sink, "resolve", "--replay", "--yes")
+    assert said.exit_code == 1 and "pykafka-sink recover" in said.out
+    assert shell.about(sink, "recover").exit_code == 0
+    assert sink.visible() == sorted(rows(BATCH, 0, 1) + rows(NEXT, 0, 1))
+
+
+# ---- transactions ----------------------------------------------------------------------------------------------
+
+
+def test_dangling_transactions_are_aborted_and_decided_ones_are_committed(sink: Sink, shell: Shell) -> None:
+    check_abort(shell, sink)
+
+
+def test_dangling_transactions_are_aborted_on_apache_kafka(kafka: KafkaCluster, topic_name: str, shell: Shell) -> None:
+    name = topic_name[-60:].lstrip("-")
+    check_abort(shell, created(Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}")))
+
+
+def check_abort(shell: Shell, sink: Sink) -> None:
+    sink.decide_and_die(BATCH)
+    sink.task(NEXT, 7)  # its driver never heard of it
+    other = Sink(sink.servers, sink.topic, f"{sink.sink_id}-2", sink.ledger_topic)
+    other.task(BATCH, 0)
+    dangling, foreign = (f"{one.sink_id}-{sink.run}-{task}-0" for one, task in ((sink, 7), (other, 0)))
+    shown = shell.about(sink, "transactions")
+    assert shown.exit_code == 1 and dangling in shown.out and foreign not in shown.out
+    (row,) = [line for line in shown.out.splitlines() if line.startswith(dangling)]
+    assert row.split()[1] == "Ongoing" and row.split()[-2:] == ["no", f"{sink.topic}-1"]
+
+    aborted = shell.about(sink, "transactions", "--abort", "--yes", "--json")
+    assert aborted.exit_code == 0 and aborted.content["aborted"] == [dangling]
+    assert shell.about(sink, "transactions").out == f"no open transaction of sink {sink.sink_id}\n"
+    where = ("--bootstrap-server", sink.servers, "--ledger-topic", sink.ledger_topic)
+    everybody = {one["transactional_id"] for one in shell("transactions", *where, "--json").content["transactions"]}
+    assert foreign in everybody
+    assert shell.about(other, "transactions", "--abort", "--yes").exit_code == 0
+    assert sink.visible() == sorted(rows(BATCH, 0, 1))
+
+
+def test_a_list_with_a_silent_broker_is_not_taken_for_complete(shell: Shell) -> None:
+    with EmbeddedBroker(brokers=2) as broker:
+        sink = created(Sink(broker.bootstrap_servers, "t", "orders", LEDGER))
+        broker.inject(Fault("ListTransactions", disconnect=True))
+        shown = shell.about(sink, "transactions", "--json")
+        assert shown.exit_code == 4 and "not every broker" in shown.content["notes"][0]
+        assert shell.about(sink, "transactions").exit_code == 0
+
+
+# ---- nothing there, wrong usage, no broker ---------------------------------------------------------------------
+
+
+def test_nothing_there_is_said_and_nothing_is_created(broker: EmbeddedBroker, shell: Shell) -> None:
+    where = ("--bootstrap-server", broker.bootstrap_servers)
+    for command in (("ledger",), ("recover", "--sink-id", "s"), ("resolve", "--accept", "--sink-id", "s")):
+        said = shell(*command, *where)
+        assert said.exit_code == 2 and "no ledger topic __pykafka_sink_ledger" in said.err
+    assert shell("transactions", *where).out == "no open transaction of any sink\n"
+    assert "__pykafka_sink_ledger" not in broker.core.cluster.topics
+    Sink(broker.bootstrap_servers, "t", "s", LEDGER).create()
+    said = shell("ledger", *where, "--ledger-topic", LEDGER)
+    assert said.exit_code == 0 and said.out == "the ledger ledger holds no decision\n"
+
+
+def test_a_misspelled_sink_is_told_the_nearest_one(sink: Sink, shell: Shell) -> None:
+    sink.decide_and_die(BATCH)
+    where = ("--bootstrap-server", sink.servers, "--ledger-topic", LEDGER)
+    for command in ("recover", "ledger"):
+        said = shell(command, *where, "--sink-id", "order")
+        assert said.exit_code == 2 and "no record of sink order; did you mean orders?" in said.err
+    assert shell.about(sink, "recover").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "COMMAND"),
+        (("recover", "--bootstrap-server", "h:1"), "--sink-id --checkpoint"),
+        (("resolve", "--sink-id", "s"), "--replay --accept"),
+        (("resolve", "--sink-id", "s", "--replay", "--accept"), "not allowed with"),
+        (("transactions", "--abort", "--bootstrap-server", "h:1"), "needs --sink-id"),
+        (("ledger", "--option", "kafka.sasl.password"), "NAME=VALUE"),
+        (("ledger", "--option", "sasl.password=hush-hush"), "no prefix kafka."),
+        (("ledger", "--timeout", "soon"), "number of seconds"),
+    ],
+)
+def test_wrong_words_end_with_2_and_without_secrets(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str], shell: Shell
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        shell(*words)
+    err = capsys.readouterr().err
+    assert ended.value.code == 2 and told in err and "hush-hush" not in err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "--bootstrap-server HOST:PORT"),
+        (("--bootstrap-server", "nowhere"), "bootstrap.servers"),
+        (("--bootstrap-server", "h:1", "--properties", "not-there.properties"), "No such file"),
+        (("--bootstrap-server", "h:1", "--option", "kafka.retris=hush-hush"), "did you mean retries?"),
+        (("--bootstrap-server", "h:1", "--option", "kafka.sasl.password=hush-hush"), "sasl.password"),
+        (("--bootstrap-server", "h:1", "--sink-id", "a b"), "sink.id"),
+        (("--bootstrap-server", "h:1", "--ledger-topic", "a b"), "--ledger-topic"),
+    ],
+)
+def test_wrong_options_end_with_2_and_one_line(words: tuple[str, ...], told: str, shell: Shell) -> None:
+    said = shell("ledger", *words)
+    assert said.exit_code == 2 and told in said.err and said.err.count("\n") == 1
+    assert "hush-hush" not in said.err and said.out == ""
+
+
+def test_options_come_from_a_properties_file_of_java(sink: Sink, shell: Shell, tmp_path: Path) -> None:
+    sink.deliver(BATCH)
+    file = tmp_path / "client.properties"
+    host, _, port = sink.servers.partition(":")
+    file.write_text(
+        f"# of the tools\n! and this\nbootstrap.servers : {host}\\:\\\n   {port}\n\nclient.id\tt\\u006fol\n"
+    )
+    where = ("--properties", str(file), "--ledger-topic", LEDGER)
+    assert shell("ledger", *where, "--json").content["decisions"][0]["row_count"] == 2 * ROWS_PER_TASK
+    nearer = shell("ledger", *where, "--option", "kafka.bootstrap.servers=127.0.0.1:1", "--timeout", "1")
+    assert nearer.exit_code == 3
+
+
+def test_no_broker_is_exit_code_3_in_one_line(shell: Shell) -> None:
+    said = shell("recover", "--bootstrap-server", "127.0.0.1:1", "--sink-id", "s", "--timeout", "1", "--json")
+    assert said.exit_code == 3 and said.err.count("\n") == 1 and "127.0.0.1:1" in said.err
+    assert said.content["error"] == "OperationTimeout"
+
+
+def test_the_program_runs_without_spark_and_without_a_trace(sink: Sink) -> None:
+    sink.decide_and_die(BATCH)
+    where = ["--bootstrap-server", sink.servers, "--ledger-topic", LEDGER, "--sink-id", "orders"]
+    program = [sys.executable, "-X", "importtime", "-m", "kafka_sink.command"]
+    done = subprocess.run([*program, "recover", *where], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0 and done.stdout.startswith("finished 0 of query-1")
+    assert "kafka_sink.command" in done.stderr and "pyspark" not in done.stderr
+    assert sink.visible() == sorted(rows(BATCH, 0, 1))
+    helped = subprocess.run(
+        [*program[:1], *program[3:], "resolve", "--help"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert helped.returncode == 0 and "exit codes:" in helped.stdout and helped.stderr == ""
+
+
+def test_the_console_script_is_what_these_tests_run() -> None:
+    setup = (Path(__file__).parents[2] / "setup.py").read_text()
+    assert '"pykafka-sink = kafka_sink.command.__main__:main"' in setup
+
+
+def test_a_missing_permission_is_exit_code_4_and_named(shell: Shell) -> None:
+    everything = [Acl(acl.EVERYBODY, acl.ALL, kind, "*") for kind in (acl.TOPIC, acl.GROUP, acl.TRANSACTIONAL_ID)]
+    cluster = Acl(acl.EVERYBODY, acl.ALL, acl.CLUSTER)
+    with EmbeddedBroker(acls=[*everything, cluster]) as broker:
+        sink = created(Sink(broker.bootstrap_servers, "t", "orders", LEDGER))
+        sink.decide_and_die(BATCH)
+        no_reading = Acl(acl.EVERYBODY, acl.READ, acl.TOPIC, LEDGER, permission=acl.DENY)
+        no_driver = Acl(acl.EVERYBODY, acl.WRITE, acl.TRANSACTIONAL_ID, "orders-driver", permission=acl.DENY)
+        for missing, told, command in (
+            (no_reading, "TOPIC_AUTHORIZATION_FAILED", "ledger"),
+            (no_driver, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "recover"),
+        ):
+            with broker.control() as core:
+                core.authorizer.add(missing)
+            refused = shell.about(sink, command)
+            assert refused.exit_code == 4 and told in refused.err and refused.err.count("\n") == 1
+            with broker.control() as core:
+                core.authorizer.remove(missing)
+        assert shell.about(sink, "recover").exit_code == 0
+        assert sink.visible() == sorted(rows(BATCH, 0, 1))
