@@ -225,7 +225,7 @@ class Committer(Opening):
         part, self._part = self._part, None
         assert part is not None
         if self.phase is Phase.CHECKING:
-            self._abandon(now_ms, f"no time left ({part.last_trouble or 'no answer'})")
+            self._abandon(now_ms, part.lateness)
         else:
             self._session.forget_identity()
             self._fail_before_decision(part)

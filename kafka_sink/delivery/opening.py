@@ -134,9 +134,7 @@ class Opening(ABC):
         self._judge(now_ms)
 
     def _fail_before_decision(self, part: Part) -> None:
-        reason = (
-            part.failure.reason if part.failure is not None else f"no time left ({part.last_trouble or 'no answer'})"
-        )
+        reason = reason_of(part) if part.failure is not None or self._job.key is None else part.lateness
         if self._job.operation is Operation.ABORT:
             # A decision can be neither found nor ruled out.
             self._notes.append(f"transactions were left to their time-out: {reason}")

@@ -17,6 +17,11 @@ from kafka_sink.delivery.request import DriverAnswer, Fate, RequestKey
 from kafka_sink.delivery.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
 
+MORE_TIME = (
+    "Make batches shorter (maxOffsetsPerTrigger), or raise transaction.timeout.ms together with the brokers' "
+    "transaction.max.timeout.ms; or set delivery.guarantee=at-least-once"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -36,6 +41,12 @@ class Part(ABC):
     @property
     @abstractmethod
     def is_finished(self) -> bool: ...
+
+    @property
+    def lateness(self) -> str:
+        """Why it was given up at the deadline of a batch."""
+        heard = f"the last trouble was: {self.last_trouble}" if self.last_trouble else "no answer came"
+        return f"too little time is left before its transactions time out ({heard}). {MORE_TIME}"
 
     @abstractmethod
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:

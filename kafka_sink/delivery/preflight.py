@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.delivery.outcome import Meaning, described, meaning
-from kafka_sink.delivery.part import Part
+from kafka_sink.delivery.part import MORE_TIME, Part
 from kafka_sink.delivery.receipt import PreparedTransaction
 from kafka_sink.delivery.request import CoordinatorsOf, DriverAnswer, Fate, RequestKey
 from kafka_sink.delivery.session import DeliverySettings
@@ -22,10 +22,6 @@ from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
 
 DESCRIBE = "describe transactions"
 ONGOING = "Ongoing"
-MORE_TIME = (
-    "Make batches shorter (maxOffsetsPerTrigger), or raise transaction.timeout.ms together with the brokers' "
-    "transaction.max.timeout.ms; or set delivery.guarantee=at-least-once"
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,12 @@ to the same state are seen to meet; `TinyBroker` opens it, answers one request, 
 from __future__ import annotations
 
 import struct
+import zlib
 from functools import cache
 from typing import Any
 
 from crc32c import crc32c
 
-from kafka_sink.delivery.identity import parsed_task_identity
 from kafka_sink.delivery.request import DriverRequest
 from kafka_sink.records import batch as layout
 from kafka_sink.records.batch import seal
@@ -256,8 +256,7 @@ class TinyBroker:
 @cache
 def _producer_id(transactional_id: str) -> int:
     """By name, not by turn: which task came first makes no difference worth a state."""
-    identity = parsed_task_identity(transactional_id)
-    return 1 if identity is None else 1_000 + 10 * int(identity.run, 16) + identity.spark_partition
+    return zlib.crc32(transactional_id.encode())
 
 
 @cache

@@ -203,7 +203,9 @@ class World:
         name = self._task_identity(driver, task).transactional_id
         producer_id, epoch, offset = broker.write_in_task(name, ("t", task), self._row(driver.batch, task))
         if epoch < 0:
-            return []
+            # What was open under the id is being aborted; the task asks again when the markers are written.
+            waiting = state._replace(broker=self._broker_number(broker.state()))
+            return [(f"driver {driver.number} task {task} waits", self._checked(waiting))]
         receipts = tuple(sorted((*driver.receipts, (task, producer_id, epoch, offset))))
         moved = driver._replace(receipts=receipts)
         written = self._with(state._replace(broker=self._broker_number(broker.state())), moved)
@@ -270,6 +272,8 @@ class World:
             self._count(fates, batch, task) == 1 for batch in range(driver.batch + 1) for task in range(TASKS)
         ):
             return Violation("a loss was reported, but every row is there")
+        if is_lost and state.budget.time_outs == self.initial.budget.time_outs:
+            return Violation("a loss was reported, but no transaction has timed out")
         return None
 
     def _count(self, fates: dict[bytes, list[str]], batch: int, task: int) -> int:

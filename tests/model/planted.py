@@ -1,0 +1,134 @@
+"""Mistakes that a commit protocol can make, each as a change of the real machine. The search has to find every one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from kafka_sink.delivery import committer, ending, judgement, ledger_write
+from kafka_sink.delivery.committer import Committer
+from kafka_sink.delivery.identity import TaskIdentity
+from kafka_sink.delivery.inquiry import Inquiry
+from kafka_sink.delivery.judgement import Judgement, Move
+from kafka_sink.delivery.outcome import Meaning, end_meaning
+from kafka_sink.delivery.phase import Event, Phase
+from kafka_sink.delivery.session import Conclusion
+from tests.model.world import World
+
+
+@contextmanager
+def no_intent() -> Iterator[None]:
+    """Transactions are committed without a durable decision."""
+    write = Committer._write
+
+    def changed(self: Any, now_ms: int, event: Event, record: Any) -> None:
+        if event is Event.DECIDE:
+            self._commit(now_ms)
+        else:
+            write(self, now_ms, event, record)
+
+    with mock.patch.object(Committer, "_write", changed):
+        yield
+
+
+@contextmanager
+def abort_after_intent() -> Iterator[None]:
+    """Spark's abort() is obeyed although the decision was made."""
+
+    def changed(*_: Any) -> Judgement:
+        return Judgement(Move.DISCARD, conclusion=Conclusion.ABORTED)
+
+    with mock.patch.object(judgement, "_abort_at_start", changed):
+        yield
+
+
+@contextmanager
+def wrong_generation_on_repeat() -> Iterator[None]:
+    """The repeat of an end goes out by the rules of generation 2, whatever the first try was."""
+    repeat = Inquiry.repeat
+
+    def changed(self: Any, now_ms: int, key: Any, **how: Any) -> None:
+        repeat(self, now_ms, key, **how)
+        question = self._open[key]
+        if question.request.api.name == "EndTxn":
+            question.request = replace(question.request, version_min=5, version_max=5)
+
+    with mock.patch.object(Inquiry, "repeat", changed):
+        yield
+
+
+@contextmanager
+def fenced_is_success() -> Iterator[None]:
+    """PRODUCER_FENCED as the answer to a commit is taken for "somebody has committed it already"."""
+
+    def changed(error_code: int, *, commit: bool) -> Meaning:
+        found = end_meaning(error_code, commit=commit)
+        return Meaning.DONE if found is Meaning.SUPERSEDED else found
+
+    with mock.patch.object(ending, "end_meaning", changed), mock.patch.object(ledger_write, "end_meaning", changed):
+        yield
+
+
+@contextmanager
+def ids_shared_between_runs() -> Iterator[None]:
+    """A run that starts again uses the transactional ids of the run that crashed."""
+
+    def changed(self: Any, driver: Any, task: int) -> TaskIdentity:
+        return TaskIdentity("sink", "0" * 16, task, 0)
+
+    with (
+        mock.patch.object(World, "_task_identity", changed),
+        mock.patch.object(World, "_run", return_value="0" * 16),
+    ):
+        yield
+
+
+@contextmanager
+def no_fencing() -> Iterator[None]:
+    """The ledger is read first and older drivers are shut out afterwards: their decision can slip in between."""
+    follow = Committer._follow
+
+    def changed(self: Any, now_ms: int, found: Judgement) -> None:
+        if found.move is Move.FENCE and self._ledger is None:
+            self.phase = type(self.phase).FENCING
+            follow(self, now_ms, Judgement(Move.LOOK))
+        else:
+            follow(self, now_ms, found)
+
+    on_read, on_fenced = Committer._on_read, Committer._on_fenced
+
+    def read(self: Any, now_ms: int, part: Any) -> None:
+        if self._session.identity is None and part.state is not None and self._job.operation.value == "commit":
+            self._ledger = part.state
+            self.phase = type(self.phase).CLOSING
+            follow(self, now_ms, Judgement(Move.FENCE))
+        else:
+            on_read(self, now_ms, part)
+
+    def fenced(self: Any, now_ms: int, part: Any) -> None:
+        if self._ledger is not None and part.identity is not None:
+            self._session.identity, self._session.ledger = part.identity, self._ledger
+            self.phase = type(self.phase).READING
+            self._judge(now_ms)
+        else:
+            on_fenced(self, now_ms, part)
+
+    patched = {**committer._ON_FINISHED, Phase.READING: read, Phase.FENCING: fenced}
+    with mock.patch.object(Committer, "_follow", changed), mock.patch.object(committer, "_ON_FINISHED", patched):
+        yield
+
+
+PLANTED: dict[str, Callable[[], Any]] = {
+    found.__name__: found
+    for found in (
+        no_intent,
+        abort_after_intent,
+        wrong_generation_on_repeat,
+        fenced_is_success,
+        ids_shared_between_runs,
+        no_fencing,
+    )
+}

@@ -1,0 +1,104 @@
+"""Every order of events in a small world: rows are there exactly once, or a loss is reported. And the search can fail.
+
+The quick budgets have one fault each and are searched to the end; the slow ones combine faults. `python -m
+tests.model.search` takes any other budget and prints the number of states, and the shortest story of a violation.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from tests.model.planted import PLANTED
+from tests.model.search import search
+from tests.model.world import Budget, World
+
+
+@dataclass(frozen=True)
+class Bound:
+    budget: Budget
+    batches: int = 1
+
+    def __str__(self) -> str:
+        spent = [f"{count} {name}" for name, count in zip(Budget._fields, self.budget, strict=True) if count]
+        return ", ".join([*spent, f"{self.batches} batches"])
+
+
+QUICK = (
+    Bound(Budget(crashes=1)),
+    Bound(Budget(losses=1, restarts=1)),
+    Bound(Budget(time_outs=1, restarts=1)),
+    Bound(Budget(deadlines=1)),
+)
+SLOW = (
+    Bound(Budget(deadlines=1, restarts=1)),
+    Bound(Budget(crashes=1, time_outs=1)),
+    Bound(Budget(crashes=1, deadlines=1)),
+    Bound(Budget(losses=1, restarts=1), batches=2),
+    Bound(Budget(crashes=1), batches=2),
+)
+# What a second driver may do is searched to a depth, not to the end: two machines have millions of states.
+SECOND_STATES_MAX = 8_000
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+@pytest.mark.parametrize("bound", QUICK, ids=str)
+def test_with_one_fault_each_row_is_there_once_or_its_loss_is_reported(generation: int, bound: Bound) -> None:
+    check_bound(generation, bound)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("generation", [1, 2])
+@pytest.mark.parametrize("bound", SLOW, ids=str)
+def test_with_two_faults_each_row_is_there_once_or_its_loss_is_reported(generation: int, bound: Bound) -> None:
+    check_bound(generation, bound)
+
+
+def check_bound(generation: int, bound: Bound) -> None:
+    world = World(generation, bound.budget, batches=bound.batches)
+    found = search(world)
+    sys.stdout.write(f"generation {generation}, {bound}: {found.states} states, {found.transitions} transitions\n")
+    assert found.violation is None, (found.violation, found.story)
+    assert found.is_complete and found.states > 500
+    # A stream that may start again ends delivered, or stopped with a loss; nothing else is the end of it.
+    if bound.budget.restarts:
+        ends = set(found.ends or {})
+        assert ends <= {"finished", "stuck", "down"} and "finished" in ends
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_second_driver_makes_no_row_double(generation: int) -> None:
+    found = search(World(generation, Budget(seconds=1), drivers=2), states_max=SECOND_STATES_MAX)
+    assert found.violation is None, (found.violation, found.story)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("generation", [1, 2])
+def test_two_drivers_in_every_order_make_no_row_double(generation: int) -> None:
+    found = search(World(generation, Budget(seconds=1), drivers=2), states_max=1_000_000)
+    sys.stdout.write(f"generation {generation}, two drivers: {found.states} states, complete: {found.is_complete}\n")
+    assert found.violation is None, (found.violation, found.story)
+
+
+BOUNDS_OF_MISTAKES = {
+    "no_intent": (2, Budget(crashes=1)),
+    "abort_after_intent": (2, Budget(deadlines=1, restarts=1)),
+    "wrong_generation_on_repeat": (1, Budget(losses=1)),
+    "fenced_is_success": (1, Budget(time_outs=1)),
+    "ids_shared_between_runs": (2, Budget(crashes=1)),
+    "no_fencing": (2, Budget(crashes=1)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(PLANTED))
+def test_a_planted_mistake_is_found(name: str) -> None:
+    generation, budget = BOUNDS_OF_MISTAKES[name]
+    with PLANTED[name]():
+        found = search(World(generation, budget), states_max=50_000)
+    assert found.violation is not None
+    sys.stdout.write(f"{name}: {found.violation.text}, after {len(found.story)} events, {found.states} states\n")
+    assert len(found.story) < 40

@@ -1,0 +1,165 @@
+"""Ledger records: what the newest one means, what fits into a megabyte, and that no bytes can do harm."""
+
+import zlib
+from dataclasses import replace
+
+import pytest
+
+from kafka_sink.delivery import BatchKey
+from kafka_sink.delivery.ledger import (
+    Finding,
+    Kind,
+    LedgerRecord,
+    LedgerState,
+    Pledge,
+    PledgeFate,
+    finding,
+    is_decided,
+    ledger_key,
+    successor_runs,
+)
+from kafka_sink.delivery.ledger_codec import FORMAT, JSON_BYTES_MAX, VALUE_BYTES_MAX, decode_record, encode_record
+from kafka_sink.errors import RemoteProtocolError
+
+RUN, OLD_RUN = "b" * 16, "a" * 16
+PLEDGE = Pledge(0, 0, 4711, 3, 2, "t", 5, 1_000, 10)
+
+
+def record(kind: Kind, batch: int | str = 5, query: str = "q", run: str = OLD_RUN, **more: object) -> LedgerRecord:
+    has_pledges = kind in (Kind.INTENT, Kind.STUCK)
+    made = LedgerRecord(
+        kind=kind,
+        sink_id="sink",
+        key=BatchKey(query, batch),
+        run=run,
+        row_count=10,
+        topics={"t": 10},
+        pledges=(PLEDGE,) if has_pledges else (),
+        fates=(PledgeFate.LOST,) if kind is Kind.STUCK else (),
+    )
+    return replace(made, **more)  # type: ignore[arg-type]
+
+
+def state(*records: LedgerRecord) -> LedgerState:
+    return LedgerState("sink", {ledger_key("sink", one.key): one for one in records})
+
+
+@pytest.mark.parametrize(
+    ("newest", "wanted"),
+    [
+        (record(Kind.DONE, 4), Finding.GO_ON),
+        (record(Kind.DONE, 5), Finding.DELIVERED),
+        (record(Kind.DONE, 5, run=RUN), Finding.DELIVERED),
+        (record(Kind.DONE, 6), Finding.ROLLED_BACK),
+        (record(Kind.DONE, 9, query="another"), Finding.GO_ON),
+        (record(Kind.INTENT, 4), Finding.FINISH_OTHER),
+        (record(Kind.INTENT, 5), Finding.FINISH_OWN),
+        (record(Kind.INTENT, 6), Finding.ROLLED_BACK),
+        (record(Kind.INTENT, 9, query="another"), Finding.FINISH_OTHER),
+        (record(Kind.STUCK, 4), Finding.LOST),
+        (record(Kind.STUCK, 5), Finding.LOST),
+        (record(Kind.STUCK, 9, query="another"), Finding.LOST),
+        (record(Kind.REPLAY, 5), Finding.GO_ON),
+        (record(Kind.REPLAY, 6), Finding.ROLLED_BACK),
+        (record(Kind.DONE, 4, runs=(RUN,)), Finding.SUPERSEDED),
+        (record(Kind.DONE, 5, runs=(RUN,)), Finding.DELIVERED),
+    ],
+    ids=lambda value: f"{value.kind.value} {value.key}" if isinstance(value, LedgerRecord) else value.value,
+)
+def test_the_newest_record_says_what_to_do_with_batch_five(newest: LedgerRecord, wanted: Finding) -> None:
+    assert finding(state(newest), BatchKey("q", 5), RUN)[0] is wanted
+
+
+def test_an_empty_ledger_is_a_beginning_only_for_batch_zero_and_for_labels() -> None:
+    assert finding(state(), BatchKey("q", 0), RUN)[0] is Finding.GO_ON
+    assert finding(state(), BatchKey("", "monday"), RUN)[0] is Finding.GO_ON
+    assert finding(state(), BatchKey("q", 1), RUN)[0] is Finding.UNKNOWN_SINK
+    assert finding(state(), BatchKey("q", 1), RUN, accept_unknown_sink=True)[0] is Finding.GO_ON
+
+
+def test_an_open_decision_of_another_label_is_finished_first_and_a_lost_one_is_not_in_the_way() -> None:
+    key = BatchKey("", "tuesday")
+    assert finding(state(record(Kind.INTENT, "monday", "")), key, RUN)[0] is Finding.FINISH_OTHER
+    assert finding(state(record(Kind.STUCK, "monday", "")), key, RUN)[0] is Finding.GO_ON
+
+
+def test_transactions_may_be_aborted_only_where_no_decision_can_name_them() -> None:
+    key = BatchKey("q", 5)
+    assert not is_decided(state(), key, RUN)
+    assert not is_decided(state(record(Kind.DONE, 4, run=RUN)), key, RUN)
+    assert not is_decided(state(record(Kind.INTENT, 5, run=OLD_RUN)), key, RUN)
+    for kind in (Kind.INTENT, Kind.DONE, Kind.STUCK):
+        assert is_decided(state(record(kind, 5, run=RUN)), key, RUN)
+    assert not is_decided(state(record(Kind.REPLAY, 5, run=RUN)), key, RUN)
+    assert is_decided(state(record(Kind.DONE, 6, runs=(RUN,))), key, RUN)
+
+
+def test_the_list_of_runs_grows_by_each_new_run_and_is_bounded() -> None:
+    newest = record(Kind.DONE, 0, run="0" * 16)
+    assert successor_runs(newest, "0" * 16) == ()
+    for number in range(1, 100):
+        run = f"{number:016x}"
+        newest = replace(newest, runs=successor_runs(newest, run), run=run)
+    assert len(newest.runs) == 32 and newest.runs[-1] == f"{98:016x}"
+
+
+def test_ten_thousand_transactions_fit_into_a_megabyte_whatever_their_numbers_are() -> None:
+    pledges = tuple(
+        Pledge(
+            spark_partition=number,
+            attempt=number % 4,
+            producer_id=(number * 2_654_435_761) % 10**9,
+            producer_epoch=(number * 40_503) % 32_767,
+            generation=2,
+            topic=f"a-topic-with-a-rather-long-name-{number % 50}",
+            partition=(number * 97) % 1_000,
+            last_offset=(number * 11_400_714_819_323_198_485) % 10**15,
+            row_count=(number * 7_919) % 10**7,
+        )
+        for number in range(10_000)
+    )
+    intent = record(Kind.INTENT, pledges=pledges)
+    value = encode_record(intent)
+    assert len(value) < 500_000
+    assert decode_record(value) == intent
+
+
+def test_a_small_record_can_be_read_by_a_person() -> None:
+    value = encode_record(record(Kind.DONE))
+    assert value.startswith(b'pykafka-sink-ledger 1 json\n{"kind":"done","sink":"sink","query":"q","batch":5,')
+
+
+def refused(value: bytes, words: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=words):
+        decode_record(value)
+
+
+def test_what_is_no_record_of_this_version_is_refused_by_what_is_wrong() -> None:
+    good = encode_record(record(Kind.INTENT))
+    check_refusals = [
+        (good.replace(b" 1 json", b" 2 json"), "version '2'; this release reads version 1"),
+        (good.replace(b" 1 json", b" 1 lz99"), "unknown encoding"),
+        (b"hello", "something else write"),
+        (b"", "something else write"),
+        (good[:-1], "not JSON"),
+        (good.replace(b'"intent"', b'"marvel"'), "unknown kind"),
+        (good.replace(b'"intent"', b'"done"'), "fields of another kind"),
+        (good.replace(b'"rows":10,', b'"rows":-1,'), "no number from 0"),
+        (good.replace(b'"rows":10,', b'"rows":true,'), "no number"),
+        (good.replace(b'"rows":10,', b'"rows":1e3,'), "no number"),
+        (good.replace(b'"producer_id":[4711]', b'"producer_id":[4711,1]'), "different lengths"),
+        (good.replace(b'"generation":[2]', b'"generation":[0]'), "generation 0"),
+        (good.replace(b'"topic":[0]', b'"topic":[1]'), "no number from 0 to 0"),
+        (f"{FORMAT} 1 json\n".encode() + b"[" * 100_000, "not JSON"),
+        (f"{FORMAT} 1 json\n[]".encode(), "not an object"),
+        (b"x" * (VALUE_BYTES_MAX + 1), "at most"),
+    ]
+    for value, words in check_refusals:
+        refused(value, words)
+
+
+def test_a_bomb_is_defused_at_the_limit() -> None:
+    bomb = zlib.compress(b" " * (JSON_BYTES_MAX + 1), 9)
+    refused(f"{FORMAT} 1 zlib\n".encode() + bomb, "larger than")
+    refused(f"{FORMAT} 1 zlib\n".encode() + zlib.compress(b"{}")[:-1], "cut off")
+    refused(f"{FORMAT} 1 zlib\nrubbish".encode(), "cannot be decompressed")
