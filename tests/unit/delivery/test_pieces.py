@@ -77,7 +77,7 @@ def test_what_is_no_id_of_a_task_is_not_read_as_one(text: str) -> None:
 
 @pytest.mark.parametrize("sink_id", ["", "a b", "a/b", "é", "a" * 201])
 def test_a_sink_id_that_no_acl_could_name_is_refused(sink_id: str) -> None:
-    with pytest.raises(ConfigError, match="sink.id"):
+    with pytest.raises(ConfigError, match=r"sink\.id"):
         checked_sink_id(sink_id)
 
 

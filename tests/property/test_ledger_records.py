@@ -1,0 +1,103 @@
+"""Ledger records survive the way to bytes and back, and no bytes do more than raise one kind of error."""
+
+from __future__ import annotations
+
+import json
+import zlib
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_sink.delivery import BatchKey
+from kafka_sink.delivery.ledger import Kind, LedgerRecord, Pledge, PledgeFate
+from kafka_sink.delivery.ledger_codec import FORMAT, decode_record, encode_record
+from kafka_sink.errors import RemoteProtocolError
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
+INT64 = st.integers(0, 2**63 - 1)
+PLEDGES = st.lists(
+    st.builds(
+        Pledge,
+        st.integers(0, 2**31 - 1),
+        st.integers(0, 2**31 - 1),
+        INT64,
+        st.integers(0, 2**15 - 1),
+        st.sampled_from([1, 2]),
+        TEXT,
+        st.integers(0, 2**31 - 1),
+        INT64,
+        INT64,
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> LedgerRecord:
+    kind = draw(st.sampled_from(Kind))
+    pledges = tuple(draw(PLEDGES)) if kind in (Kind.INTENT, Kind.STUCK) else ()
+    fates = tuple(draw(st.sampled_from(PledgeFate)) for _ in pledges) if kind is Kind.STUCK else ()
+    return LedgerRecord(
+        kind=kind,
+        sink_id=draw(TEXT),
+        key=BatchKey(draw(TEXT), draw(st.one_of(INT64, TEXT))),
+        run=draw(TEXT),
+        runs=tuple(draw(st.lists(TEXT, max_size=5))),
+        since_ms=draw(st.integers(-1, 2**63 - 1)),
+        wall_ms=draw(INT64),
+        row_count=draw(INT64),
+        topics=draw(st.dictionaries(TEXT, INT64, max_size=5)),
+        pledges=pledges,
+        fates=fates,
+        is_accepted=draw(st.booleans()),
+    )
+
+
+@given(records())
+def test_a_record_is_read_as_it_was_written(record: LedgerRecord) -> None:
+    assert decode_record(encode_record(record)) == record
+
+
+def check_harmless(value: bytes) -> None:
+    try:
+        decoded = decode_record(value)
+    except RemoteProtocolError:
+        return
+    assert isinstance(decoded, LedgerRecord)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_record_or_a_protocol_error(value: bytes) -> None:
+    check_harmless(value)
+
+
+@given(records(), st.integers(0), st.binary(min_size=1, max_size=4))
+def test_a_damaged_record_is_a_record_or_a_protocol_error(record: LedgerRecord, position: int, damage: bytes) -> None:
+    value = encode_record(record)
+    position %= len(value)
+    check_harmless(value[:position] + damage + value[position + len(damage) :])
+
+
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=5), inner, max_size=4)),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300)
+@given(records(), st.data(), st.booleans())
+def test_a_field_of_any_other_content_is_a_record_or_a_protocol_error(
+    record: LedgerRecord, data: st.DataObject, is_compressed: bool
+) -> None:
+    value = encode_record(record)
+    header, _, body = value.partition(b"\n")
+    content = json.loads(zlib.decompress(body) if header.endswith(b"zlib") else body)
+    owner = content
+    if "receipts" in content and data.draw(st.booleans()):
+        owner = content["receipts"]
+    owner[data.draw(st.sampled_from(sorted(owner)))] = data.draw(JSON)
+    changed = json.dumps(content).encode()
+    encoding = "zlib" if is_compressed else "json"
+    check_harmless(f"{FORMAT} 1 {encoding}\n".encode() + (zlib.compress(changed) if is_compressed else changed))
