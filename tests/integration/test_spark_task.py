@@ -1,0 +1,211 @@
+"""Plans and tasks of the sink without Spark's JVM: Arrow batches of every shape into the embedded broker.
+
+The schema is given as Spark would give it, the rows as Arrow arrays as they may come: sliced, large, with dictionaries,
+in many batches. What arrived is read by kafka-python or counted in the receipt.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType
+
+from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
+from kafka_sink.errors import BrokerError, BufferExhausted, DataError, DeliveryError, KafkaSinkError, OperationTimeout
+from kafka_sink.options.sink_options import parse_sink_options
+from kafka_sink.runtime.pool import POOL
+from kafka_sink.spark.columns import written_columns
+from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.testing import EmbeddedBroker, Fault
+from tools.foreign_reader import ForeignRecord, read_topic
+
+PLACE = TaskPlace(BatchKey("q-1", 7), "run", 3, 11)
+HEADERS = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
+PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+SCHEMA = (
+    StructType().add("value", StringType()).add("topic", StringType()).add("partition", IntegerType())
+    .add("headers", HEADERS).add("timestamp", LongType())
+)  # fmt: skip
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(1, topics={"rows": 4, "others": 1, "bad": 1}) as broker:
+        yield broker
+    POOL.close()
+
+
+def rows(*given: dict[str, Any]) -> pa.RecordBatch:
+    kinds = {"value": pa.string(), "topic": pa.string(), "partition": pa.int32(), "headers": PAIRS, "t": pa.int64()}
+    arrays = [pa.array([row.get(name) for row in given], kind) for name, kind in kinds.items()]
+    return pa.RecordBatch.from_arrays(arrays, [*list(kinds)[:-1], "timestamp"])
+
+
+def write(
+    broker: EmbeddedBroker, batches: Sequence[pa.RecordBatch], schema: StructType = SCHEMA, **settings: str
+) -> TaskReceipt:
+    named = {name.replace("_", "."): value for name, value in settings.items()}
+    options = parse_sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, **named})
+    # As Spark does it between driver and task.
+    carried = pickle.loads(pickle.dumps((options, written_columns(schema, options.topic))))
+    receipt: TaskReceipt = pickle.loads(pickle.dumps(write_task(*carried, iter(batches), PLACE)))
+    return receipt
+
+
+def read(broker: EmbeddedBroker, topic: str) -> list[ForeignRecord]:
+    return read_topic(broker.bootstrap_servers, topic)
+
+
+def test_the_receipt_says_what_was_written_where(broker: EmbeddedBroker) -> None:
+    many = [rows(*({"value": f"{n}", "topic": "rows", "partition": n % 2} for n in range(10))) for _ in range(3)]
+    receipt = write(broker, [*many, rows({"value": "x", "topic": "others"})])
+    assert (receipt.key, receipt.run, receipt.spark_partition, receipt.attempt) == (PLACE.key, "run", 3, 11)
+    assert [tuple(written) for written in receipt.written] == [
+        ("others", 0, 1, 0, 0), ("rows", 0, 15, 0, 14), ("rows", 1, 15, 0, 14),
+    ]  # fmt: skip
+    assert (receipt.row_count, receipt.record_errors) == (31, {})
+    assert len(read(broker, "rows")) == 30
+
+
+def test_a_task_without_rows_touches_no_broker() -> None:
+    options = parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "rows"})
+    columns = written_columns(StructType().add("value", StringType()), "rows")
+    empty = pa.RecordBatch.from_arrays([pa.array([], pa.string())], ["value"])
+    receipt = write_task(options, columns, [empty], PLACE)
+    assert receipt.is_empty and receipt.row_count == 0
+
+
+TEXT = ["a", None, "", "ü", "zz"]
+SHAPES: dict[str, pa.Array] = {
+    "large": pa.array(TEXT, pa.large_string()),
+    "dictionary": pa.array(TEXT).dictionary_encode(),
+    "sliced": pa.array(["before", *TEXT, "behind"]).slice(1, 5),
+    "view": pa.array(TEXT, pa.string_view()),
+    "binary": pa.array([None if text is None else text.encode() for text in TEXT], pa.binary()),
+}
+
+
+@pytest.mark.parametrize("array", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("record_errors", ["fail", "drop"])
+def test_arrow_arrays_of_every_shape_give_the_same_records(
+    broker: EmbeddedBroker, array: pa.Array, record_errors: str
+) -> None:
+    schema = StructType().add("value", StringType()).add("key", StringType())
+    batch = pa.RecordBatch.from_arrays([array, array], ["value", "key"])
+    write(broker, [batch, batch.slice(1, 3)], schema, topic="others", record_errors=record_errors)
+    expected = [None if text is None else text.encode() for text in (*TEXT, *TEXT[1:4])]
+    assert [record.value for record in read(broker, "others")] == expected
+    assert [record.key for record in read(broker, "others")] == expected
+
+
+def test_milliseconds_of_a_timestamp_column_are_the_records_own(broker: EmbeddedBroker) -> None:
+    write(broker, [rows({"value": "x", "topic": "others", "t": 1_700_000_000_123})])
+    assert [record.timestamp_ms for record in read(broker, "others")] == [1_700_000_000_123]
+
+
+BAD: dict[str, tuple[dict[str, Any], str, str]] = {
+    "null topic": ({"topic": None}, "null topic in row 12", "no topic"),
+    "invalid topic": ({"topic": "no topic"}, "", "no topic"),
+    "partition out of range": ({"partition": 4}, "row 12 names partition 4", "no such partition"),
+    "negative partition": ({"partition": -1}, "partition is negative in row 12", "no such partition"),
+    "null header key": ({"headers": [{"key": None, "value": b""}]}, "null in row 12", "bad headers"),
+    "too large": ({"value": "x" * 3000}, "the record of row 12 takes 30", "too large"),
+    "negative timestamp": ({"t": -5}, "timestamp is negative in row 12", "bad timestamp"),
+}
+
+
+@pytest.fixture
+def with_bad_row(request: pytest.FixtureRequest) -> list[pa.RecordBatch]:
+    good = {"value": "v", "topic": "rows", "partition": 1}
+    first = rows(*[good] * 10)
+    return [first, rows(good, good, {**good, **request.param}, good)]
+
+
+SMALL = {"kafka_max_request_size": "2000", "kafka_max_block_ms": "300"}
+
+
+@pytest.mark.parametrize(
+    ("with_bad_row", "text"), [pytest.param(row, text, id=name) for name, (row, text, _) in BAD.items() if text],
+    indirect=["with_bad_row"],
+)  # fmt: skip
+def test_fail_names_the_row_counted_from_the_start_of_the_task(
+    broker: EmbeddedBroker, with_bad_row: list[pa.RecordBatch], text: str
+) -> None:
+    with pytest.raises(DataError) as raised:
+        write(broker, with_bad_row, **SMALL)
+    assert text in str(raised.value)
+    assert str(raised.value).startswith("Spark partition 3 (attempt 11) of batch 7 of query q-1: ")
+    assert raised.value.row == 12
+    assert POOL.idle_count == 0
+
+
+def test_fail_names_a_topic_that_cannot_be(broker: EmbeddedBroker) -> None:
+    """The broker refuses it, by name and not by row."""
+    with pytest.raises(BrokerError, match="'no topic' is no valid topic name"):
+        write(broker, [rows({"value": "v", "topic": "no topic"})])
+
+
+@pytest.mark.parametrize(
+    ("with_bad_row", "reason"), [pytest.param(row, reason, id=name) for name, (row, _, reason) in BAD.items()],
+    indirect=["with_bad_row"],
+)  # fmt: skip
+@pytest.mark.parametrize("record_errors", ["drop", "dead-letter"])
+def test_drop_and_dead_letter_leave_out_that_row_alone_and_count_it(
+    broker: EmbeddedBroker, with_bad_row: list[pa.RecordBatch], reason: str, record_errors: str
+) -> None:
+    own = {"dead_letter_topic": "bad"} if record_errors == "dead-letter" else {}
+    receipt = write(broker, with_bad_row, record_errors=record_errors, **own, **SMALL)
+    assert receipt.record_errors == {reason: 1}
+    assert len(read(broker, "rows")) == 13
+    letters = [dict(record.headers) for record in read(broker, "bad")]
+    assert [letter["pykafka-sink.row"] for letter in letters] == ([b"12"] if own else [])
+    assert [letter["pykafka-sink.spark.partition"] for letter in letters] == ([b"3"] if own else [])
+
+
+def test_a_row_of_which_nothing_fits_leaves_a_letter_with_sizes_only(broker: EmbeddedBroker) -> None:
+    schema = StructType().add("value", StringType()).add("key", StringType()).add("headers", HEADERS)
+    pairs = pa.array([[{"key": "h", "value": b"y" * 5000}]], PAIRS)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(["x" * 6000]), pa.array(["k" * 7000]), pairs], ["value", "key", "headers"]
+    )
+    write(
+        broker, [batch], schema, topic="rows",
+        record_errors="dead-letter", dead_letter_topic="bad", kafka_max_request_size="4000",
+    )  # fmt: skip
+    (letter,) = read(broker, "bad")
+    said = dict(letter.headers)
+    assert (letter.key, letter.value) == (None, None)
+    assert (said["pykafka-sink.key.bytes"], said["pykafka-sink.value.bytes"]) == (b"7000", b"6000")
+    assert "h" not in said
+
+
+def test_a_refusal_of_the_broker_fails_the_task_and_its_producer_is_thrown_away(broker: EmbeddedBroker) -> None:
+    write(broker, [rows({"value": "x", "topic": "rows"})])
+    assert POOL.idle_count == 1
+    broker.inject(Fault(api="Produce", error_code=87))  # INVALID_RECORD
+    with pytest.raises(DeliveryError, match="Spark partition 3"):
+        write(broker, [rows({"value": "x", "topic": "rows"})])
+    assert POOL.idle_count == 0
+
+
+def test_a_broker_that_stalls_ends_in_buffer_exhausted(broker: EmbeddedBroker) -> None:
+    batch = rows(*[{"value": "x" * 1000, "topic": "others"}] * 100)
+    write(broker, [rows({"value": "x", "topic": "others"})], kafka_buffer_memory="20000", kafka_max_block_ms="300")
+    broker.inject(Fault(api="Produce", delay_before_ms=60_000, times=None))
+    with pytest.raises((BufferExhausted, OperationTimeout)) as raised:
+        write(broker, [batch] * 10, kafka_buffer_memory="20000", kafka_max_block_ms="300")
+    assert isinstance(raised.value, KafkaSinkError)
+
+
+def test_an_error_of_the_source_comes_through_unchanged(broker: EmbeddedBroker) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield rows({"value": "x", "topic": "rows"})
+        raise ValueError("of the user's own")
+
+    with pytest.raises(ValueError, match=r"^of the user's own$"):
+        write(broker, failing())  # type: ignore[arg-type]
+    assert POOL.idle_count == 0
