@@ -161,7 +161,7 @@ class LedgerRead(Part):
 
     def _keep(self, offset: int, ledger_key: str, value: bytes) -> None:
         if len(self._newest) >= KEYS_MAX and ledger_key not in self._newest:
-            raise RemoteProtocolError(self._about(f"more than {KEYS_MAX} keys of one sink"))
+            raise RemoteProtocolError(self._about(f"more than {KEYS_MAX} keys"))
         if offset >= self._newest.get(ledger_key, (-1, b""))[0]:
             self._newest[ledger_key] = (offset, value)
 

@@ -1,0 +1,39 @@
+"""Files of properties: the expected values are what java.util.Properties reads from the same text."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_sink.command.properties import parse_properties
+from kafka_sink.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", {}),
+        ("\n  \n# a=b\n ! c=d\n", {}),
+        ("a=b", {"a": "b"}),
+        ("a = b \n", {"a": "b "}),
+        ("a:b\nc d\ne\tf=g", {"a": "b", "c": "d", "e": "f=g"}),
+        ("a", {"a": ""}),
+        ("=b", {"": "b"}),
+        ("a==b\nc=:d\ne : =f", {"a": "=b", "c": ":d", "e": "=f"}),
+        ("a\\=b\\:c\\ d=e", {"a=b:c d": "e"}),
+        ("a=b\\\n   c\\\r\n  d\re=f", {"a": "bcd", "e": "f"}),
+        ("a=b\\\\\nc=d", {"a": "b\\", "c": "d"}),
+        ("a=\\t\\n\\u0041\\q\\\\", {"a": "\t\nAq\\"}),
+        ("a=b\\", {"a": "b"}),
+        ("a=1\na=2", {"a": "2"}),
+        ("a=b\\\n# no comment", {"a": "b# no comment"}),
+        ("a=b # no comment", {"a": "b # no comment"}),
+    ],
+)
+def test_a_text_is_read_as_java_reads_it(text: str, found: dict[str, str]) -> None:
+    assert parse_properties(text) == found
+
+
+def test_an_unfinished_escape_is_refused_without_its_line() -> None:
+    with pytest.raises(ConfigError, match="hexadecimal") as refused:
+        parse_properties("sasl.password=hush\\u00g0")
+    assert "hush" not in str(refused.value)
