@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.installed
 TESTS := tests/unit tests/property tests/golden tests/sim tests/model tests/conformance tests/integration tests/spark tests/chaos
 
-.PHONY: demo test check unit sim fuzz integration spark slow chaos bench zip clean
+.PHONY: demo test check unit sim fuzz integration spark slow chaos soak bench zip clean
 
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
@@ -35,6 +35,9 @@ integration: $(READY)
 
 spark: $(READY)
 	$(BIN)/pytest tests/spark
+
+soak: $(READY)
+	$(BIN)/python -m tools.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
 bench: $(READY)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)

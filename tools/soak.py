@@ -1,0 +1,266 @@
+"""`make soak MINUTES=30`: a streaming query on a standalone cluster while everything around it is killed.
+
+Three Apache Kafka nodes, a Spark master with two workers on two addresses, rows in files that appear all the time.
+Every few seconds something is killed or paused: the driver, an executor, a Python process that runs a task, a Spark
+worker, a broker (one at a time, as min.insync.replicas=2 of 3 allows). What was killed is started again, the query from
+its checkpoint. At the end everything heals, the query comes to its end, and confluent-kafka reads the topic with
+isolation read_committed: every row has to be there once.
+
+The seed decides faults and moments, though not what they hit: real processes are not replayable. The exit code is 0
+only if nothing is missing, nothing twice, nothing damaged, and no transaction was left open.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from kafka_sink.engine.question import EveryBroker
+from kafka_sink.options import parse_producer_options
+from kafka_sink.runtime.client import Client
+from kafka_sink.wire.apis import LIST_TRANSACTIONS
+from tools.demo_rows import Feed, Plan, Tally, table
+from tools.foreign_reader import scan_topic
+from tools.kafka_cluster import KafkaCluster
+from tools.spark_cluster import SparkCluster, SubmittedJob
+
+ROOT = Path(__file__).parent.parent
+JOB = ROOT / "spark_jobs" / "demo.py"
+STARTED = "the query has started"
+TOPIC, PARTITIONS = "soak", 6
+FILES_PER_S, ROWS_PER_FILE = 2, 1000
+PAUSE_S = (3.0, 9.0)  # between two faults
+DOWN_S = (2.0, 12.0)  # until what is down comes back
+# A driver that was just started gets this long before it may be killed, or no batch would ever be committed.
+GRACE_S = 8.0
+TOLD_EVERY_S = 10.0
+END_PATIENCE_S = 600.0
+# Texts of errors that end a query by design and ask for a restart; anything else is a finding.
+EXPECTED_ENDS = ("CommitAborted", "CommitPending", "OperationTimeout", "DeliveryTimeout", "TransactionAborted")
+
+
+class SoakFailed(Exception):
+    """The query ended in a way that no fault explains."""
+
+
+class Soak:
+    def __init__(self, kafka: KafkaCluster, spark: SparkCluster, folder: Path, plan: Plan, seed: int) -> None:
+        self._kafka = kafka
+        self._spark = spark
+        self._folder = folder
+        self._plan = plan
+        self._dice = random.Random(seed)
+        self._feed = Feed(folder, plan)
+        self._faults: Counter[str] = Counter()
+        self._healings: list[tuple[float, Callable[[], None]]] = []
+        self._down_broker: int | None = None
+        self._started_s = time.monotonic()
+        self._job = self._submit()
+        self._job_started_s = time.monotonic()
+
+    def run(self) -> bool:
+        next_fault_s, next_told_s = GRACE_S, 0.0
+        while not self._feed.is_over:
+            self._feed.write_until(self._age_s())
+            self._heal_what_is_due()
+            self._restart_if_ended()
+            if self._age_s() >= next_fault_s:
+                self._strike()
+                next_fault_s = self._age_s() + self._dice.uniform(*PAUSE_S)
+            if self._age_s() >= next_told_s:
+                self._tell()
+                next_told_s = self._age_s() + TOLD_EVERY_S
+            time.sleep(0.1)
+        self._come_to_the_end()
+        return self._judge()
+
+    # ---- faults ----------------------------------------------------------------------------------------------------
+
+    def _strike(self) -> None:
+        strikes = (
+            self._kill_driver,
+            self._kill_executor,
+            self._kill_python_worker,
+            self._pause_executor,
+            self._kill_spark_worker,
+            self._kill_broker,
+            self._pause_broker,
+        )
+        with suppress(ProcessLookupError, ValueError):  # it was gone before we came
+            self._dice.choice(strikes)()
+
+    def _kill_driver(self) -> None:
+        if STARTED in self._job.output and time.monotonic() - self._job_started_s > GRACE_S:
+            os.killpg(self._job.process.pid, signal.SIGKILL)
+            self._job.process.wait(30)
+            self._note("driver killed")
+            self._start_again()
+
+    def _kill_executor(self) -> None:
+        executors = self._spark.executors()
+        if executors:
+            self._spark.kill(self._dice.choice(executors).process_id)
+            self._note("executor killed")
+
+    def _kill_python_worker(self) -> None:
+        workers = self._spark.python_workers()
+        if workers:
+            self._spark.kill(self._dice.choice(workers))
+            self._note("python worker killed")
+
+    def _pause_executor(self) -> None:
+        executors = self._spark.executors()
+        if executors:
+            process_id = self._dice.choice(executors).process_id
+            self._spark.pause(process_id)
+            self._note("executor paused")
+            self._later(lambda: self._spark.resume(process_id))
+
+    def _kill_spark_worker(self) -> None:
+        number = self._dice.choice((1, 2))
+        self._spark.kill(self._spark.worker_process_id(number))
+        self._note("Spark worker killed")
+        self._later(lambda: self._spark.start_worker(number))
+
+    def _kill_broker(self) -> None:
+        self._with_broker(self._kafka.kill, lambda node_id: self._kafka.start(node_id, wait=False), "broker killed")
+
+    def _pause_broker(self) -> None:
+        self._with_broker(self._kafka.pause, self._kafka.resume, "broker paused")
+
+    def _with_broker(self, break_it: Callable[[int], None], mend_it: Callable[[int], None], name: str) -> None:
+        """One at a time: two of three would stop writes altogether."""
+        if self._down_broker is not None:
+            return
+        node_id = self._down_broker = self._dice.choice(self._kafka.node_ids)
+        break_it(node_id)
+        self._note(name)
+
+        def mend() -> None:
+            mend_it(node_id)
+            # It has to catch up before another one may fall.
+            self._healings.append((self._age_s() + DOWN_S[1], self._forget_broker))
+
+        self._later(mend)
+
+    def _forget_broker(self) -> None:
+        self._down_broker = None
+
+    def _note(self, name: str) -> None:
+        self._faults[name] += 1
+
+    def _later(self, heal: Callable[[], None]) -> None:
+        self._healings.append((self._age_s() + self._dice.uniform(*DOWN_S), heal))
+
+    def _heal_what_is_due(self, *, is_everything: bool = False) -> None:
+        due = [each for each in self._healings if is_everything or each[0] <= self._age_s()]
+        self._healings = [each for each in self._healings if each not in due]
+        for _, heal in due:
+            with suppress(ProcessLookupError, ValueError):
+                heal()
+
+    # ---- the query -------------------------------------------------------------------------------------------------
+
+    def _submit(self) -> SubmittedJob:
+        arguments = ["--input", str(self._feed.input), "--end", str(self._feed.end), "--partitions", str(PARTITIONS)]
+        arguments += ["--checkpoint", str(self._folder / "checkpoint"), "--to", f"topic={TOPIC}"]
+        arguments += ["--to", f"kafka.bootstrap.servers={self._kafka.bootstrap_servers}"]
+        arguments += ["--to", "ledger.replication.factor=3"]
+        return self._spark.submit(JOB, arguments, conf={"spark.task.maxFailures": "8"})
+
+    def _start_again(self) -> None:
+        self._job = self._submit()
+        self._job_started_s = time.monotonic()
+
+    def _restart_if_ended(self) -> None:
+        if self._job.is_running:
+            return
+        if self._job.process.returncode == 0:
+            raise SoakFailed("the query ended before its input did")
+        log = self._job.log
+        if "CommitLost" in log:
+            raise SoakFailed(f"the query says that rows are lost:\n{log[-4000:]}")
+        reason = next((each for each in EXPECTED_ENDS if each in log), "something else")
+        self._note(f"query stopped by itself: {reason}")
+        (self._folder / f"stopped-{sum(self._faults.values())}.log").write_text(log)
+        self._start_again()
+
+    def _come_to_the_end(self) -> None:
+        self._say("the input is over; everything heals")
+        deadline_s = time.monotonic() + END_PATIENCE_S
+        self._heal_what_is_due(is_everything=True)
+        self._kafka.heal()
+        while self._job.is_running or self._job.process.returncode != 0:
+            self._heal_what_is_due(is_everything=True)
+            if not self._job.is_running:
+                self._restart_if_ended()
+            if time.monotonic() > deadline_s:
+                raise SoakFailed(
+                    f"the query is not at its end {END_PATIENCE_S} s after its input:\n{self._job.log[-4000:]}"
+                )
+            time.sleep(0.2)
+
+    # ---- the verdict -----------------------------------------------------------------------------------------------
+
+    def _judge(self) -> bool:
+        tally = Tally(self._plan)
+        tally.add_all(scan_topic(self._kafka.bootstrap_servers, TOPIC))
+        open_count = self._open_transactions()
+        print(f"\n{table(self._plan, tally)}\n")
+        for name, count in sorted(self._faults.items()):
+            print(f"{count:5} x {name}")
+        print(f"\n{open_count} transactions left open, {tally.damaged_count} records damaged, {self._age_s():.0f} s")
+        is_right = not (tally.missing_count or tally.duplicate_count or tally.damaged_count or open_count)
+        print("Every row once." if is_right else "NOT RIGHT.", flush=True)
+        return is_right
+
+    def _open_transactions(self) -> int:
+        body = {"state_filters": ["Ongoing"], "producer_id_filters": [], "duration_filter": -1}
+        with Client(parse_producer_options({"bootstrap.servers": self._kafka.bootstrap_servers})) as client:
+            bodies = client.ask_all(EveryBroker(), LIST_TRANSACTIONS, body)
+        return sum(len(each["transaction_states"]) for each in bodies)
+
+    def _tell(self) -> None:
+        state = "streaming" if STARTED in self._job.output else "starting"
+        faults = sum(self._faults.values())
+        self._say(f"rows in {self._feed.row_count:>9,}  faults {faults:>4}  query {state}")
+
+    def _say(self, text: str) -> None:
+        print(f"{self._age_s():6.0f} s  {text}", flush=True)
+
+    def _age_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    parser.add_argument("--kafka", default="4.3.1", help="4.3.1 or 3.9.1")
+    given = parser.parse_args()
+    print(f"seed {given.seed}, Apache Kafka {given.kafka}, {given.minutes:g} minutes", flush=True)
+    plan = Plan(given.minutes * 60, ROWS_PER_FILE, PARTITIONS, FILES_PER_S)
+    try:
+        with (
+            TemporaryDirectory(prefix="pykafka-sink-soak-") as folder,
+            KafkaCluster(given.kafka, nodes=3) as kafka,
+            SparkCluster(workers=2) as spark,
+        ):
+            kafka.create_topic(TOPIC, partitions=PARTITIONS)
+            return 0 if Soak(kafka, spark, Path(folder), plan, given.seed).run() else 1
+    except SoakFailed as error:
+        print(f"NOT RIGHT: {error}", flush=True)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
