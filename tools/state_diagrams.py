@@ -1,10 +1,11 @@
-"""Draws the state diagrams of DESIGN.md from the tables in the code, so that a picture cannot lie.
+"""Draws the state diagrams of the documents from the tables in the code, so that a picture cannot lie.
 
-    python -m tools.state_diagrams           rewrite DESIGN.md
-    python -m tools.state_diagrams --check   exit 1 if DESIGN.md is not what the tables say
+    python -m tools.state_diagrams           rewrite DESIGN.md and docs/exactly-once.md
+    python -m tools.state_diagrams --check   exit 1 if one of them is not what the tables say
 
-The page has a pair of markers per machine; what stands between them is replaced. Transitions that a table repeats for
-nearly every state (a fatal error) are told in a sentence instead of drawn: a picture of everything shows nothing.
+A page has a pair of markers per machine; what stands between them is replaced. Transitions that a table repeats for
+nearly every state (a fatal error) are told in a sentence instead of drawn: a picture of everything shows nothing. The
+phases of a commit have so many ways that they are a table; what each phase is for comes from the module's introduction.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
+from kafka_sink.delivery import phase
 from kafka_sink.engine import connection, transaction
 
-PAGE = pathlib.Path(__file__).resolve().parent.parent / "DESIGN.md"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
 # An event that leads to the same state from more states than this is a sentence, not a set of arrows.
 ARROWS_MAX = 5
 
@@ -41,31 +43,47 @@ def diagram(transitions: Mapping[Any, Mapping[Any, Any]], initial: Enum) -> str:
     return "\n".join(lines + [""] + sentences if sentences else lines)
 
 
-MACHINES: Mapping[str, Callable[[], str]] = {
-    "connection": lambda: diagram(connection.TRANSITIONS, connection.State.CONNECTING),
-    "transaction": lambda: diagram(transaction.TRANSITIONS, transaction.State.UNINITIALIZED),
+def phase_table(transitions: Mapping[Any, Mapping[Any, Any]], introduction: str) -> str:
+    meanings = dict(re.findall(r"^  ([A-Z]+) +(.+)$", introduction, re.MULTILINE))
+    lines = ["| phase | what happens | may be followed by |", "| --- | --- | --- |"]
+    for source, events in transitions.items():
+        if events:
+            targets = ", ".join(target.name for target in events.values())
+            lines.append(f"| {source.name} | {meanings[source.name]} | {targets} |")
+    return "\n".join(lines)
+
+
+PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "DESIGN.md": {
+        "connection": lambda: diagram(connection.TRANSITIONS, connection.State.CONNECTING),
+        "transaction": lambda: diagram(transaction.TRANSITIONS, transaction.State.UNINITIALIZED),
+    },
+    "docs/exactly-once.md": {"commit": lambda: phase_table(phase.TRANSITIONS, phase.__doc__ or "")},
 }
 
 
-def drawn(page: str) -> str:
-    for name, draw in MACHINES.items():
-        pattern = re.compile(rf"(<!-- states: {name} -->\n).*?(<!-- end of states: {name} -->)", re.DOTALL)
+def drawn(name: str, page: str) -> str:
+    for machine, draw in PAGES[name].items():
+        pattern = re.compile(rf"(<!-- states: {machine} -->\n).*?(<!-- end of states: {machine} -->)", re.DOTALL)
         if not pattern.search(page):
-            raise SystemExit(f"DESIGN.md has no markers for the machine {name!r}")
+            raise SystemExit(f"{name} has no markers for the machine {machine!r}")
         page = pattern.sub(lambda match, draw=draw: f"{match[1]}{draw()}\n{match[2]}", page)  # type: ignore[misc]
     return page
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Draw the state diagrams of DESIGN.md from the code.")
-    parser.add_argument("--check", action="store_true", help="change nothing, exit 1 if the page is out of date")
+    parser = argparse.ArgumentParser(description="Draw the state diagrams of the documents from the code.")
+    parser.add_argument("--check", action="store_true", help="change nothing, exit 1 if a page is out of date")
     arguments = parser.parse_args()
-    page = PAGE.read_text()
-    expected = drawn(page)
-    if arguments.check:
-        return 0 if page == expected else 1
-    PAGE.write_text(expected)
-    return 0
+    is_current = True
+    for name in PAGES:
+        path = ROOT / name
+        page = path.read_text()
+        expected = drawn(name, page)
+        is_current = is_current and page == expected
+        if not arguments.check:
+            path.write_text(expected)
+    return 0 if is_current or not arguments.check else 1
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
-"""The diagrams in DESIGN.md are what the tables in the code say."""
+"""The diagrams in the documents are what the tables in the code say."""
 
 from __future__ import annotations
 
-from tools.state_diagrams import PAGE, drawn
+import pytest
+
+from tools.state_diagrams import PAGES, ROOT, drawn
 
 
-def test_the_design_page_shows_the_states_that_the_code_has() -> None:
-    page = PAGE.read_text()
-    assert page == drawn(page), "run: python -m tools.state_diagrams"
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_shows_the_states_that_the_code_has(name: str) -> None:
+    page = (ROOT / name).read_text()
+    assert page == drawn(name, page), "run: python -m tools.state_diagrams"
