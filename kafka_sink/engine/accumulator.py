@@ -108,12 +108,14 @@ class Accumulator:
             if leader is None or leader[0] != node_id or topic_partition in self._muted:
                 continue
             queue = self._queues[topic_partition]
-            batch = queue[0]
-            if _is_backing_off(batch, now_ms, leader) or not may_send(batch):
+            if _is_backing_off(queue[0], now_ms, leader):
+                continue
+            batch = _first_of(queue, may_send)
+            if batch is None:
                 continue
             if drained and size + batch.encoded.size > request_bytes_max:
                 break
-            queue.popleft()
+            queue.remove(batch)
             self._drop_if_empty(topic_partition, queue)
             self._last_drained[node_id] = topic_partition
             size += batch.encoded.size
@@ -152,6 +154,16 @@ class Accumulator:
             start = order.index(last) + 1
             return order[start:] + order[:start]
         return order
+
+
+def _first_of(queue: deque[ProducerBatch], may_send: Callable[[ProducerBatch], bool]) -> ProducerBatch | None:
+    """The head, or one of those that come back with a number; nothing new goes past them."""
+    for position, batch in enumerate(queue):
+        if position and not batch.has_sequence:
+            return None
+        if may_send(batch):
+            return batch
+    return None
 
 
 def _is_backing_off(batch: ProducerBatch, now_ms: int, leader: tuple[int, int]) -> bool:

@@ -95,6 +95,9 @@ class ClusterView:
         topic_view = self.topics.get(topic)
         return None if topic_view is None or topic_view.topic_id == NO_TOPIC_ID else topic_view.topic_id
 
+    def topic_ids(self) -> dict[str, bytes]:
+        return {view.name: view.topic_id for view in self.topics.values() if view.topic_id != NO_TOPIC_ID}
+
     def topic_name(self, topic_id: bytes) -> str | None:
         if topic_id == NO_TOPIC_ID:
             return None

@@ -216,6 +216,8 @@ class Engine:
                 self._sequences.adopt(identity)
         else:
             self._metadata.on_answer(now_ms, answer)
+            if self._sequences is not None:
+                self._sequences.on_topics(self.cluster.topic_ids())
 
     def _take_leader_hints(self, now_ms: int) -> None:
         for body in self._production.answers_with_hints:

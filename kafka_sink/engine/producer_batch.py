@@ -52,6 +52,8 @@ class ProducerBatch:
     sent_to: tuple[int, int] | None = None
     is_on_wire: bool = False
     unknown_sends: int = 0
+    # The last send was answered with "out of order". What that says of earlier sends depends on the batches behind it.
+    is_out_of_order: bool = False
     is_done: bool = False
 
     split_from: ProducerBatch | None = field(default=None, repr=False)
@@ -80,6 +82,7 @@ class ProducerBatch:
         self.sent_to = leader
         self.sequence_was_reset = False
         self.is_on_wire = True
+        self.is_out_of_order = False
         self.unknown_sends += 1
 
     def on_answered(self, *, is_definite: bool) -> None:
@@ -89,7 +92,7 @@ class ProducerBatch:
             self.unknown_sends -= 1
 
     def on_denied(self) -> None:
-        """The leader does not have this number: it would have answered a batch that it has as a duplicate."""
+        """The leader does not have this number: no send of it got through."""
         self.unknown_sends = int(self.is_on_wire)
         self.whole_may_be_in_log = False
 

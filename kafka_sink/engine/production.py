@@ -264,9 +264,7 @@ class Production:
         error_code: int = answer["error_code"]
         outcome = produce_outcome(error_code)
         batch.on_answered(is_definite=is_definite(error_code))
-        if outcome is ProduceOutcome.STATE_LOST or (
-            outcome is ProduceOutcome.OUT_OF_ORDER and not batch.whole_may_be_in_log
-        ):
+        if outcome is ProduceOutcome.STATE_LOST:
             batch.on_denied()
         if batch.is_done:
             # Given up meanwhile. That it is in the log after all closes the question about its sequences.
@@ -296,13 +294,14 @@ class Production:
         """OUT_OF_ORDER_SEQUENCE_NUMBER. Usually an earlier batch failed first: then the resend heals it."""
         if self._sequences is None or not batch.has_sequence:
             return False
+        self._sequences.on_out_of_order(batch)
         if self._sequences.is_unresolved(batch.topic_partition):
             gap_is_real = self._sequences.is_first_unsettled(batch)
         else:
             gap_is_real = self._sequences.is_next_expected(batch) and not batch.sequence_was_reset
         if not gap_is_real:
             return True
-        if self._transaction is not None or batch.may_be_in_log:
+        if self._transaction is not None or batch.whole_may_be_in_log:
             return False
         self._sequences.want_renumbering(batch.topic_partition)
         return True

@@ -7,7 +7,12 @@ sequence order.
 
 The first batch of a producer id goes to a partition alone. A leader that knows nothing of the producer takes any first
 sequence, so with several on the wire and the first of them refused (too large, too few replicas for a moment) the
-second would be taken in its place, and the first could never be written any more.
+second would be taken in its place, and the first could never be written any more. A topic that was deleted and created
+again knows nothing either.
+
+A batch is overtaken by four others at most. With one more in the log behind it a leader has forgotten it and answers
+"out of order" for a batch that it has. While a resend waits for its answer others may be acknowledged, for instance if
+the resend went to an old leader; so what counts is how many got a number since, not how many are on the wire.
 
 Two situations leave that path:
 
@@ -18,14 +23,19 @@ all. If not, there may be a gap, and only a new epoch (sequences start at 0 agai
 
 Epoch bump. Without transactions the producer raises its epoch by itself: brokers do not fence ids that belong to
 nobody else. A batch that is in the log under its old number must not get a new one, or it would be written twice. So
-it happens only when no batch of the affected partitions is on the wire and the first unsettled batch of each is
-certainly not in the log (then those behind it are not either: a broker takes a number only after the one before).
-Where the first one may be in the log it is resent under its old number until a broker says yes or no. Java renumbers
-at once. In a transaction nothing is ever renumbered: the transaction is aborted instead.
+it happens only when every unsettled batch of the affected partitions is certainly not in the log. Those that may be
+are resent under their old numbers, one by one, until a broker says yes or no. Java renumbers at once. In a transaction
+nothing is ever renumbered: the transaction is aborted instead.
+
+"Out of order" is a no for all sends of a batch only if nothing behind it is in the log. That a broker takes a number
+only after the one before holds as long as it remembers the producer: a re-created topic takes any first number, and a
+broker that was started again remembers the last batch only. Then the batch behind the refused one is a duplicate, and
+nobody can say any more whether the refused one is in the log. So a refusal counts from the last batch backwards.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafka_sink.engine.producer_batch import NO_IDENTITY, NO_SEQUENCE, Identity, ProducerBatch, TopicPartition
@@ -34,6 +44,8 @@ from kafka_sink.errors import LocalProtocolError
 SEQUENCE_MODULUS = 2**31
 # One below the largest: brokers keep 32767 for fencing, so a producer id with this epoch is used up.
 PRODUCER_EPOCH_MAX = 32766
+# Of each producer a broker remembers so many batches per partition.
+BATCHES_REMEMBERED = 5
 
 
 def sequence_after(sequence: int, record_count: int) -> int:
@@ -50,7 +62,25 @@ class PartitionSequences:
     last_acked_offset: int = -1
     # Every batch with a sequence and no final answer, in sequence order: on the wire or queued for another try.
     unacked: list[ProducerBatch] = field(default_factory=list)
+    # Base sequences of acknowledged batches behind the first of `unacked`.
+    overtakers: list[int] = field(default_factory=list)
     is_unresolved: bool = False
+
+    @property
+    def is_full(self) -> bool:
+        """With one more batch behind it the first open one could be forgotten by its broker."""
+        return len(self.unacked) + len(self.overtakers) >= BATCHES_REMEMBERED
+
+    def is_overtaken(self, batch: ProducerBatch) -> bool:
+        """Is a batch behind this one known to be in the log?"""
+        last = self.last_acked_sequence
+        return last != NO_SEQUENCE and batch.identity == self.identity and _is_later(last, batch.base_sequence)
+
+    def forget(self, batch: ProducerBatch) -> None:
+        if batch in self.unacked:
+            self.unacked.remove(batch)
+        first = self.unacked[0].base_sequence if self.unacked else self.next_sequence
+        self.overtakers = [sequence for sequence in self.overtakers if _is_later(sequence, first)]
 
 
 class Sequences:
@@ -60,6 +90,7 @@ class Sequences:
         self._to_renumber: dict[TopicPartition, None] = {}
         # Partitions whose leader has taken a batch of this producer id; see above on the first batch.
         self._known_at: set[TopicPartition] = set()
+        self._topic_ids: dict[str, bytes] = {}
 
     # ---- questions ----
 
@@ -67,10 +98,12 @@ class Sequences:
         partition = self._partitions.get(batch.topic_partition)
         if not batch.has_sequence:
             return self._may_number(batch.topic_partition, partition)
-        # A resend goes only when everything before it is settled: in effect one in flight until the retry is through.
-        if partition is None or partition.unacked[0] is not batch:
+        if partition is None:
             return False
-        return batch.topic_partition not in self._to_renumber or batch.may_be_in_log
+        if batch.topic_partition in self._to_renumber:
+            return batch is _next_in_doubt(partition)
+        # A resend goes only when everything before it is settled: in effect one in flight until the retry is through.
+        return partition.unacked[0] is batch
 
     def is_next_expected(self, batch: ProducerBatch) -> bool:
         """Does this batch directly follow what the broker is known to have?"""
@@ -111,12 +144,19 @@ class Sequences:
             return True
         if partition.is_unresolved or topic_partition in self._to_renumber:
             return False
-        if partition.unacked and topic_partition not in self._known_at:
+        if partition.unacked and (partition.is_full or topic_partition not in self._known_at):
             return False
         # Batches of the old epoch first: a broker that saw the new epoch refuses them.
         return partition.identity == self.identity or not partition.unacked
 
     # ---- events ----
+
+    def on_topics(self, topic_ids: Mapping[str, bytes]) -> None:
+        """A topic with another id than before has new logs, which know no producer."""
+        for topic, topic_id in topic_ids.items():
+            if self._topic_ids.setdefault(topic, topic_id) != topic_id:
+                self._topic_ids[topic] = topic_id
+                self._known_at = {key for key in self._known_at if key[0] != topic}
 
     def on_drained(self, batch: ProducerBatch) -> None:
         """Numbers a batch that is about to be sent for the first time."""
@@ -134,7 +174,9 @@ class Sequences:
     def on_acked(self, batch: ProducerBatch, base_offset: int) -> None:
         """Also for a batch that was given up meanwhile: that it is in the log after all may settle its partition."""
         partition = self._partition_of(batch)
-        self._forget(batch)
+        if batch.identity == partition.identity and partition.unacked[:1] != [batch]:
+            partition.overtakers.append(batch.base_sequence)
+        partition.forget(batch)
         if batch.identity.producer_id == self.identity.producer_id:
             self._known_at.add(batch.topic_partition)
         last = sequence_after(batch.base_sequence, batch.record_count - 1)
@@ -148,9 +190,14 @@ class Sequences:
         if not batch.has_sequence:
             return
         partition = self._partition_of(batch)
-        self._forget(batch)
+        partition.forget(batch)
         if batch.may_be_in_log:
             partition.is_unresolved = True
+
+    def on_out_of_order(self, batch: ProducerBatch) -> None:
+        """The leader took this batch neither as new nor as a duplicate."""
+        batch.is_out_of_order = True
+        _settle_doubts(self._partition_of(batch))
 
     def on_split(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
         """The parts take over the sequences of the refused whole: consecutive ones from the same base."""
@@ -173,6 +220,9 @@ class Sequences:
         """
         if not self._to_renumber or not self.identity.is_valid:
             return False
+        for topic_partition in self._to_renumber:
+            if topic_partition in self._partitions:
+                _settle_doubts(self._partitions[topic_partition])
         if not all(self._can_renumber(topic_partition) for topic_partition in self._to_renumber):
             return False
         if self.identity.producer_epoch >= PRODUCER_EPOCH_MAX:
@@ -211,9 +261,7 @@ class Sequences:
 
     def _can_renumber(self, topic_partition: TopicPartition) -> bool:
         partition = self._partitions.get(topic_partition)
-        if partition is None or not partition.unacked:
-            return True
-        return not partition.unacked[0].may_be_in_log and not any(batch.is_on_wire for batch in partition.unacked)
+        return partition is None or not any(batch.is_on_wire or batch.may_be_in_log for batch in partition.unacked)
 
     def _restart(self, topic_partition: TopicPartition) -> None:
         old = self._partitions.get(topic_partition)
@@ -222,22 +270,36 @@ class Sequences:
             batch.identity = self.identity
             batch.base_sequence = fresh.next_sequence
             batch.sequence_was_reset = True
-            # That it could be renumbered means that it is not in the log, whatever its sends were answered.
             batch.on_denied()
             fresh.next_sequence = sequence_after(fresh.next_sequence, batch.record_count)
             fresh.unacked.append(batch)
         self._partitions[topic_partition] = fresh
-
-    def _forget(self, batch: ProducerBatch) -> None:
-        unacked = self._partition_of(batch).unacked
-        if batch in unacked:
-            unacked.remove(batch)
 
     def _partition_of(self, batch: ProducerBatch) -> PartitionSequences:
         partition = self._partitions.get(batch.topic_partition)
         if partition is None or not batch.has_sequence:
             raise LocalProtocolError(f"batch of {batch.topic}-{batch.partition} has no sequence")
         return partition
+
+
+def _next_in_doubt(partition: PartitionSequences) -> ProducerBatch | None:
+    """Before new numbers the leader is asked about the first batch that may be in the log, and then about the next."""
+    if any(batch.is_on_wire for batch in partition.unacked):
+        return None
+    in_doubt = [batch for batch in partition.unacked if batch.may_be_in_log]
+    not_asked = [batch for batch in in_doubt if not batch.is_out_of_order]
+    return next(iter(not_asked or in_doubt), None)
+
+
+def _settle_doubts(partition: PartitionSequences) -> None:
+    """Takes the doubt from batches that were refused as out of order, from the last one backwards; see above."""
+    for batch in reversed(partition.unacked):
+        if batch.is_on_wire:
+            return
+        if batch.may_be_in_log:
+            if not batch.is_out_of_order or batch.whole_may_be_in_log or partition.is_overtaken(batch):
+                return
+            batch.on_denied()
 
 
 def _is_later(sequence: int, than: int) -> bool:

@@ -108,6 +108,18 @@ def test_batches_behind_one_that_backs_off_wait_with_it() -> None:
     assert drain(accumulator, cluster(0)) == []
 
 
+def test_a_batch_with_a_number_may_go_before_the_head_and_a_new_one_may_not() -> None:
+    accumulator = Accumulator()
+    refused, doubtful, fresh = numbered(0), numbered(1), new_batch()
+    for batch in (refused, doubtful, fresh):
+        accumulator.append(batch)
+    view = cluster(0)
+    assert accumulator.drain(NOW_MS, view, 0, LARGE, lambda batch: batch is fresh) == []
+    assert accumulator.drain(NOW_MS, view, 0, LARGE, lambda batch: batch is not refused) == [doubtful]
+    assert accumulator.drain(NOW_MS, view, 0, LARGE, lambda batch: batch is refused) == [refused]
+    assert accumulator.drain(NOW_MS, view, 0, LARGE, lambda batch: batch is fresh) == [fresh]
+
+
 def test_a_back_off_of_one_partition_does_not_hold_up_another() -> None:
     accumulator, (other,) = filled(1)
     accumulator.requeue(sent_once(new_batch(0)))

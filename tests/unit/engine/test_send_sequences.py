@@ -219,6 +219,29 @@ def test_a_leader_that_does_not_have_the_doubtful_batch_lets_it_be_renumbered_to
     assert (driver.offset_of(first), driver.offset_of(third)) == (0, 1)
 
 
+def test_a_leader_that_took_a_later_batch_as_the_first_one_is_not_given_it_again() -> None:
+    # 1 Three batches lose their answers with the connection. 2 The topic was made anew, and of the three requests only
+    # the second arrived: a log that knows nothing takes any first number. 3 So first is out of order; second is not.
+    driver = EngineDriver(warm=[0], delivery_timeout_ms=10_000)
+    first, second, third = driver.send(), driver.send(), driver.send()
+    driver.disconnect()
+    driver.sleep(BACKOFF_MS)
+    driver.answer(OUT_OF_ORDER)
+    driver.sleep(2 * BACKOFF_MS)
+    assert driver.sequences_sent[3:] == [0, 1]
+    driver.answer(DUPLICATE)
+    assert second not in driver.failed
+    assert not driver.is_open(second)
+    driver.answer(base_offset=2)
+    driver.answer(OUT_OF_ORDER)
+    assert driver.epochs_and_sequences_sent[5:] == [(0, 2), (0, 0)], "first is asked about again, third was not taken"
+    assert driver.offset_of(third) == 2
+    driver.sleep(10_000)
+    error = driver.error_of(first)
+    assert isinstance(error, DeliveryError)
+    assert error.ambiguous
+
+
 # ---- gaps ----------------------------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,13 @@ import pytest
 from driver import new_batch
 
 from kafka_sink.engine.producer_batch import NO_IDENTITY, Identity, ProducerBatch
-from kafka_sink.engine.sequences import PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Sequences, sequence_after
+from kafka_sink.engine.sequences import (
+    BATCHES_REMEMBERED,
+    PRODUCER_EPOCH_MAX,
+    SEQUENCE_MODULUS,
+    Sequences,
+    sequence_after,
+)
 from kafka_sink.errors import LocalProtocolError
 
 PARTITION = ("t", 0)
@@ -256,15 +262,105 @@ def test_a_batch_that_may_be_in_the_log_is_sent_again_under_its_old_number_befor
     assert numbers(first, third) == [(0, 0), (1, 0)]
 
 
-def test_batches_behind_one_that_is_certainly_not_in_the_log_may_be_renumbered_whatever_is_known_of_them() -> None:
-    # A broker takes a batch only right after the one before it, so the second cannot be in the log without the first.
+def out_of_order(sequences: Sequences, batch: ProducerBatch) -> None:
+    batch.on_answered(is_definite=True)
+    sequences.on_out_of_order(batch)
+
+
+def test_before_new_numbers_the_leader_is_asked_about_each_batch_that_may_be_in_the_log() -> None:
     sequences = started()
-    first, second = put_on_wire(sequences), put_on_wire(sequences)
+    first, second, third = (put_on_wire(sequences) for _ in range(3))
     first.on_answered(is_definite=True)
     second.on_answered(is_definite=False)
+    third.on_answered(is_definite=False)
     sequences.want_renumbering(PARTITION)
+    for doubtful in (second, third):
+        assert not sequences.renumber_when_quiet()
+        assert [one for one in (first, second, third) if sequences.may_send(one)] == [doubtful]
+        resend(sequences, doubtful)
+        assert not any(sequences.may_send(one) for one in (first, second, third))
+        out_of_order(sequences, doubtful)
     assert sequences.renumber_when_quiet()
-    assert numbers(first, second) == [(1, 0), (1, 1)]
+    assert numbers(first, second, third) == [(1, 0), (1, 1), (1, 2)]
+
+
+def test_a_batch_in_the_log_behind_a_refused_one_is_not_renumbered_and_the_refused_one_stays_in_doubt() -> None:
+    # 1 first and second are lost on the way, or not: no answer. 2 first is out of order at the next try. 3 second is
+    # a duplicate: the log lost what it knew of the producer and took second in place of first, or it has both.
+    sequences = started()
+    first, second = put_on_wire(sequences), put_on_wire(sequences)
+    for batch in (first, second):
+        batch.on_answered(is_definite=False)
+    resend(sequences, first)
+    out_of_order(sequences, first)
+    assert first.may_be_in_log
+    sequences.want_renumbering(PARTITION)
+    resend(sequences, second)
+    ack(sequences, second)
+    assert not sequences.renumber_when_quiet()
+    assert first.may_be_in_log
+    assert sequences.may_send(first), "another leader may know more"
+    resend(sequences, first)
+    out_of_order(sequences, first)
+    assert first.may_be_in_log
+    assert numbers(first, second) == [(0, 0), (0, 1)]
+
+
+def test_refusals_of_all_batches_in_any_order_are_a_no_for_all_of_their_sends() -> None:
+    sequences = started()
+    batches = [put_on_wire(sequences) for _ in range(3)]
+    for batch in batches:
+        batch.on_answered(is_definite=False)
+        batch.on_sent((0, 0))
+    for batch in batches[:2]:
+        out_of_order(sequences, batch)
+        assert batch.may_be_in_log, "the one behind it has no answer yet"
+    out_of_order(sequences, batches[2])
+    assert not any(batch.may_be_in_log for batch in batches)
+
+
+# ---- overtaking ----------------------------------------------------------------------------------------------------
+
+
+def test_no_batch_is_overtaken_by_more_others_than_its_broker_remembers() -> None:
+    # An old leader keeps the resend of first waiting, the new one goes on with what is behind it.
+    sequences = started()
+    first = put_on_wire(sequences)
+    for _ in range(BATCHES_REMEMBERED - 1):
+        ack(sequences, put_on_wire(sequences))
+    assert not sequences.may_send(new_batch())
+    assert sequences.may_send(new_batch(partition=1))
+    ack(sequences, first)
+    assert sequences.may_send(new_batch())
+
+
+def test_acknowledged_batches_count_only_behind_the_first_open_one() -> None:
+    sequences = started()
+    first, second, third, fourth = (put_on_wire(sequences) for _ in range(4))
+    ack(sequences, second)
+    ack(sequences, fourth)
+    ack(sequences, first)
+    # Open is third, overtaken by fourth.
+    for _ in range(BATCHES_REMEMBERED - 2):
+        put_on_wire(sequences)
+    assert not sequences.may_send(new_batch())
+    ack(sequences, third)
+    assert sequences.may_send(new_batch())
+
+
+# ---- topics that come back -----------------------------------------------------------------------------------------
+
+
+def test_in_a_topic_with_a_new_id_the_first_batch_goes_alone_again() -> None:
+    sequences = started()
+    sequences.on_topics({"t": b"old"})
+    sequences.on_topics({"t": b"old", "other": b"id"})
+    assert numbers(put_on_wire(sequences, partition=1), put_on_wire(sequences, partition=1)) == [(0, 0), (0, 1)]
+    sequences.on_topics({"t": b"new"})
+    first = put_on_wire(sequences)
+    assert not sequences.may_send(new_batch())
+    ack(sequences, first)
+    assert sequences.may_send(new_batch())
 
 
 def test_other_partitions_keep_their_epoch_until_their_batches_are_done() -> None:
