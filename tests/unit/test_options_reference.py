@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES, FOREIGN_OPTIONS
+from kafka_sink.options.sink_options import parse_sink_options
+from kafka_sink.options.sink_table import PRODUCER_DEFAULTS, SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
-from tools.options_reference import PATH, main, reference
+from tools.options_reference import DIFFERENT_IN_SINK, PATH, main, reference
 
 
 def test_the_committed_reference_is_up_to_date() -> None:
@@ -15,7 +20,19 @@ def test_the_committed_reference_is_up_to_date() -> None:
 
 def test_the_reference_names_every_option_and_alias() -> None:
     text = reference()
-    assert [name for name in (*OPTIONS, *FOREIGN_OPTIONS, *ALIASES) if f"| `{name}` |" not in text] == []
+    assert [name for name in (*SINK_OPTIONS, *OPTIONS, *FOREIGN_OPTIONS, *ALIASES) if f"| `{name}` |" not in text] == []
+
+
+def test_the_reference_names_what_the_sink_sets_by_itself_and_the_prefix() -> None:
+    text = reference()
+    assert [name for name, value in PRODUCER_DEFAULTS.items() if f"`kafka.{name}` is `{value}`" not in text] == []
+    assert "with\nthe prefix `kafka.`" in text
+
+
+@pytest.mark.parametrize("name", [name for name, said in DIFFERENT_IN_SINK.items() if said.startswith("refused")])
+def test_what_the_reference_calls_refused_in_the_sink_is(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"kafka.{name} is not supported".replace(".", r"\.")):
+        parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:9092", f"kafka.{name}": "x"})
 
 
 def test_the_command_writes_the_file_it_is_given(tmp_path: Path) -> None:
