@@ -195,6 +195,10 @@ class BareQuery:
         self._call("commit", bare_work.commit, self.settings, messages, self.batch_id)
         self.checkpoint.committed += 1
 
+    def begin_commit(self, messages: Sequence[Any]) -> None:
+        """Its end is `worker("commit").result()`."""
+        self.worker("commit").begin(bare_work.commit, self.settings, messages, self.batch_id)
+
     def abort(self, messages: Sequence[Any]) -> None:
         self._call("commit", bare_work.abort, self.settings, messages, self.batch_id)
 
