@@ -19,6 +19,7 @@ from kafka_sink.errors import BrokerError, BufferExhausted, DataError, DeliveryE
 from kafka_sink.options.sink_options import parse_sink_options
 from kafka_sink.runtime.pool import POOL
 from kafka_sink.spark.columns import written_columns
+from kafka_sink.spark.planning import planned_stream
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker, Fault
 from tools.foreign_reader import ForeignRecord, read_topic
@@ -209,3 +210,22 @@ def test_an_error_of_the_source_comes_through_unchanged(broker: EmbeddedBroker) 
     with pytest.raises(ValueError, match=r"^of the user's own$"):
         write(broker, failing())  # type: ignore[arg-type]
     assert POOL.idle_count == 0
+
+
+def test_columns_that_are_not_written_and_options_without_effect_are_told_once_for_all_batches_of_a_stream(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = StructType().add("value", StringType()).add("Key", StringType()).add("offset", LongType())
+    settings = {
+        "kafka.bootstrap.servers": broker.bootstrap_servers,
+        "topic": "rows",
+        "includeHeaders": "true",
+        "delivery.guarantee": "at-least-once",
+    }
+    for _ in range(3):
+        planned_stream(settings, schema, False)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == [
+        "includeHeaders has no effect: a column headers is written whenever there is one",
+        "columns that are not written: Key, offset (written are value, key, topic, partition, headers, timestamp)",
+    ]
