@@ -40,6 +40,9 @@ class Budget(NamedTuple):
     deadlines: int = 0
     restarts: int = 0
     seconds: int = 0  # second drivers
+    # How often the drivers may interrupt each other. Whatever needs more changes than that is not found; what is found
+    # in practice needs one or two, and without a bound two machines have too many orders to go through.
+    switches: int = 0
 
 
 class Driver(NamedTuple):
@@ -62,6 +65,7 @@ class WorldState(NamedTuple):
     drivers: tuple[Driver, ...]
     orphans: tuple[int, ...]
     budget: Budget
+    turn: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,9 @@ class World:
     def actions(self, state: WorldState) -> list[tuple[str, WorldState | Violation]]:
         found: list[tuple[str, WorldState | Violation]] = []
         for driver in state.drivers:
-            found += self._driver_actions(state, driver)
+            turned = self._turned(state, driver)
+            if turned is not None:
+                found += self._driver_actions(turned, driver)
         for request in sorted(set(state.orphans)):
             rest = list(state.orphans)
             rest.remove(request)
@@ -118,6 +124,16 @@ class World:
                 (f"late {self._title(request)}", self._checked(state._replace(broker=broker, orphans=tuple(rest))))
             )
         return found + self._broker_actions(state)
+
+    def _turned(self, state: WorldState, driver: Driver) -> WorldState | None:
+        """The driver whose turn it is goes on; another one costs a switch, unless the first has nothing to do."""
+        if driver.number == state.turn:
+            return state
+        if state.drivers[state.turn].stage in ("plan", "tasks", "operation", "failed"):
+            if not state.budget.switches:
+                return None
+            state = state._replace(budget=state.budget._replace(switches=state.budget.switches - 1))
+        return state._replace(turn=driver.number)
 
     def _broker_actions(self, state: WorldState) -> list[tuple[str, WorldState | Violation]]:
         found: list[tuple[str, WorldState | Violation]] = []
