@@ -64,7 +64,7 @@ class Desk:
     # ---- looking ---------------------------------------------------------------------------------------------------
 
     def has_ledger(self) -> bool:
-        self.client.reach()
+        self.client.reach(self._patience_ms)
         try:
             if self.client.topic_configs(self.ledger_topic, ["cleanup.policy"]) is None:
                 self.client.describe_topic(self.ledger_topic, create=False)
