@@ -269,6 +269,15 @@ class Cluster:
         if self.is_loading(partition):
             raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS)
 
+    def coordinator_trouble(self, topic: str, key: str) -> Code:
+        """What a broker learns that has to ask this coordinator on behalf of a client."""
+        if topic not in self.topics:
+            return Code.COORDINATOR_NOT_AVAILABLE
+        partition = self.coordinator_partition(topic, key)
+        if partition.leader_id not in self.brokers or not self.brokers[partition.leader_id].is_up:
+            return Code.COORDINATOR_NOT_AVAILABLE
+        return Code.COORDINATOR_LOAD_IN_PROGRESS if self.is_loading(partition) else Code.NONE
+
     def is_loading(self, partition: Partition) -> bool:
         return self._loading_until.get((partition.topic, partition.index), -1) > self.schedule.now_ms
 

@@ -3,7 +3,7 @@
 One object serves all partitions of the transaction log; which broker may answer for an id is the cluster's question.
 Every step is appended to the log first (`delay_ms("transaction_log")`), and until then the id is pending and answers
 CONCURRENT_TRANSACTIONS. After Prepare* the client has its answer; the markers follow (`delay_ms("marker")` each), then
-Complete*. All this time the id is pending too, so Kafka's own refusals in the Prepare* states are never seen.
+Complete*. All this time the id is pending too, but not while there is no coordinator: then nobody may be let in here.
 
 When the coordinator moves, a step that was being appended either made it into the log or not
 (`chance("transaction_log_survives")`), the client hears NOT_COORDINATOR in both cases, and the new coordinator sends
@@ -165,7 +165,7 @@ class TransactionCoordinator:
             done(Code.INVALID_REQUEST if not transactional_id else Code.INVALID_PRODUCER_ID_MAPPING)
             return
         record = transaction.record
-        if transaction.pending is not None:
+        if transaction.pending is not None or record.state in PREPARED:
             done(Code.CONCURRENT_TRANSACTIONS)
         elif record.producer_id != producer_id:
             done(Code.INVALID_PRODUCER_ID_MAPPING)

@@ -177,7 +177,7 @@ class ProduceRound:
     def _begin_asking(self, transactional_id: str, producer_id: int, epoch: int, adds: bool) -> None:
         core = self.call.core
         keys = tuple(part.key for part in self.added)
-        code = self._coordinator_trouble(transactional_id)
+        code = core.cluster.coordinator_trouble(TRANSACTION_TOPIC, transactional_id)
         if code is not Code.NONE:
             self._on_verified(dict.fromkeys(keys, code))
         elif adds:
@@ -191,15 +191,6 @@ class ProduceRound:
             )
         else:
             self._on_verified(core.coordinator.verify(transactional_id, producer_id, epoch, keys))
-
-    def _coordinator_trouble(self, transactional_id: str) -> Code:
-        cluster = self.call.core.cluster
-        if TRANSACTION_TOPIC not in cluster.topics:
-            return Code.COORDINATOR_NOT_AVAILABLE
-        partition = cluster.coordinator_partition(TRANSACTION_TOPIC, transactional_id)
-        if partition.leader_id not in cluster.brokers or not cluster.brokers[partition.leader_id].is_up:
-            return Code.COORDINATOR_NOT_AVAILABLE
-        return Code.COORDINATOR_LOAD_IN_PROGRESS if cluster.is_loading(partition) else Code.NONE
 
     def _on_added(self, codes: Mapping[tuple[str, int], Code]) -> None:
         settings = self.call.core.settings

@@ -211,6 +211,10 @@ def on_txn_offset_commit(call: Call) -> None:
     except Refused as refusal:
         answer(refusal.code)
         return
+    trouble = call.core.cluster.coordinator_trouble(TRANSACTION_TOPIC, body["transactional_id"])
+    if trouble is not Code.NONE:
+        answer(trouble)
+        return
     partition = call.core.cluster.offsets_partition(body["group_id"])
     producer = (body["transactional_id"], body["producer_id"], body["producer_epoch"])
     if call.version >= VERSION_TXN_OFFSET_COMMIT_ADDS:

@@ -316,3 +316,46 @@ def test_a_commit_that_was_lost_in_the_move_can_be_asked_for_again() -> None:
     assert client.end("tx", producer_id, epoch, COMMIT, version=5, broker_id=new) == (0, producer_id, epoch + 1)
     client.advance(50)
     assert client.fetch(committed=True)["last_stable_offset"] == 2
+
+
+def commit_offset(client: ClusterClient, producer_id: int, epoch: int, offset: int, broker_id: int) -> int:
+    body = {
+        "transactional_id": "tx",
+        "group_id": "readers",
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+        "topics": [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": offset}]}],
+    }
+    answer = client.ask(broker_id, apis.TXN_OFFSET_COMMIT, 5, body)
+    return int(answer["topics"][0]["partitions"][0]["error_code"])
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_offsets_wait_for_a_coordinator_that_is_gone_and_do_not_mix_with_a_transaction_it_was_ending(
+    is_committed: bool,
+) -> None:
+    # The commit is decided, its marker cannot be written, and then the coordinator dies as well.
+    settings = Settings(delay_ms=lambda what: 50 if what == "marker" else 0)
+    client = ClusterClient(BrokerCluster(2, topics={"t": 1}, settings=settings))
+    cluster = client.core.cluster
+    producer_id, epoch = client.begin("tx")
+    coordinator, group_coordinator = 1, 2
+    for topic, key, broker_id in (
+        ("__transaction_state", "tx", coordinator),
+        ("__consumer_offsets", "readers", group_coordinator),
+    ):
+        partition = cluster.coordinator_partition(topic, key)
+        cluster.move_leader(topic, partition.index, broker_id)
+        cluster.hold_out_of_sync(topic, partition.index, [3 - broker_id])
+    assert commit_offset(client, producer_id, epoch, 7, group_coordinator) == 0
+    if is_committed:
+        assert client.end("tx", producer_id, epoch, COMMIT, version=5, broker_id=coordinator)[0] == 0
+    client.core.stop_broker(coordinator, is_crash=True)
+    next_epoch = epoch + is_committed
+    assert commit_offset(client, producer_id, next_epoch, 8, group_coordinator) == 15
+    client.core.start_broker(coordinator)
+    if not is_committed:
+        assert client.end("tx", producer_id, epoch, COMMIT, version=5, broker_id=coordinator)[0] == 0
+    client.advance(200)
+    (committed,) = client.core.groups.groups["readers"].offsets.values()
+    assert committed.offset == 7
