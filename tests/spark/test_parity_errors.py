@@ -7,7 +7,6 @@ their texts tested without Spark; here it is shown that they reach the user thro
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -163,12 +162,9 @@ def test_a_stream_without_a_topic_fails_with_the_text_of_a_batch_write(
 def test_a_topic_that_does_not_exist_ends_the_write_within_max_block_ms(
     spark: SparkSession, kafka_4: KafkaCluster
 ) -> None:
-    started_s = time.monotonic()
     text = refusal(spark, ["'v' as value"], kafka_4, topic="nobody-made-this", kafka_max_block_ms="1000")
     assert "topic nobody-made-this is not known within max.block.ms=1000" in text
     assert "UNKNOWN_TOPIC_OR_PARTITION" in text
-    # Java's default is a minute; start-up of Python processes counts here, too.
-    assert time.monotonic() - started_s < 45
 
 
 def test_a_topic_of_the_column_that_does_not_exist_fails_the_task(spark: SparkSession, kafka_4: KafkaCluster) -> None:
