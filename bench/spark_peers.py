@@ -30,6 +30,7 @@ class NullSink(DataSource):
 
 def write_with_confluent(frame: DataFrame, options: Mapping[str, str]) -> None:
     settings = _settings(options)
+    is_keyed = "key" in frame.columns
 
     def write(rows: Iterable[Any]) -> None:
         from confluent_kafka import Producer
@@ -38,7 +39,7 @@ def write_with_confluent(frame: DataFrame, options: Mapping[str, str]) -> None:
         for row in rows:
             while True:
                 try:
-                    producer.produce(options["topic"], value=row["value"], key=row["key"] if "key" in row else None)
+                    producer.produce(options["topic"], value=row["value"], key=row["key"] if is_keyed else None)
                     break
                 except BufferError:
                     producer.poll(0.1)
@@ -50,6 +51,7 @@ def write_with_confluent(frame: DataFrame, options: Mapping[str, str]) -> None:
 
 def write_with_kafka_python(frame: DataFrame, options: Mapping[str, str]) -> None:
     settings = _settings(options)
+    is_keyed = "key" in frame.columns
 
     def write(rows: Iterable[Any]) -> None:
         from kafka import KafkaProducer
@@ -61,7 +63,7 @@ def write_with_kafka_python(frame: DataFrame, options: Mapping[str, str]) -> Non
             linger_ms=LINGER_MS,
         )
         for row in rows:
-            key = row["key"].encode() if "key" in row else None
+            key = row["key"].encode() if is_keyed else None
             producer.send(options["topic"], value=row["value"].encode(), key=key)
         producer.flush()
         producer.close()

@@ -57,8 +57,8 @@ CASES = (
 )
 
 CONDITIONS = (
-    "Written by `python -m bench.spark_sinks`. Ratios are of medians within one run; CPU is that of Spark's JVM and all "
-    "its Python workers together, per row."
+    "Written by `python -m bench.spark_sinks`. Ratios are of medians within one run; CPU is that of Spark's JVM and "
+    "all its Python workers together, per row."
 )
 
 Options = Mapping[str, str]

@@ -85,11 +85,13 @@ class Asker:
         version_min: int = 0,
         version_max: int = VERSION_MAX,
         find_again: bool = False,
+        changes_nothing: bool = False,
     ) -> tuple[Mapping[str, Any], ...]:
         """The answers of all brokers that the target stands for; error codes in them are the caller's to read.
 
         While the question has not left it is tried again within the time (`request.timeout.ms` by default). Once it
-        may have arrived a failure is raised, and so is one that trying again does not mend.
+        may have arrived a failure is raised, unless it `changes_nothing` there; and so is one that trying again does
+        not mend.
         """
         limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.now_ms() + limit_ms
@@ -102,7 +104,8 @@ class Asker:
             if reply.error is None:
                 return reply.bodies
             retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
-            if reply.ending is not Ending.LOST or reply.was_sent or retry_at_ms >= deadline_ms:
+            is_final = reply.ending is not Ending.LOST or (reply.was_sent and not changes_nothing)
+            if is_final or retry_at_ms >= deadline_ms:
                 raise reply.error
             self._wait_until(lambda: False, retry_at_ms)
 

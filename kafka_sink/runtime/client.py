@@ -130,7 +130,7 @@ class Client(Asker):
     def features(self) -> dict[str, int]:
         """Finalised features and their levels, such as transaction.version. Empty before they existed."""
         body = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
-        answer = self.ask(AnyBroker(), API_VERSIONS, body, timeout_ms=self.options.max_block_ms)
+        answer = self.ask(AnyBroker(), API_VERSIONS, body, timeout_ms=self.options.max_block_ms, changes_nothing=True)
         return {row["name"]: row["max_version_level"] for row in answer.get("finalized_features") or ()}
 
     def transaction_generation(self) -> int:
@@ -298,7 +298,8 @@ class Client(Asker):
         keys = None if names is None else list(names)
         resource = {"resource_type": resource_type, "resource_name": name, "configuration_keys": keys}
         try:
-            answer = self.ask(target, DESCRIBE_CONFIGS, {"resources": [resource], "include_synonyms": False})
+            question = {"resources": [resource], "include_synonyms": False}
+            answer = self.ask(target, DESCRIBE_CONFIGS, question, changes_nothing=True)
         except BrokerError as error:
             if error.code == UNSUPPORTED_VERSION:
                 return None

@@ -18,6 +18,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -188,6 +189,10 @@ class BareQuery:
         place = self.place(number)
         self._call("tasks", bare_work.write_and_fail, self._planned, place, self.rows(number), PARTITIONS)
 
+    def nothing(self, number: int) -> Any:
+        """The message of a task without rows."""
+        return self._call("tasks", bare_work.write, self._planned, self.place(number), (), PARTITIONS)
+
     def write_tasks(self) -> list[Any]:
         return [self.write_task(number) for number in range(self._tasks)]
 
@@ -240,10 +245,16 @@ def problems(servers: str, topic: str, batches: int) -> list[str]:
     return check_all(records, dict.fromkeys(range(PARTITIONS), batches * ROWS // PARTITIONS) if batches else {})
 
 
-def open_transactions(servers: str, sink_id: str) -> list[str]:
-    """Transactions of this sink that are neither committed nor aborted, by what all brokers list."""
+def open_transactions(servers: str, sink_id: str, patience_s: float = 10) -> list[str]:
+    """Transactions of this sink that are neither committed nor aborted, by what all brokers list. The markers of one
+    that has just been ended take a moment; with `patience_s` of 0 they count as open."""
+    deadline = time.monotonic() + patience_s
     with client_of(servers) as client:
-        return _listed(client, f"{sink_id}-")
+        while True:
+            found = _listed(client, f"{sink_id}-")
+            if not found or time.monotonic() > deadline:
+                return found
+            time.sleep(0.05)
 
 
 def _listed(client: Client, prefix: str) -> list[str]:

@@ -66,6 +66,7 @@ class Fault:
     # Of the copy of a duplicate and of a held request: what the broker answered, for tests that want to know.
     answer: dict[str, Any] | None = None
     _seen: int = 0
+    _is_stopped: bool = False
     _acted: threading.Event = field(default_factory=threading.Event)
     _released: threading.Event = field(default_factory=threading.Event)
     _answered: threading.Event = field(default_factory=threading.Event)
@@ -79,12 +80,12 @@ class Fault:
         self._acted.set()
 
     def stop(self) -> None:
-        self.lasts = False
-        self._acted.set()
+        """Nothing is harmed from now on, whether or not anything was."""
+        self._is_stopped = True
 
     def counts(self, request: Request) -> bool:
         """Whether it is this request's turn to be harmed."""
-        is_over = self._seen >= self.nth and not self.lasts
+        is_over = self._is_stopped or (self._seen >= self.nth and not self.lasts)
         is_meant = request.api_key not in PREAMBLES if self.api is None else request.api_key == self.api.key
         if is_over or not is_meant or not self.where(request):
             return False

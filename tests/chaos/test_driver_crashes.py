@@ -135,7 +135,7 @@ def test_a_driver_killed_before_commit_leaves_nothing_that_waits_for_a_time_out(
     with BareQuery(checkpoint, settings) as query:
         query.plan()
         query.write_tasks()
-    assert len(open_transactions(kafka.bootstrap_servers, sink_id_of(settings))) == TASKS
+    assert len(open_transactions(kafka.bootstrap_servers, sink_id_of(settings), patience_s=0)) == TASKS
     run_on(checkpoint, settings)
     assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
     assert problems(kafka.bootstrap_servers, topic_name, 1) == []

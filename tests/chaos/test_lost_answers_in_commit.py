@@ -53,11 +53,29 @@ def test_commit_gets_over_the_loss_of_any_one_request_or_answer(
                 fault = proxy.on(None, harm, nth=nth)
                 query.commit(messages)
                 query.end_worker("commit")
+                fault.stop()
                 if not fault.has_acted:
                     break
         assert nth > 18
         assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
     assert problems(kafka.bootstrap_servers, topic_name, checkpoint.committed + 1) == []
+
+
+@pytest.mark.parametrize("harm", [Harm.LOSE_ANSWER, Harm.CUT_ANSWER], ids=lambda harm: harm.name.lower())
+def test_planning_gets_over_the_loss_of_any_one_answer(kafka: KafkaCluster, topic_name: str, harm: Harm) -> None:
+    kafka.create_topic(topic_name, partitions=3)
+    checkpoint = Checkpoint()
+    with KafkaProxy(kafka.bootstrap_servers) as proxy:
+        settings = settings_of(proxy.bootstrap_servers, topic_name)
+        run_on(checkpoint, settings)
+        for nth in count(1):
+            with BareQuery(checkpoint, settings) as query:
+                fault = proxy.on(None, harm, nth=nth)
+                query.plan()
+            fault.stop()
+            if not fault.has_acted:
+                break
+    assert nth > 5
 
 
 @pytest.mark.parametrize("harm", [Harm.LOSE_ANSWER, Harm.DUPLICATE_REQUEST], ids=lambda harm: harm.name.lower())
