@@ -5,7 +5,7 @@ Every fault here ends by itself after its length, or with `heal`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 
 from kafka_sink.testing import BrokerCluster, Fault
@@ -36,7 +36,16 @@ REFUSED_ALTHOUGH_DONE = {
 
 
 class ClusterFaults:
-    def __init__(self, core: BrokerCluster, network: Network, trace: Trace) -> None:
+    """`topics` are those that lose leaders and replicas; `refusals` and `refused_although_done` by name of the API."""
+
+    def __init__(
+        self, core: BrokerCluster, network: Network, trace: Trace, *, topics: tuple[str, ...] = TOPICS,
+        refusals: Mapping[str, tuple[int, ...]] = REFUSALS,
+        refused_although_done: Mapping[str, tuple[int, ...]] = REFUSED_ALTHOUGH_DONE,
+    ) -> None:  # fmt: skip
+        self.topics = topics
+        self.refusals = refusals
+        self.refused_although_done = refused_although_done
         self.core = core
         self.network = network
         self.trace = trace
@@ -100,11 +109,11 @@ class ClusterFaults:
     # ---- partitions ----
 
     def move_leader(self, pick: Random, length_ms: int) -> bool:
-        return self._move(pick, TOPICS, loses_tail=False)
+        return self._move(pick, self.topics, loses_tail=False)
 
     def lose_leader(self, pick: Random, length_ms: int) -> bool:
         self.lost_tails = True
-        return self._move(pick, TOPICS, loses_tail=True)
+        return self._move(pick, self.topics, loses_tail=True)
 
     def move_coordinator(self, pick: Random, length_ms: int) -> bool:
         return self._move(pick, (TRANSACTION_TOPIC, TRANSACTION_TOPIC, OFFSETS_TOPIC), loses_tail=False)
@@ -124,7 +133,7 @@ class ClusterFaults:
         return True
 
     def below_min_isr(self, pick: Random, length_ms: int) -> bool:
-        topic = self.core.cluster.topics.get(pick.choice(TOPICS))
+        topic = self.core.cluster.topics.get(pick.choice(self.topics))
         if topic is None:
             return False
         partition = pick.choice(topic.partitions)
@@ -147,7 +156,7 @@ class ClusterFaults:
 
     def api_error(self, pick: Random, length_ms: int) -> bool:
         is_done = pick.random() < 0.5
-        table = REFUSED_ALTHOUGH_DONE if is_done else REFUSALS
+        table = self.refused_although_done if is_done else self.refusals
         api = pick.choice(("Produce", "Produce", *table))
         error_code = pick.choice(table[api])
         fault = Fault(api=api, error_code=error_code, after_apply=is_done, times=pick.choice((1, 1, 2, 6)))
@@ -169,7 +178,7 @@ class ClusterFaults:
     # ---- topics ----
 
     def delete_topic(self, pick: Random, length_ms: int) -> bool:
-        topic = self.core.cluster.topics.get(pick.choice(TOPICS))
+        topic = self.core.cluster.topics.get(pick.choice(self.topics))
         if topic is None:
             return False
         count = len(topic.partitions)
@@ -178,7 +187,7 @@ class ClusterFaults:
         return True
 
     def recreate_topic(self, pick: Random, length_ms: int) -> bool:
-        topic = self.core.cluster.topics.get(pick.choice(TOPICS))
+        topic = self.core.cluster.topics.get(pick.choice(self.topics))
         if topic is None:
             return False
         count = len(topic.partitions)
@@ -200,13 +209,13 @@ class ClusterFaults:
     def _replace_what_has_too_few_replicas(self) -> None:
         """A topic that was created while brokers were down could never be written to with acks=all."""
         needed = self.core.settings.number("min.insync.replicas")
-        for name in TOPICS:
+        for name in self.topics:
             topic = self.core.cluster.topics.get(name)
             if topic is not None and any(len(partition.replicas) < needed for partition in topic.partitions):
                 self._delete(name)
 
     def grow_topic(self, pick: Random, length_ms: int) -> bool:
-        topic = self.core.cluster.topics.get(pick.choice(TOPICS))
+        topic = self.core.cluster.topics.get(pick.choice(self.topics))
         if topic is None or len(topic.partitions) > 6 or not self.core.cluster.alive:
             return False
         self.core.cluster.grow_topic(topic.name, len(topic.partitions) + 1)
@@ -223,7 +232,7 @@ class ClusterFaults:
             if not broker.is_up:
                 self.core.start_broker(broker.node_id)
         self._replace_what_has_too_few_replicas()
-        for name in TOPICS:
+        for name in self.topics:
             self.create(name, 2)
         for topic in self.core.cluster.topics.values():
             for partition in topic.partitions:
