@@ -49,7 +49,7 @@ class Committer(Opening):
     def step(self, now_ms: int, answers: Sequence[DriverAnswer] = ()) -> Progress:
         if not self._has_begun:
             self._has_begun = True
-            self._follow(now_ms, moved_at_start(self._job, self._session, bool(self._receipts)))
+            self._follow(now_ms, moved_at_start(self._job, self._session))
         for answer in answers:
             if self._part is not None:
                 self._part.on_answer(now_ms, answer)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kafka_sink.delivery import texts
-from kafka_sink.delivery.ledger import Finding, LedgerRecord, LedgerState, finding, is_decided
-from kafka_sink.delivery.receipt import BatchKey, BatchSummary
+from kafka_sink.delivery.ledger import Finding, LedgerRecord, LedgerState, finding, is_decided, record_without_rows
+from kafka_sink.delivery.receipt import BatchSummary
 from kafka_sink.delivery.session import Conclusion, Decision, DeliverySettings, DriverSession, Job, Operation
 from kafka_sink.errors import KafkaSinkError
 
@@ -49,7 +49,7 @@ _WITHOUT_BATCH = {
 }
 
 
-def moved_at_start(job: Job, session: DriverSession, has_transactions: bool) -> Judgement:
+def moved_at_start(job: Job, session: DriverSession) -> Judgement:
     if job.operation in _WITHOUT_BATCH:
         session.forget_identity()
         return Judgement(_WITHOUT_BATCH[job.operation])
@@ -57,7 +57,7 @@ def moved_at_start(job: Job, session: DriverSession, has_transactions: bool) -> 
     decision = session.decisions.get(job.key)
     if job.operation in (Operation.ABORT, Operation.ABORT_WITHOUT_LEDGER):
         return _abort_at_start(job, session, decision)
-    if not has_transactions:
+    if not (job.has_transactions or job.opens_a_stream):
         return Judgement(Move.END, conclusion=Conclusion.NOTHING_TO_DO)
     if job.operation is Operation.COMMIT_WITHOUT_LEDGER:
         return Judgement(Move.CHECK)
@@ -85,8 +85,7 @@ def judged(
     is_fenced: bool,
 ) -> Judgement:
     if job.operation is Operation.COMMIT:
-        assert job.key is not None
-        return _commit_judged(job.key, session, settings, ledger, summary)
+        return _commit_judged(job, session, settings, ledger, summary)
     if job.operation is Operation.ABORT:
         assert job.key is not None
         if is_decided(ledger, job.key, session.run):
@@ -98,12 +97,15 @@ def judged(
 
 
 def _commit_judged(
-    key: BatchKey, session: DriverSession, settings: DeliverySettings, ledger: LedgerState, summary: BatchSummary
+    job: Job, session: DriverSession, settings: DeliverySettings, ledger: LedgerState, summary: BatchSummary
 ) -> Judgement:
-    sink_id = session.sink_id
+    assert job.key is not None
+    sink_id, key = session.sink_id, job.key
     found, record = finding(ledger, key, session.run, accept_unknown_sink=settings.accept_unknown_sink)
-    if found is Finding.GO_ON:
+    if found is Finding.GO_ON and job.has_transactions:
         return Judgement(Move.CHECK)
+    if found is Finding.GO_ON:
+        return Judgement(Move.RECORD, record_without_rows(sink_id, key, session.run, record, job.wall_ms))
     if found is Finding.UNKNOWN_SINK:
         return Judgement(Move.END, error=texts.unknown_sink(sink_id, key, summary, settings.ledger_topic))
     assert record is not None

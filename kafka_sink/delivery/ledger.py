@@ -185,12 +185,26 @@ def intent_of(
         key=key,
         run=run,
         runs=successor_runs(previous, run),
-        since_ms=previous.since_ms if previous is not None and previous.run == run else since_ms,
+        since_ms=_since_ms(previous, run, since_ms),
         wall_ms=wall_ms,
         row_count=sum(rows.values()),
         topics=rows,
         pledges=pledges_of(sink_id, run, receipts),
     )
+
+
+def record_without_rows(
+    sink_id: str, key: BatchKey, run: str, previous: LedgerRecord | None, wall_ms: int
+) -> LedgerRecord:
+    """There is nothing to decide about; that the batch was here is all it says."""
+    intent = intent_of(sink_id, key, run, (), previous=previous, since_ms=UNKNOWN_TIME, wall_ms=wall_ms)
+    return intent.closed(wall_ms)
+
+
+def _since_ms(previous: LedgerRecord | None, run: str, since_ms: int) -> int:
+    if previous is None or previous.run != run or previous.since_ms == UNKNOWN_TIME:
+        return since_ms
+    return previous.since_ms
 
 
 def successor_runs(previous: LedgerRecord | None, run: str) -> tuple[str, ...]:

@@ -25,6 +25,11 @@ class BatchKey(NamedTuple):
     query_id: str
     batch_id: BatchId
 
+    @property
+    def is_first(self) -> bool:
+        """Of a stream, whose batches are numbered from 0."""
+        return self.batch_id == 0
+
     def __str__(self) -> str:
         if self.query_id:
             return f"batch {self.batch_id} of query {self.query_id}"

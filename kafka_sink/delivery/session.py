@@ -100,6 +100,16 @@ class Job:
     receipts: Sequence[TaskReceipt] = ()
     wall_ms: int = 0
 
+    @property
+    def has_transactions(self) -> bool:
+        return any(receipt.transaction is not None for receipt in self.receipts)
+
+    @property
+    def opens_a_stream(self) -> bool:
+        """A stream's first batch is recorded even if it has no rows: a ledger that knows nothing of a stream in its
+        later batches was deleted, or is another one."""
+        return self.operation is Operation.COMMIT and self.key is not None and self.key.is_first
+
 
 class Conclusion(Enum):
     DELIVERED = "delivered"

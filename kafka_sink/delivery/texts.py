@@ -67,8 +67,8 @@ def unknown_sink(sink_id: str, key: BatchKey, summary: BatchSummary, ledger_topi
         summary,
         f"the ledger topic {ledger_topic!r} has no record of sink {sink_id!r}, although this query has run batches "
         "before. Either the ledger was deleted or another one is configured, and then it cannot be known what was "
-        "delivered; or the query delivered at least once until now, and then say so with the option that accepts a "
-        "sink without history",
+        "delivered; or the query delivered at least once, or under another sink.id, until now, and then say so with "
+        "ledger.accept.new.sink=true",
     )
 
 

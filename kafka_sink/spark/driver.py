@@ -145,7 +145,7 @@ def committed(
     options: SinkOptions, sink_id: str | None, run: str, key: BatchKey, receipts: Sequence[TaskReceipt]
 ) -> Conclusion:
     """How the batch ended; raises `CommitError` if it did not, or not entirely."""
-    if sink_id is None or all(receipt.transaction is None for receipt in receipts):
+    if sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
     verdict = _with_driver(options, sink_id, run, lambda driver: driver.commit(key, receipts))
     return verdict.conclusion

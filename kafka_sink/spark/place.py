@@ -29,7 +29,12 @@ def place_in_stream(sink_id: str | None) -> TaskPlace:
 
 
 def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
+    """Inside foreachBatch, a write that is labelled with the number of the micro-batch is that batch of that query: a
+    new checkpoint is then a new query and not a repetition, and one ledger key does for all batches."""
     context = _context()
+    query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    if query_id is not None and batch_id is not None and batch_id == key.batch_id:
+        key = BatchKey(query_id, int(batch_id))
     return TaskPlace(key, run, context.partitionId(), context.taskAttemptId(), sink_id)
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -41,7 +42,9 @@ def planned_batch(settings: Mapping[str, str], schema: StructType, overwrite: bo
     if options.batch_id is None:
         settled = checked_with_kafka(options, None, os.getpid())
         return BatchWriter(settled, columns, UNNAMED_BATCH, run=run, sink_id=options.sink_id or f"batch-{run}")
-    settled = checked_with_kafka(options, options.sink_id, os.getpid())
+    # Whether it is new is nothing that a single write knows: foreachBatch may have left out the batches without rows.
+    known = replace(options, ledger_accepts_new_sink=True)
+    settled = checked_with_kafka(known, options.sink_id, os.getpid())
     return BatchWriter(settled, columns, BatchKey("", options.batch_id), run=run, sink_id=options.sink_id)
 
 

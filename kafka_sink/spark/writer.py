@@ -40,13 +40,19 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         receipts = receipts_of(messages)
-        conclusion = committed(self._options, self._sink_id, self._run, self._key, receipts)
-        tell_delivered(self._options, self._key, receipts, conclusion)
+        key = self._key_of(receipts)
+        conclusion = committed(self._options, self._sink_id, self._run, key, receipts)
+        tell_delivered(self._options, key, receipts, conclusion)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         receipts = receipts_of(messages)
-        conclusion = aborted(self._options, self._sink_id, self._run, self._key, receipts)
-        tell_aborted(self._key, receipts, conclusion)
+        key = self._key_of(receipts)
+        conclusion = aborted(self._options, self._sink_id, self._run, key, receipts)
+        tell_aborted(key, receipts, conclusion)
+
+    def _key_of(self, receipts: Sequence[TaskReceipt]) -> BatchKey:
+        """The tasks know better: inside foreachBatch a label can be a stream's batch (place.py)."""
+        return receipts[0].key if receipts else self._key
 
 
 def receipts_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReceipt]:

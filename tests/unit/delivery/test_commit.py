@@ -35,10 +35,32 @@ def test_a_batch_is_fenced_read_checked_decided_committed_recorded_and_swept_in_
     assert order[-1] == "list transactions"
 
 
-def test_c0_a_batch_without_rows_asks_nobody_anything(bench: Bench) -> None:
-    empty = TaskReceipt(BatchKey(QUERY, 0), "1" * 16, 0, 0)
-    verdict = bench.run(Operation.COMMIT, [empty])
+def without_rows(batch: int, run: str = "1" * 16) -> TaskReceipt:
+    return TaskReceipt(BatchKey(QUERY, batch), run, 0, 0)
+
+
+def test_c0_a_later_batch_without_rows_asks_nobody_anything(bench: Bench) -> None:
+    verdict = bench.commit([without_rows(1)])
     assert verdict.conclusion is Conclusion.NOTHING_TO_DO and not bench.asked
+
+
+def test_c0_a_streams_first_batch_is_recorded_without_rows_too_and_the_next_one_is_not_taken_for_strange(
+    bench: Bench,
+) -> None:
+    assert bench.commit([without_rows(0)]).conclusion is Conclusion.DELIVERED
+    record = bench.ledger()["sink"]
+    assert (record.kind, record.key.batch_id, record.row_count) == (Kind.DONE, 0, 0)
+    assert COMMIT not in bench.purposes()
+    assert bench.commit([without_rows(0, "2" * 16)], bench.session("2" * 16)).conclusion is Conclusion.ALREADY_DELIVERED
+    assert bench.commit(bench.receipts(1, run="2" * 16), bench.session("2" * 16)).conclusion is Conclusion.DELIVERED
+    check_delivered(bench)
+
+
+def test_c0_the_sweep_after_a_first_batch_without_rows_knows_when_its_run_began_by_the_next_batch(bench: Bench) -> None:
+    session = bench.session()
+    bench.commit([without_rows(0)], session)
+    bench.commit(bench.receipts(1), session)
+    assert bench.ledger()["sink"].since_ms > 0
 
 
 def test_c1_the_second_batch_of_a_process_neither_fences_nor_reads_again(bench: Bench) -> None:
