@@ -340,6 +340,9 @@ class NodeSet:
         self.last_failure = failure
         # A lost connection that had worked is daily life (a broker restarts); one that never worked needs a look.
         level = "info" if was_ready and isinstance(failure, TransportError) else "warning"
+        # Of a row of failures the first, second, fourth, eighth are told: a broker that is gone must not fill the log.
+        if node.failures & (node.failures - 1):
+            level = "debug"
         wait_ms = node.retry_at_ms - now_ms
         self.tell(level, f"{failure} (next attempt in {wait_ms} ms at the earliest)")
         self._settle(node)

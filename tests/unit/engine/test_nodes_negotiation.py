@@ -6,7 +6,7 @@ import pytest
 from fake_cluster import FakeCluster
 from network_driver import Driver, notices, produce, request
 
-from kafka_sink.engine.commands import Connected, Disconnect, Received, Resolved, Send
+from kafka_sink.engine.commands import Connected, Disconnect, Notice, Received, Resolved, Send
 from kafka_sink.errors import BrokerError, LocalProtocolError, TransportError
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, PRODUCE
@@ -126,6 +126,19 @@ def test_a_disconnect_during_api_versions_tells_the_operator_what_to_look_at() -
     assert "a:9092 (node 0) was closed by the peer during ApiVersions" in notice
     assert "is a TLS listener behind this port?" in notice
     assert "next attempt in 50 ms" in notice
+
+
+def test_of_a_row_of_failures_an_operator_is_told_the_first_second_fourth_and_eighth() -> None:
+    driver = Driver()
+    driver.cluster.scripts[API_VERSIONS.key] = lambda asked: None
+    told = []
+    for number in range(1, 10):
+        driver.nodes.connect(0, driver.now_ms)
+        driver.run()
+        driver.cluster.disconnect(0)
+        told += [number for command in driver.run() if isinstance(command, Notice) and command.level == "warning"]
+        driver.sleep(driver.delay_ms())
+    assert told == [1, 2, 4, 8]
 
 
 def test_a_broker_that_accepts_but_never_answers_api_versions_is_left_after_the_request_time_out() -> None:
