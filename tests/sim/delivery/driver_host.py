@@ -1,0 +1,134 @@
+"""A process on the driver: the commit machine, the question client, and an inbox. `runtime.client.Client` as events.
+
+What goes between the two machines is translated by the functions of the real client. Without an operation nothing is
+read from the network, as in a process that waits for Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from kafka_sink.delivery import Committer, DriverAnswer, Verdict
+from kafka_sink.delivery.request import RequestKey
+from kafka_sink.engine import commands as c
+from kafka_sink.engine.asking import Asking
+from kafka_sink.engine.question import Question, Reply
+from kafka_sink.options import ProducerOptions
+from kafka_sink.runtime.asker import PIPELINED_MAX
+from kafka_sink.runtime.client import _current, _question
+from tests.sim.loop import Loop
+from tests.sim.network import NETWORK_COMMANDS, Network
+from tests.sim.trace import Trace, Violation
+
+TURNS_PER_MS_MAX = 200
+
+
+class DriverHost:
+    def __init__(
+        self, name: str, options: ProducerOptions, *, loop: Loop, network: Network, trace: Trace,
+        jitter: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.is_alive = True
+        self.paused_until_ms = 0
+        # Called before each turn of an operation: a crash may be due.
+        self.on_turn: Callable[[], None] = lambda: None
+        self._loop = loop
+        self._network = network
+        self._trace = trace
+        options = replace(
+            options,
+            client_id=name,
+            max_in_flight_requests_per_connection=PIPELINED_MAX,
+            allow_auto_create_topics=False,
+        )
+        self._asking = Asking(options, jitter=jitter)
+        self._machine: Committer | None = None
+        self._on_verdict: Callable[[Verdict], None] = lambda _verdict: None
+        self._machine_wake_ms = 0
+        self._questions: dict[RequestKey, Question] = {}
+        self._inbox: list[c.Input] = []
+        self._planned_ms: int | None = None
+        self._turns_at = (-1, 0)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._machine is not None
+
+    def run(self, machine: Committer, on_verdict: Callable[[Verdict], None]) -> None:
+        self._machine, self._on_verdict = machine, on_verdict
+        self._machine_wake_ms = self._loop.now_ms
+        self.plan_turn(self._loop.now_ms)
+
+    def kill(self, *, is_silent: bool) -> None:
+        self.is_alive = False
+        self._network.forget_host(self.name, is_silent=is_silent)
+
+    def pause(self, until_ms: int) -> None:
+        self.paused_until_ms = until_ms
+
+    # ---- events ----
+
+    def on_network(self, event: c.Input) -> None:
+        if self.is_alive:
+            self._inbox.append(event)
+            if self.is_busy:
+                self.plan_turn(self._loop.now_ms)
+
+    def plan_turn(self, when_ms: int) -> None:
+        when_ms = max(when_ms, self.paused_until_ms, self._loop.now_ms)
+        if self._planned_ms is None or when_ms < self._planned_ms:
+            self._planned_ms = when_ms
+            self._loop.at(when_ms, lambda: self._on_time(when_ms))
+
+    def _on_time(self, planned_ms: int) -> None:
+        if self._planned_ms != planned_ms or not self.is_alive:
+            return
+        self._planned_ms = None
+        if self._loop.now_ms < self.paused_until_ms:
+            self.plan_turn(self.paused_until_ms)
+        elif self.is_busy:
+            self.on_turn()
+            if self.is_alive:
+                self._turn()
+
+    def _turn(self) -> None:
+        now_ms = self._loop.now_ms
+        last_ms, count = self._turns_at
+        self._turns_at = (now_ms, count + 1 if last_ms == now_ms else 1)
+        if self._turns_at[1] > TURNS_PER_MS_MAX:
+            raise Violation("I11", f"{self.name} wants more than {TURNS_PER_MS_MAX} turns within {now_ms} ms")
+        events, self._inbox = self._inbox, []
+        answers, wake_ms = self._step(now_ms, events, ())
+        while self._machine is not None and (answers or now_ms >= self._machine_wake_ms):
+            progress = self._machine.step(now_ms, answers)
+            if progress.verdict is not None:
+                self._end(progress.verdict)
+                return
+            asked = {request.key: _question(request) for request in progress.requests}
+            self._questions.update(asked)
+            if not self._questions and progress.wake_at_ms is None:
+                raise Violation("I12", f"{self.name} waits for nothing and has no verdict")
+            self._machine_wake_ms = max(progress.wake_at_ms or 1 << 60, now_ms + 1)
+            answers, wake_ms = self._step(now_ms, [], tuple(asked.values()))
+        self.plan_turn(min(self._machine_wake_ms, wake_ms))
+
+    def _step(
+        self, now_ms: int, events: list[c.Input], questions: tuple[Question, ...]
+    ) -> tuple[list[DriverAnswer], int]:
+        step = self._asking.step(now_ms, events, questions)  # type: ignore[arg-type]  # the network makes no others
+        for command in step.commands:
+            if isinstance(command, NETWORK_COMMANDS):
+                self._network.carry_out(self, command)
+        answers = [answer for reply in step.replies for answer in self._answers(reply)]
+        return answers, 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
+
+    def _answers(self, reply: Reply) -> list[DriverAnswer]:
+        return list(_current(self._questions, reply))
+
+    def _end(self, verdict: Verdict) -> None:
+        self._machine = None
+        self._asking.forget_questions()
+        self._questions.clear()
+        self._on_verdict(verdict)

@@ -1,0 +1,164 @@
+"""A worker process of Spark: one real engine after the other in it, each for one attempt of a task.
+
+What `spark/task.py` does with a `Producer`, told as wishes to the engine: a transaction under the attempt's own id, the
+rows, a flush, and either a receipt for a prepared transaction or a close, which aborts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafka_sink.delivery.receipt import PreparedTransaction, TaskReceipt, Written
+from kafka_sink.engine import commands as c
+from kafka_sink.engine.transaction import TransactionReceipt
+from tests.sim.client import Client, Script
+from tests.sim.delivery.books import Attempt, Books
+from tests.sim.history import Fate
+from tests.sim.scenario import TOPICS
+
+METADATA_POLL_MS = 20
+ABORT_TIMEOUT_MS = 10_000
+Report = Callable[[Attempt, TaskReceipt | None], None]
+
+
+class Executor(Client):
+    """`report` hears of each attempt's end, once: a receipt, or None for a failure."""
+
+    books: Books
+    attempt: Attempt | None = None
+    is_idle = False
+    # Set from outside: Spark or a row makes the attempt fail.
+    must_fail = False
+
+    def begin(self, attempt: Attempt, report: Report) -> None:
+        is_reused, self.is_idle = self.is_idle, False
+        self.attempt, self.must_fail = attempt, False
+        self.is_script_over = False
+        self.trace.note(self.loop.now_ms, f"{self.name} begins {attempt.transactional_id}")
+        self.run(_attempt(self, attempt, report, is_reused=is_reused))
+
+    def append_rows(self, attempt: Attempt, topic_partition: tuple[str, int], rows: tuple[int, ...]) -> None:
+        first = len(self.history.records)
+        self._append(topic_partition, len(rows))
+        for index, row in enumerate(rows):
+            self.books.wrote(attempt, row, first + index)
+
+    def kill(self, *, is_silent: bool) -> None:
+        super().kill(is_silent=is_silent)
+        self.is_idle = False
+
+
+def _attempt(executor: Executor, attempt: Attempt, report: Report, *, is_reused: bool) -> Script:
+    started_ms = executor.loop.now_ms
+    receipt = None
+    is_begun = yield from _begun(executor, attempt, is_reused=is_reused)
+    if is_begun is None:
+        yield from _send(executor, attempt)
+        receipt = yield from _finish(executor, attempt, started_ms)  # type: ignore[assignment]
+    if receipt is None:
+        # Real tasks wait for the abort of their transaction before they raise, but not for ever.
+        executor.loop.after(ABORT_TIMEOUT_MS, lambda: _report(executor, attempt, None, report))
+        yield c.Close
+        _report(executor, attempt, None, report)
+        executor.kill(is_silent=False)
+        return None
+    attempt.receipt = receipt  # type: ignore[assignment]
+    executor.is_idle = True
+    _report(executor, attempt, attempt.receipt, report)
+    return None
+
+
+def _report(executor: Executor, attempt: Attempt, receipt: TaskReceipt | None, report: Report) -> None:
+    if executor.attempt is attempt and executor.is_alive:
+        executor.attempt = None
+        text = "failed" if receipt is None else "prepared"
+        executor.trace.note(executor.loop.now_ms, f"{executor.name} {text} {attempt.transactional_id}")
+        executor.loop.after(executor.network.latency(), lambda: report(attempt, receipt))
+
+
+def _begun(executor: Executor, attempt: Attempt, *, is_reused: bool) -> Script:
+    """None: the transaction is open."""
+    if is_reused:
+        result = yield lambda number: c.StartOver(number, attempt.transactional_id)
+        executor.transaction = None
+        executor.trace.count("producer started over")
+        assert result is not None
+        if result.error is not None:
+            executor.trace.count("producer could not start over")
+            return result.error
+    for wish in (c.InitTransactions, c.BeginTransaction):
+        result = yield wish
+        assert result is not None
+        if result.error is not None:
+            return result.error
+    executor.transaction = executor.history.begin(attempt.transactional_id)
+    return None
+
+
+def _send(executor: Executor, attempt: Attempt) -> Script:
+    """Rows go out in portions, each to a partition of its own choice, as rows without keys do."""
+    rows, pick = list(attempt.rows), executor.pick
+    since_ms = executor.loop.now_ms
+    while rows and executor.refusal is None and not executor.must_fail:
+        topic = pick.choice(TOPICS)
+        count = executor.engine.cluster.partition_count(topic) or 0
+        if not count:
+            executor.post(c.WantTopic(topic))
+            if executor.loop.now_ms - since_ms > executor.plan.options.max_block_ms:
+                return None
+            yield METADATA_POLL_MS
+            continue
+        portion = tuple(rows[: pick.randint(1, executor.plan.batch_records_max)])
+        del rows[: len(portion)]
+        executor.append_rows(attempt, (topic, pick.randrange(count)), portion)
+        if pick.random() < 0.5:
+            yield 1 + int(pick.expovariate(1 / executor.plan.pause_ms))
+    return None
+
+
+def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
+    """The receipt, or None: some row is not in the log, or the transaction could not be prepared."""
+    if executor.must_fail or len(attempt.records) < len(attempt.rows):
+        return None
+    yield c.Flush
+    records = [executor.history.records[number] for number in attempt.records.values()]
+    if executor.must_fail or any(record.fate is not Fate.DELIVERED for record in records):
+        return None
+    result = yield c.PrepareTransaction
+    assert result is not None and executor.transaction is not None
+    if result.error is not None:
+        return None
+    prepared = result.result
+    assert isinstance(prepared, TransactionReceipt) and prepared.is_started
+    executor.transaction.is_prepared = True
+    timeout_ms = executor.plan.options.transaction_timeout_ms
+    written: dict[tuple[str, int], Written] = {}
+    for record in records:
+        where = record.topic_partition
+        one = Written(*where, 1, record.offset, record.offset)
+        written[where] = one if where not in written else _joined(written[where], one)
+    return TaskReceipt(  # type: ignore[return-value]
+        attempt.key,
+        attempt.run,
+        attempt.spark_partition,
+        attempt.number,
+        transaction=PreparedTransaction(
+            prepared.transactional_id,
+            prepared.producer_id,
+            prepared.producer_epoch,
+            prepared.generation,
+            timeout_ms=timeout_ms,
+            remaining_ms=max(0, timeout_ms - (executor.loop.now_ms - started_ms)),
+        ),
+        written=tuple(written[where] for where in sorted(written)),
+        row_count=len(records),
+    )
+
+
+def _joined(one: Written, other: Written) -> Written:
+    """An old duplicate's offset is not known (-1) and says nothing about where the others are."""
+    known = [each for each in (one, other) if each.last_offset >= 0]
+    count = one.row_count + other.row_count
+    if len(known) < 2:
+        return (known or [one])[0]._replace(row_count=count)
+    return one.joined(other)

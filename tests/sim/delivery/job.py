@@ -1,0 +1,163 @@
+"""The tasks of one micro-batch in one run, as Spark schedules them: retries, speculation, and attempts nobody waits for.
+
+The rows are divided anew each time, among another number of tasks. The first attempt of a task that ends well wins;
+what the others do after that, and after their driver is gone, nobody hears.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from kafka_sink.delivery.identity import TaskIdentity
+from kafka_sink.delivery.receipt import TaskReceipt
+from tests.sim.delivery.books import Attempt, Batch
+from tests.sim.delivery.executor import Executor
+from tests.sim.delivery.script import Resume
+
+if TYPE_CHECKING:
+    from tests.sim.delivery.stage import Stage
+
+SINK = "sink"
+FAILURES_MAX = 4
+ZOMBIE_MS_MAX = 20_000
+# An executor that is not heard of for so long is taken for dead.
+HEARTBEAT_MS = 3_000
+
+
+@dataclass(slots=True, eq=False)
+class _Task:
+    spark_partition: int
+    rows: tuple[int, ...]
+    running: dict[Attempt, Executor] = field(default_factory=dict)
+    failures: int = 0
+    receipt: TaskReceipt | None = None
+
+
+class SparkJob:
+    def __init__(self, stage: Stage, query: str, batch: Batch, run: str) -> None:
+        self.stage = stage
+        self.batch = batch
+        self._query = query
+        self._run = run
+        self._pick: Random = stage.dice[f"job {query}"]
+        self._tasks = self._divided()
+        self._resume: Resume | None = None
+
+    def _divided(self) -> list[_Task]:
+        """Some tasks may have no rows at all."""
+        pick, count = self._pick, self.batch.row_count
+        task_count = pick.randint(1, self.stage.plan.tasks_max)
+        cuts = sorted(pick.randint(0, count) for _ in range(task_count - 1))
+        bounds = [0, *cuts, count]
+        return [_Task(index, tuple(range(bounds[index], bounds[index + 1]))) for index in range(task_count)]
+
+    def start(self, resume: Resume) -> None:
+        """`resume` hears the receipts that there are, and whether the job succeeded."""
+        self._resume = resume
+        for task in self._tasks:
+            if task.rows:
+                self._launch(task)
+            else:
+                # A task without rows touches no broker.
+                task.receipt = TaskReceipt(self.batch.key, self._run, task.spark_partition, self.stage.next_attempt())
+        self._look()
+
+    def _launch(self, task: _Task) -> None:
+        number = self.stage.next_attempt()
+        identity = self.identity(task.spark_partition, number)
+        transactional_id = identity.transactional_id
+        attempt = Attempt(transactional_id, self.batch.key, identity.run, task.spark_partition, number, task.rows)
+        self.stage.books.attempts[transactional_id] = attempt
+        executor = self.stage.executor_for(self._query, transactional_id)
+        task.running[attempt] = executor
+        executor.begin(attempt, self._on_report)
+
+    def identity(self, spark_partition: int, number: int) -> TaskIdentity:
+        return TaskIdentity(SINK, self._run, spark_partition, number)
+
+    # ---- what becomes of attempts ----
+
+    def _on_report(self, attempt: Attempt, receipt: TaskReceipt | None) -> None:
+        task = self._tasks[attempt.spark_partition]
+        if task.running.pop(attempt, None) is None or self._resume is None:
+            self.stage.count("attempt ended that nobody waited for" if receipt is None else "receipt that nobody took")
+        elif task.receipt is not None:
+            self.stage.count("losing attempt")
+        elif receipt is not None:
+            task.receipt = receipt
+            self._drop_losers(task)
+        else:
+            task.failures += 1
+            if not task.running and task.failures < FAILURES_MAX:
+                self._launch(task)
+        self._look()
+
+    def _drop_losers(self, task: _Task) -> None:
+        for executor in task.running.values():
+            self._let_go(executor)
+
+    def _let_go(self, executor: Executor) -> None:
+        """Killed now, or later, or when it has done all it had to do."""
+        delay_ms = self._pick.choice((0, self._pick.randrange(1, ZOMBIE_MS_MAX), ZOMBIE_MS_MAX))
+        if delay_ms:
+            self.stage.count("attempt goes on as a zombie")
+        attempt = executor.attempt
+        self.stage.loop.after(delay_ms, lambda: executor.attempt is attempt and executor.kill(is_silent=False))
+
+    def _look(self) -> None:
+        if self._resume is None:
+            return
+        failed = any(task.failures >= FAILURES_MAX for task in self._tasks)
+        if not failed and any(task.receipt is None for task in self._tasks):
+            return
+        for task in self._tasks:
+            if failed:
+                self._drop_losers(task)
+        resume, self._resume = self._resume, None
+        resume(([task.receipt for task in self._tasks if task.receipt is not None], not failed))
+
+    def lose_driver(self) -> None:
+        self._resume = None
+        for task in self._tasks:
+            self._drop_losers(task)
+
+    # ---- faults ----
+
+    def _running(self) -> list[tuple[_Task, Attempt, Executor]]:
+        return [
+            (task, attempt, executor)
+            for task in self._tasks
+            if task.receipt is None
+            for attempt, executor in task.running.items()
+        ]
+
+    def hurt(self, kind: str, pick: Random, length_ms: int) -> bool:
+        running = self._running()
+        if not running:
+            return False
+        task, attempt, executor = pick.choice(running)
+        if kind == "speculate":
+            self._launch(task)
+        elif kind == "fail_task":
+            executor.must_fail = True
+        elif kind == "kill_task":
+            executor.kill(is_silent=pick.random() < 0.3)
+            self._on_lost(task, attempt)
+        else:
+            executor.pause(self.stage.loop.now_ms + length_ms)
+            if length_ms > HEARTBEAT_MS:
+                self.stage.loop.after(HEARTBEAT_MS, lambda: self._on_silent(task, attempt))
+        return True
+
+    def _on_lost(self, task: _Task, attempt: Attempt) -> None:
+        """Does not count as a failure: it was not the task's fault."""
+        task.running.pop(attempt, None)
+        if not task.running and task.receipt is None and self._resume is not None:
+            self._launch(task)
+
+    def _on_silent(self, task: _Task, attempt: Attempt) -> None:
+        if attempt in task.running and task.receipt is None and self._resume is not None:
+            self.stage.count("silent executor was replaced")
+            self._launch(task)

@@ -1,0 +1,160 @@
+"""What one seed means: cluster, query, how Spark and its hosts behave, and the list of faults. Drawn before anything runs.
+
+As in `tests.sim.scenario` each seed switches most kinds of faults off, and the faults are a plain list with times:
+leaving some out, to shrink a failure, changes no other draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from kafka_sink.options import ProducerOptions
+from tests.sim.dice import Dice
+from tests.sim.scenario import LINKS, REQUEST_AND_ANSWER, TOPICS, FaultEvent
+
+# A stream; batch writes with a name; batch writes of foreachBatch, whose names are the numbers of a stream's batches.
+STREAM, LABELLED, FOREACH = "stream", "labelled", "foreach"
+LEDGER = "ledger"
+CLUSTER = (
+    "crash", "stop", "pause_broker", "move_leader", "lose_leader", "move_coordinator", "below_min_isr", "api_error",
+    "throttle", "grow_topic", "stall_replication",
+)  # fmt: skip
+SPARK = (
+    "crash_driver", "crash_in_commit", "crash_before_spark_commits", "long_downtime", "pause_driver", "second_driver",
+    "kill_task", "pause_task", "speculate", "fail_task", "spurious_wake",
+)  # fmt: skip
+ALL_FAULTS = REQUEST_AND_ANSWER + LINKS + CLUSTER + SPARK
+MEAN_PAUSE_MS = (300, 1_000, 3_000, 10_000)
+RARE = frozenset({"crash", "stop", "long_downtime", "second_driver", "grow_topic", "pause_driver", "pause_task"})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int
+    kind: str
+    brokers: int
+    transaction_version: int
+    partitions: dict[str, int]
+    properties: dict[str, str]
+    latency_ms: float
+    delay_means_ms: dict[str, float]
+    options: ProducerOptions
+    codec: str
+    batches: int
+    rows_max: int
+    tasks_max: int
+    # Means of what Spark and its tasks take between one thing and the next.
+    pause_ms: int
+    restart_ms: int
+    # Shares: commits in a process that knows nothing, tasks on a producer that lay idle.
+    forgetful: float
+    reuse: float
+    busy_ms: int
+    faults: tuple[FaultEvent, ...]
+
+    @property
+    def generation(self) -> int:
+        return 2 if self.transaction_version >= 2 else 1
+
+    def with_faults(self, kept: Sequence[int]) -> Plan:
+        return replace(self, faults=tuple(self.faults[index] for index in kept))
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}: {self.kind}, {self.brokers} brokers, transaction.version {self.transaction_version}, "
+            f"{self.batches} batches, up to {self.tasks_max} tasks, {self.options.transaction_timeout_ms} ms for a "
+            f"transaction, {self.busy_ms} ms busy, {len(self.faults)} faults"
+        )
+
+
+def draw(seed: int) -> Plan:
+    dice = Dice(f"delivery {seed}")
+    pick = dice["plan"]
+    brokers = pick.choice((1, 2, 3, 3, 3))
+    version = pick.choice((0, 1, 2, 2))
+    busy_ms = pick.choice((4_000, 8_000, 16_000))
+    delays = {
+        what: pick.choice((0, 0, 1, 5, 50)) * scale
+        for what, scale in (
+            ("transaction_log", 1), ("marker", 4), ("marker_retry", 4), ("replication", 1), ("coordinator_load", 5),
+            ("metadata", 10),
+        )
+    }  # fmt: skip
+    return Plan(
+        seed=seed,
+        kind=pick.choice((STREAM, STREAM, STREAM, LABELLED, FOREACH)),
+        brokers=brokers,
+        transaction_version=version,
+        partitions={topic: pick.randint(1, 3) for topic in TOPICS},
+        properties=_properties(pick, brokers, version),
+        latency_ms=pick.choice((0.5, 2, 10)),
+        delay_means_ms=delays,
+        options=_options(dice["options"], brokers),
+        codec=pick.choice(("none", "none", "lz4", "gzip")),
+        batches=pick.randint(2, 6),
+        rows_max=pick.choice((4, 12)),
+        tasks_max=pick.choice((1, 2, 3, 4)),
+        pause_ms=pick.choice((5, 30, 200)),
+        restart_ms=pick.choice((100, 1_000)),
+        forgetful=pick.choice((0, 0.3, 1)),
+        reuse=pick.choice((0, 0.5, 1)),
+        busy_ms=busy_ms,
+        faults=_faults(dice["faults"], busy_ms),
+    )
+
+
+def _properties(pick: Random, brokers: int, version: int) -> dict[str, str]:
+    return {
+        "transaction.version": str(version),
+        "transaction.state.log.num.partitions": "3",
+        "offsets.topic.num.partitions": "2",
+        "auto.create.topics.enable": "false",
+        "min.insync.replicas": "1" if brokers < 3 else pick.choice(("1", "2", "2")),
+        "num.partitions": "2",
+        "default.replication.factor": str(min(3, brokers)),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": pick.choice(("500", "2000", "10000")),
+        "log.cleaner.backoff.ms": pick.choice(("500", "15000")),
+        "log.cleaner.min.cleanable.ratio": pick.choice(("0.01", "0.5")),
+    }
+
+
+def _options(pick: Random, brokers: int) -> ProducerOptions:
+    request_timeout_ms = pick.choice((300, 1_000, 3_000))
+    first_backoff_ms = pick.choice((1, 20, 100))
+    addresses = tuple((f"b{number}", 9092) for number in range(1, brokers + 1))
+    return ProducerOptions(
+        bootstrap_servers=addresses[: pick.randint(1, brokers)],
+        client_id="sim",
+        enable_idempotence=True,
+        transaction_timeout_ms=pick.choice((5_000, 15_000, 60_000)),
+        delivery_timeout_ms=request_timeout_ms + pick.choice((500, 5_000, 20_000)),
+        request_timeout_ms=request_timeout_ms,
+        max_block_ms=10_000,
+        max_in_flight_requests_per_connection=pick.randint(1, 5),
+        retry_backoff_ms=first_backoff_ms,
+        retry_backoff_max_ms=first_backoff_ms * pick.choice((1, 10)),
+        reconnect_backoff_ms=pick.choice((1, 20, 50)),
+        reconnect_backoff_max_ms=pick.choice((50, 1_000)),
+        socket_connection_setup_timeout_ms=pick.choice((200, 1_000)),
+        socket_connection_setup_timeout_max_ms=2_000,
+        connections_max_idle_ms=pick.choice((1_000, 540_000)),
+        metadata_max_age_ms=pick.choice((300, 5_000, 300_000)),
+        linger_ms=0,
+    )
+
+
+def _faults(pick: Random, busy_ms: int) -> tuple[FaultEvent, ...]:
+    events = []
+    share_on = pick.choice((0, 0.05, 0.15, 0.3))
+    for kind in ALL_FAULTS:
+        is_on = pick.random() < (max(share_on, 0.1) if kind in SPARK else share_on)
+        mean_ms = pick.choice(MEAN_PAUSE_MS) * (4 if kind in RARE else 1)
+        length_ms = pick.choice((50, 400, 1_500, 5_000))
+        at_ms = pick.expovariate(1 / mean_ms)
+        while is_on and at_ms < busy_ms:
+            length = min(1 + int(pick.expovariate(1 / length_ms)), 15_000)
+            events.append(FaultEvent(int(at_ms), kind, length, pick.getrandbits(32)))
+            at_ms += 1 + pick.expovariate(1 / mean_ms)
+    return tuple(sorted(events, key=lambda event: event.at_ms))

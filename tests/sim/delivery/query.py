@@ -1,0 +1,250 @@
+"""Spark by its rules: planning with recovery, tasks, commit, Spark's own commit log; after a failure abort and restart.
+
+A stream has one run per start. A labelled batch write (`batch.id`) is a run of its own each time it is tried. Processes
+that commit may know nothing of those before them. Drivers crash at any event, executors outlive them for a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from kafka_sink.delivery import (
+    BatchKey,
+    Committer,
+    Conclusion,
+    DeliverySettings,
+    DriverSession,
+    Job,
+    Operation,
+    TaskReceipt,
+    Verdict,
+)
+from kafka_sink.delivery.identity import run_hash
+from kafka_sink.errors import CommitLost
+from tests.sim.delivery.books import Batch
+from tests.sim.delivery.driver_host import DriverHost
+from tests.sim.delivery.job import SparkJob
+from tests.sim.delivery.plan import LEDGER, STREAM
+from tests.sim.delivery.script import Life, Resume, Script
+from tests.sim.delivery.stage import Stage
+from tests.sim.trace import Violation
+
+SINK = "sink"
+DELIVERED = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED)
+
+
+class Query:
+    """One driver application. `is_second`: it came uninvited, and is not started again."""
+
+    def __init__(self, name: str, stage: Stage, *, is_second: bool = False) -> None:
+        self.name = name
+        self.stage = stage
+        self.is_second = is_second
+        self.is_over = False
+        self.job: SparkJob | None = None
+        self.crash_in_turns: int | None = None
+        self.crashes_before_spark_commits = False
+        self.downtime_ms = 0
+        self.operation: Operation | None = None
+        self._pick: Random = stage.dice[f"query {name}"]
+        self._hosts: list[DriverHost] = []
+        self._starts = 0
+        self._life: Life | None = None
+
+    # ---- starts and ends ----
+
+    @property
+    def is_running(self) -> bool:
+        return self._life is not None and self._life.is_alive
+
+    @property
+    def hosts(self) -> list[DriverHost]:
+        return [host for host in self._hosts if host.is_alive]
+
+    def start(self) -> None:
+        if self.is_running or self.is_over:
+            return
+        self._starts += 1
+        self.run = run_hash(f"{self.name} {self._starts}")
+        self.stage.note(f"{self.name} starts run {self.run}")
+        script = self._stream() if self.stage.plan.kind == STREAM else self._labelled()
+        self._life = Life(self.stage.loop, script, self._ended)
+
+    def crash(self, *, is_silent: bool) -> None:
+        """The driver's processes are gone; its executors notice a little later."""
+        if self.is_running and self._life is not None:
+            self.stage.note(f"{self.name} crashes")
+            self.stage.count(f"driver crashed in {self.operation.value if self.operation else 'between'}")
+            self._life.end()
+            self._clean_up(is_silent=is_silent)
+            self._ended("crash")
+
+    def stop_for_good(self) -> None:
+        self.is_over = True
+        if self._life is not None:
+            self._life.end()
+        self._clean_up(is_silent=False)
+
+    def _clean_up(self, *, is_silent: bool) -> None:
+        for host in self.hosts:
+            host.kill(is_silent=is_silent)
+        self._hosts.clear()
+        self.operation = None
+        if self.job is not None:
+            self.job.lose_driver()
+            self.job = None
+
+    def _ended(self, why: object) -> None:
+        self._clean_up(is_silent=False)
+        self.stage.note(f"{self.name} ends: {why}")
+        if self.is_second or why == "finished":
+            self.is_over = self.is_over or self.is_second
+            return
+        delay_ms = 1 + int(self._pick.expovariate(1 / self.stage.plan.restart_ms)) + self.downtime_ms
+        if self.downtime_ms:
+            self.stage.count("down for longer than a transaction lives")
+        self.downtime_ms = 0
+        self.stage.loop.after(delay_ms, self.start)
+
+    # ---- the driver's operations ----
+
+    def _operate(
+        self, session: DriverSession, operation: Operation, key: BatchKey | None, receipts: list[TaskReceipt]
+    ) -> Callable[[Resume], None]:
+        def begin(resume: Resume) -> None:
+            stage, plan = self.stage, self.stage.plan
+            host = self._host()
+            settings = DeliverySettings(
+                ledger_topic=LEDGER,
+                generation=plan.generation,
+                margin_ms=plan.options.transaction_timeout_ms // 4,
+                request_timeout_ms=plan.options.request_timeout_ms,
+                accept_unknown_sink=plan.kind != STREAM,
+            )
+            job = Job(operation, key, receipts, stage.loop.now_ms)
+            self.operation = operation
+            stage.note(f"{self.name} {operation.value} {key} with {len(receipts)} receipts")
+
+            def on_verdict(verdict: Verdict) -> None:
+                self.operation = None
+                host.kill(is_silent=False)
+                stage.verdicts.on_verdict(operation, key, receipts, verdict)
+                resume(verdict)
+
+            host.run(Committer(settings, session, job, stage.loop.now_ms), on_verdict)
+
+        return begin
+
+    def _host(self) -> DriverHost:
+        host = self.stage.new_driver_host(self.name)
+        host.on_turn = self._on_turn
+        self._hosts = [*self.hosts, host]
+        return host
+
+    def _on_turn(self) -> None:
+        """A crash that was wished for in the middle of an operation counts its turns down."""
+        if self.crash_in_turns is None or self.operation is Operation.RECOVER:
+            return
+        self.crash_in_turns -= 1
+        if self.crash_in_turns < 0:
+            self.crash_in_turns = None
+            self.stage.count("fault crash_in_commit")
+            self.crash(is_silent=self._pick.random() < 0.3)
+
+    # ---- a stream ----
+
+    def _stream(self) -> Script:
+        error = yield from self._plan()
+        if error is not None:
+            return error
+        session = DriverSession(SINK, self.run)
+        while (batch := self.stage.next_batch()) is not None:
+            if self._pick.random() < self.stage.plan.forgetful:
+                session = DriverSession(SINK, self.run)
+            error = yield from self._one_batch(batch, session)
+            if error is not None:
+                return error
+            yield self._pause_ms()
+        return "finished"
+
+    def _plan(self) -> Script:
+        began_ms = self.stage.loop.now_ms
+        verdict = yield self._operate(DriverSession(SINK, ""), Operation.RECOVER, None, [])
+        if verdict.error is None:
+            self.stage.verdicts.on_planned(began_ms)
+            return None
+        if isinstance(verdict.error, CommitLost):
+            return (yield from self._ask_operator(verdict.error))
+        return "planning failed"
+
+    # ---- labelled batch writes ----
+
+    def _labelled(self) -> Script:
+        batch = self.stage.next_batch()
+        if batch is None:
+            return "finished"
+        if (yield from self._plan()) is not None:
+            return "planning failed"
+        error = yield from self._one_batch(batch, DriverSession(SINK, self.run))
+        if error is None and self._pick.random() < 0.3:
+            self.stage.count("a label written again")
+            self.run = run_hash(f"{self.name} {self._starts} again")
+            error = yield from self._one_batch(batch, DriverSession(SINK, self.run), is_again=True)
+        return error or "written"
+
+    # ---- one batch ----
+
+    def _one_batch(self, batch: Batch, session: DriverSession, *, is_again: bool = False) -> Script:
+        self.job = SparkJob(self.stage, self.name, batch, self.run)
+        messages, is_complete = yield self.job.start
+        self.job = None
+        if not is_complete:
+            yield from self._abort(batch, messages)
+            return "a task failed too often"
+        if batch.key.is_first or any(receipt.transaction is not None for receipt in messages):
+            verdict = yield self._operate(session, Operation.COMMIT, batch.key, messages)
+            if verdict.error is not None:
+                if not isinstance(verdict.error, CommitLost) or self._pick.random() < 0.5:
+                    yield from self._abort(batch, messages)
+                if isinstance(verdict.error, CommitLost):
+                    yield from self._ask_operator(verdict.error)
+                return "the commit failed"
+            if verdict.conclusion not in DELIVERED:
+                raise Violation("I13", f"a commit of {batch.key} ended with {verdict.conclusion.value}")
+        else:
+            self.stage.count("batch without rows")
+        if self.crashes_before_spark_commits:
+            self.crashes_before_spark_commits = False
+            self.stage.count("fault crash_before_spark_commits")
+            self.stage.loop.after(0, lambda: self.crash(is_silent=False))
+            yield 1 << 40
+        yield self._pause_ms() // 4
+        if batch.is_committed and not is_again:
+            self.stage.count("Spark's commit log was written by another driver")
+            return "another driver has committed the batch"
+        batch.is_committed = True
+        self.stage.note(f"{self.name}: Spark has committed {batch.key}")
+        return None
+
+    def _abort(self, batch: Batch, receipts: list[TaskReceipt]) -> Script:
+        """In a process that knows nothing, always: the one that failed is closed."""
+        if any(receipt.transaction is not None for receipt in receipts):
+            yield self._operate(DriverSession(SINK, self.run), Operation.ABORT, batch.key, receipts)
+
+    # ---- a lost batch ----
+
+    def _ask_operator(self, error: CommitLost) -> Script:
+        """The same text comes again at each start until somebody chooses."""
+        loss = self.stage.verdicts.open_loss(error)
+        if loss is None or self.is_second or loss.said_count < 2 + self._pick.randrange(2):
+            return "a batch is lost"
+        choice = Operation.REPLAY if loss.is_replayed else Operation.ACCEPT
+        verdict = yield self._operate(DriverSession(SINK, self.run), Operation.FINISH, None, [])
+        verdict = yield self._operate(DriverSession(SINK, self.run), choice, loss.key, [])
+        if verdict.conclusion is Conclusion.RESOLVED or self.stage.verdicts.is_resolved_in_ledger(loss):
+            self.stage.verdicts.on_resolved(loss)
+        return "resolved"
+
+    def _pause_ms(self) -> int:
+        return 1 + int(self._pick.expovariate(1 / self.stage.plan.pause_ms))

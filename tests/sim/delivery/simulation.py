@@ -1,0 +1,254 @@
+"""One run: a query, its cluster and its misfortunes; then all is healed, the query comes to its end, and is checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from unittest import mock
+
+from kafka_sink.testing import BrokerCluster, Settings
+from kafka_sink.testing.topics import Broker
+from kafka_sink.testing.transaction_state import State
+from kafka_sink.testing.transactions import TransactionCoordinator
+from tests.sim import network_faults
+from tests.sim.cluster_faults import REFUSALS, REFUSED_ALTHOUGH_DONE, ClusterFaults
+from tests.sim.delivery.checks import Checks, check_nothing_is_open
+from tests.sim.delivery.plan import LEDGER, Plan
+from tests.sim.delivery.query import Query
+from tests.sim.delivery.stage import Stage
+from tests.sim.dice import Dice, exponential_ms
+from tests.sim.loop import Loop
+from tests.sim.network import ARMED_FOR_MS, Armed, Network
+from tests.sim.scenario import TOPICS, FaultEvent
+from tests.sim.trace import Trace, Violation
+
+EVENTS_MAX = 400_000
+# After the last fault: recovery is patient for 120 s, and a lost batch needs some starts until it is resolved.
+TIME_TO_END_MS = 600_000
+TIME_TO_SETTLE_MS = 40_000
+BATCHES_AFTER_HEALING = 2
+MORE_REFUSALS = {
+    "DescribeTransactions": (14, 15, 16),
+    "ListTransactions": (14, 15),
+    "ListOffsets": (5, 6, 3),
+    "Fetch": (5, 6, 3),
+}
+API_KEYS = (None, 0, 0, 1, 2, 3, 10, 22, 22, 24, 26, 26, 26, 26, 65, 66)
+LEDGER_SHARE = 2
+
+
+@dataclass(slots=True)
+class Result:
+    plan: Plan
+    digest: str
+    simulated_ms: int
+    events: int
+    counts: Counter[str]
+    violation: Violation | None = None
+    lines: list[str] = field(default_factory=list)
+
+
+class DeliverySimulation:
+    def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
+        self.plan = plan
+        self.dice = Dice(f"delivery run {plan.seed}")
+        self.loop = Loop()
+        self.trace = Trace(keep=keep_trace)
+        self.faults: ClusterFaults | None = None
+        self.core = self._build_core()
+        self.network = Network(self.loop, self.core, self.dice, self.trace, latency_ms=plan.latency_ms)
+        network_faults.attach(self.network)
+        self.faults = ClusterFaults(
+            self.core, self.network, self.trace, topics=(*TOPICS, *[LEDGER] * LEDGER_SHARE),
+            refusals={**REFUSALS, **MORE_REFUSALS}, refused_although_done=REFUSED_ALTHOUGH_DONE,
+        )  # fmt: skip
+        self.stage = Stage(plan, self.dice, self.loop, self.network, self.trace)
+        self.first = Query("q1", self.stage)
+        self.second: Query | None = None
+        self._seconds = 0
+
+    def _build_core(self) -> BrokerCluster:
+        plan, chance = self.plan, self.dice["coordinator"]
+        settings = Settings(
+            properties=plan.properties, delay_ms=self._broker_delay_ms, chance=lambda _what: chance.random() < 0.5
+        )
+        brokers = [Broker(number, f"b{number}", 9092) for number in range(1, plan.brokers + 1)]
+        core = BrokerCluster(brokers, topics=plan.partitions, settings=settings)
+        core.cluster.create_topic(LEDGER, 1, min(3, plan.brokers), {"cleanup.policy": "compact"})
+        return core
+
+    def _broker_delay_ms(self, what: str) -> int:
+        delay_ms = exponential_ms(self.dice[f"broker {what}"], self.plan.delay_means_ms.get(what, 0))
+        if what == "replication" and self.faults is not None:
+            delay_ms = max(delay_ms, self.faults.replication_stalled_until_ms - self.loop.now_ms)
+        return delay_ms
+
+    # ---- the course of a run ----
+
+    def run(self) -> Result:
+        violation = None
+        try:
+            with _time_outs_noted(self.stage.books.timed_out):
+                self._run()
+        except Violation as broken:
+            violation = broken
+        except Exception as crash:
+            violation = Violation("crash", f"{type(crash).__name__}: {crash}")
+            violation.__cause__ = crash
+        return Result(
+            self.plan, self.trace.digest, self.loop.now_ms, self.loop.events_count, self.trace.counts, violation,
+            self.trace.lines or [],
+        )  # fmt: skip
+
+    def _run(self) -> None:
+        self.first.start()
+        for event in self.plan.faults:
+            self._plan_fault(event)
+        self._run_until(self.plan.busy_ms)
+        self._heal()
+        self._run_until(self.loop.now_ms + TIME_TO_END_MS, until_finished=True)
+        check_nothing_is_open(self.core)
+        self._run_until(self.loop.now_ms + TIME_TO_SETTLE_MS)
+        Checks(self.core, self.stage.books, self.stage.history).check_all()
+
+    def _run_until(self, end_ms: int, *, until_finished: bool = False) -> None:
+        while (next_ms := self.loop.next_ms) is not None and next_ms <= end_ms:
+            if self.loop.events_count >= EVENTS_MAX:
+                raise Violation("I11", f"more than {EVENTS_MAX} events")
+            self.loop.run_next()
+            if until_finished and not self.first.is_running and self._is_finished():
+                return
+        self.loop.now_ms = max(self.loop.now_ms, end_ms)
+
+    def _is_finished(self) -> bool:
+        batches = self.stage.books.batches
+        return len(batches) == self.stage.batches_max and all(batch.is_committed for batch in batches)
+
+    def _heal(self) -> None:
+        """No fault is left; executors of the past are gone; the query is planned anew and has more to do."""
+        assert self.faults is not None
+        self.stage.note("healed")
+        self.stage.is_healed = True
+        self.faults.heal()
+        self.network.heal()
+        if self.second is not None:
+            self.second.stop_for_good()
+        self.first.crash_in_turns, self.first.crashes_before_spark_commits = None, False
+        self.first.downtime_ms = 0
+        self.first.crash(is_silent=False)
+        for executor in self.stage.executors:
+            if executor.is_alive:
+                executor.kill(is_silent=False)
+        self.stage.batches_max = max(len(self.stage.books.batches), self.plan.batches) + BATCHES_AFTER_HEALING
+        self.first.start()
+
+    # ---- faults ----
+
+    def _plan_fault(self, event: FaultEvent) -> None:
+        self.loop.at(event.at_ms, lambda: self._act(event))
+
+    def _act(self, event: FaultEvent) -> None:
+        assert self.faults is not None
+        if self.stage.is_healed:
+            return
+        pick, kind = Random(event.pick), event.kind
+        if kind in network_faults.REQUEST_FAULTS or kind in network_faults.ANSWER_FAULTS:
+            self._arm(kind, pick)
+            return
+        if kind in network_faults.LINK_FAULTS:
+            links = list(self.network.links.values())
+            acted = bool(links)
+            if links:
+                network_faults.LINK_FAULTS[kind](self.network, pick.choice(links[-20:]), pick, event.length_ms)
+        elif kind in self.faults.table:
+            acted = self.faults.table[kind](pick, event.length_ms)
+            self.faults.flush()
+        else:
+            acted = self._hurt_spark(kind, pick, event.length_ms)
+        if acted:
+            self.trace.count(f"fault {kind}")
+            self.stage.note(f"fault {kind}")
+
+    def _queries(self) -> list[Query]:
+        both = [self.first] if self.second is None else [self.first, self.second]
+        return [query for query in both if query.is_running]
+
+    def _arm(self, kind: str, pick: Random) -> None:
+        """For the next request of a kind that matters, of one host that lives: more often a driver than a task."""
+        drivers = [host.name for query in self._queries() for host in query.hosts]
+        tasks = [one.name for one in self.stage.executors if one.is_alive and one.attempt is not None]
+        names = drivers * 2 + tasks
+        api_key = pick.choice(API_KEYS)
+        direction = "request" if kind in network_faults.REQUEST_FAULTS else "answer"
+        armed = Armed(kind, pick, self.loop.now_ms + ARMED_FOR_MS, api_key)
+        if names:
+            name = pick.choice(names)
+            for broker_id in self.core.cluster.brokers:
+                self.network.link(name, broker_id).armed[direction].append(armed)
+
+    def _hurt_spark(self, kind: str, pick: Random, length_ms: int) -> bool:
+        if kind == "second_driver":
+            return self._second_driver()
+        queries = self._queries()
+        if not queries:
+            return False
+        query = pick.choice(queries)
+        if kind in ("speculate", "fail_task", "kill_task", "pause_task"):
+            return query.job is not None and query.job.hurt(kind, pick, length_ms)
+        if kind == "crash_driver":
+            query.crash(is_silent=pick.random() < 0.3)
+        elif kind == "long_downtime":
+            query.downtime_ms = self.plan.options.transaction_timeout_ms + 12_000
+            query.crash_in_turns = pick.randrange(60)
+            return True
+        elif kind == "crash_in_commit":
+            query.crash_in_turns = pick.randrange(60)
+            return False  # counted when it happens
+        elif kind == "crash_before_spark_commits":
+            query.crashes_before_spark_commits = True
+            return False
+        else:
+            for host in query.hosts:
+                if kind == "pause_driver":
+                    host.pause(self.loop.now_ms + length_ms * 2)
+                else:
+                    host.plan_turn(self.loop.now_ms)
+            return bool(query.hosts)
+        return True
+
+    def _second_driver(self) -> bool:
+        """Somebody starts the same query again, on the same checkpoint, while the first one runs."""
+        if self.second is not None and self.second.is_running:
+            return False
+        self._seconds += 1
+        self.second = Query(f"s{self._seconds}", self.stage, is_second=True)
+        self.second.start()
+        return True
+
+
+@contextmanager
+def _time_outs_noted(timed_out: set[str]) -> Iterator[None]:
+    """Which transactions the coordinator aborts by time; somebody else's abort is no excuse for a loss."""
+    abort_timed_out = TransactionCoordinator.abort_timed_out
+
+    def noting(self: TransactionCoordinator) -> None:
+        candidates = [
+            transactional_id
+            for transactional_id, transaction in self.transactions.items()
+            if transaction.record.state is State.ONGOING and transaction.pending is None
+        ]
+        abort_timed_out(self)
+        for transactional_id in candidates:
+            transaction = self.transactions[transactional_id]
+            if transaction.pending is not None or transaction.record.state is not State.ONGOING:
+                timed_out.add(transactional_id)
+
+    with mock.patch.object(TransactionCoordinator, "abort_timed_out", noting):
+        yield
+
+
+def run(plan: Plan, *, steps_max: int | None = None, keep_trace: bool = False) -> Result:
+    return DeliverySimulation(plan, keep_trace=keep_trace).run()

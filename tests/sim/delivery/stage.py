@@ -1,0 +1,96 @@
+"""What all actors of a run share: the world, the books, and how to make hosts in it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from kafka_sink.delivery.receipt import BatchKey
+from tests.sim.delivery.books import Batch, Books
+from tests.sim.delivery.driver_host import DriverHost
+from tests.sim.delivery.executor import Executor
+from tests.sim.delivery.plan import LABELLED, Plan
+from tests.sim.delivery.verdicts import Verdicts
+from tests.sim.dice import Dice
+from tests.sim.history import History
+from tests.sim.loop import Loop
+from tests.sim.network import Network
+from tests.sim.scenario import TRANSACTIONAL, ProducerPlan
+from tests.sim.trace import Trace
+
+QUERY_ID = "query"
+EMPTY_SHARE = 0.15
+
+
+class Stage:
+    def __init__(self, plan: Plan, dice: Dice, loop: Loop, network: Network, trace: Trace) -> None:
+        self.plan = plan
+        self.dice = dice
+        self.loop = loop
+        self.network = network
+        self.trace = trace
+        self.history = History()
+        self.books = Books()
+        self.verdicts = Verdicts(self.books, network.core, loop, trace, dice["operator"])
+        self.executors: list[Executor] = []
+        self.batches_max = plan.batches
+        # Once all is well nothing happens any more that a fault would have to make happen.
+        self.is_healed = False
+        self._hosts: Counter[str] = Counter()
+        self._attempts = 0
+
+    def note(self, text: str) -> None:
+        self.trace.note(self.loop.now_ms, text)
+
+    def count(self, what: str) -> None:
+        self.trace.count(what)
+
+    # ---- hosts ----
+
+    def _next_name(self, kind: str) -> str:
+        self._hosts[kind] += 1
+        return f"{kind}{self._hosts[kind]}"
+
+    def new_driver_host(self, query: str) -> DriverHost:
+        name = self._next_name(f"{query}.d")
+        jitter = self.dice["jitter of drivers"].random
+        return DriverHost(
+            name, self.plan.options, loop=self.loop, network=self.network, trace=self.trace, jitter=jitter
+        )
+
+    def executor_for(self, query: str, transactional_id: str) -> Executor:
+        """An idle one of the same application, or a new one."""
+        self.executors = [one for one in self.executors if one.is_alive]
+        idle = [one for one in self.executors if one.is_idle and one.name.startswith(f"{query}.")]
+        if idle and self.dice["reuse"].random() < self.plan.reuse:
+            return idle[0]
+        name = self._next_name(f"{query}.e")
+        options = replace(self.plan.options, transactional_id=transactional_id)
+        producer = ProducerPlan(name, TRANSACTIONAL, options, self.plan.codec, 3, self.plan.pause_ms)
+        executor = Executor(
+            name, producer, loop=self.loop, network=self.network, history=self.history, trace=self.trace,
+            pick=self.dice[f"task {name}"], jitter=self.dice["jitter of tasks"].random,
+        )  # fmt: skip
+        executor.books = self.books
+        self.executors.append(executor)
+        return executor
+
+    def next_attempt(self) -> int:
+        self._attempts += 1
+        return self._attempts
+
+    # ---- Spark's logs ----
+
+    def next_batch(self) -> Batch | None:
+        """The first one that Spark has not committed; planned now if there is none and the source has more."""
+        batches = self.books.batches
+        waiting = self.books.next_uncommitted()
+        if waiting is not None or len(batches) >= self.batches_max:
+            return waiting
+        number, pick = len(batches), self.dice["source"]
+        is_empty = not self.is_healed and pick.random() < EMPTY_SHARE
+        key = BatchKey("", f"label-{number}") if self.plan.kind == LABELLED else BatchKey(QUERY_ID, number)
+        batch = Batch(key, number, 0 if is_empty else pick.randint(1, self.plan.rows_max))
+        batches.append(batch)
+        self.note(f"planned {key} with {batch.row_count} rows")
+        return batch
