@@ -28,6 +28,7 @@ EVENTS_MAX = 400_000
 # What may come on top of the time-outs before everything must have ended.
 GRACE_MS = 40_000
 EPOCH_MAX_SHORT = 2
+QUICK_LATENCY_MS = 0.5
 
 
 @dataclass(slots=True)
@@ -49,7 +50,8 @@ class Simulation:
         self.loop = Loop()
         self.trace = Trace(keep=keep_trace)
         self.history = History()
-        self.stage = Stage()
+        self.stage = Stage(self._make_quick)
+        self._is_quick = False
         self.core = self._build_core()
         self.network = Network(self.loop, self.core, self.dice, self.trace, latency_ms=scenario.latency_ms)
         network_faults.attach(self.network)
@@ -74,7 +76,13 @@ class Simulation:
                     core.coordinator.transactions[plan.options.transactional_id] = CoordinatorTransaction(record)
         return core
 
+    def _make_quick(self) -> None:
+        self._is_quick = True
+        self.network.latency_ms = QUICK_LATENCY_MS
+
     def _broker_delay_ms(self, what: str) -> int:
+        if self._is_quick:
+            return 0
         delay_ms = exponential_ms(self.dice[f"broker {what}"], self.scenario.delay_means_ms.get(what, 0))
         if what == "replication":
             # Not before the construction is over: topics are created without any delay.

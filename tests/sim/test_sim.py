@@ -16,7 +16,7 @@ from tests.sim.__main__ import seeds_until_caught
 from tests.sim.mutations import SEEDS, Mutation
 from tests.sim.scenario import draw
 from tests.sim.shrink import shrink
-from tests.sim.simulation import run
+from tests.sim.simulation import Simulation, run
 from tests.sim.trace import Violation
 
 HERE = Path(__file__).parent
@@ -68,6 +68,15 @@ def test_equal_seeds_give_equal_runs_in_any_process() -> None:
 
 def test_the_steps_end_the_busy_time_early() -> None:
     assert run(draw(7), steps_max=50).events < run(draw(7)).events
+
+
+def test_a_cluster_that_was_made_quick_waits_for_nothing() -> None:
+    simulation = Simulation(draw(12898))
+    delays = [simulation.core.settings.delay_ms("transaction_log") for _ in range(100)]
+    assert sum(delays) > 1_000
+    simulation.stage.make_quick()
+    assert {simulation.core.settings.delay_ms("transaction_log") for _ in range(100)} == {0}
+    assert sum(simulation.network.latency() for _ in range(100)) < 100
 
 
 @pytest.mark.parametrize("mutation", QUICK, ids=lambda mutation: mutation.__name__)
