@@ -74,7 +74,7 @@ class Accumulator:
     def readiness(self, now_ms: int, cluster: ClusterView) -> Readiness:
         node_ids: dict[int, None] = {}
         leaderless: dict[str, None] = {}
-        next_ready_ms: int | None = None
+        back_off_ends_ms: list[int] = []
         for topic_partition, queue in self._queues.items():
             leader = cluster.leader_with_epoch(*topic_partition)
             if leader is None:
@@ -82,12 +82,12 @@ class Accumulator:
                 continue
             if topic_partition in self._muted:
                 continue
-            batch = queue[0]
-            if _is_backing_off(batch, now_ms, leader):
-                next_ready_ms = batch.retry_at_ms if next_ready_ms is None else min(next_ready_ms, batch.retry_at_ms)
-            else:
-                node_ids[leader[0]] = None
-        return Readiness(tuple(node_ids), tuple(leaderless), next_ready_ms)
+            for batch in _candidates(queue):
+                if _is_backing_off(batch, now_ms, leader):
+                    back_off_ends_ms.append(batch.retry_at_ms)
+                else:
+                    node_ids[leader[0]] = None
+        return Readiness(tuple(node_ids), tuple(leaderless), min(back_off_ends_ms, default=None))
 
     def drain(
         self,
@@ -108,10 +108,8 @@ class Accumulator:
             if leader is None or leader[0] != node_id or topic_partition in self._muted:
                 continue
             queue = self._queues[topic_partition]
-            if _is_backing_off(queue[0], now_ms, leader):
-                continue
-            batch = _first_of(queue, may_send)
-            if batch is None:
+            batch = next((batch for batch in _candidates(queue) if may_send(batch)), None)
+            if batch is None or _is_backing_off(batch, now_ms, leader):
                 continue
             if drained and size + batch.encoded.size > request_bytes_max:
                 break
@@ -156,14 +154,12 @@ class Accumulator:
         return order
 
 
-def _first_of(queue: deque[ProducerBatch], may_send: Callable[[ProducerBatch], bool]) -> ProducerBatch | None:
-    """The head, or one of those that come back with a number; nothing new goes past them."""
+def _candidates(queue: deque[ProducerBatch]) -> Iterator[ProducerBatch]:
+    """The head, and those behind it that come back with a number; nothing new goes past them."""
     for position, batch in enumerate(queue):
         if position and not batch.has_sequence:
-            return None
-        if may_send(batch):
-            return batch
-    return None
+            return
+        yield batch
 
 
 def _is_backing_off(batch: ProducerBatch, now_ms: int, leader: tuple[int, int]) -> bool:

@@ -17,7 +17,7 @@ from kafka_sink.engine.commands import Delivered
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import DeliveryError
 
-NOT_ENOUGH_REPLICAS_AFTER_APPEND, STALE_EPOCH = 20, 47
+NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND, STALE_EPOCH = 19, 20, 47
 
 
 def across_a_move() -> tuple[EngineDriver, ProducerBatch, ProducerBatch]:
@@ -217,6 +217,26 @@ def test_a_leader_that_does_not_have_the_doubtful_batch_lets_it_be_renumbered_to
     driver.answer(base_offset=1)
     assert driver.epochs_and_sequences_sent[3:] == [(0, 0), (1, 0), (1, 1)]
     assert (driver.offset_of(first), driver.offset_of(third)) == (0, 1)
+
+
+def test_a_batch_that_is_asked_about_before_the_head_of_its_queue_keeps_its_own_back_off() -> None:
+    # Before the new epoch the leader is asked about third, which lost its answer; second is known to be not in the log.
+    driver = EngineDriver(warm=[0])
+    _, second, third = driver.send(), driver.send(), driver.send()
+    driver.answer(INVALID_RECORD)
+    driver.answer(OUT_OF_ORDER)
+    driver.disconnect()
+    driver.sleep(BACKOFF_MS)
+    driver.answer(NOT_ENOUGH_REPLICAS)
+    assert driver.sequences_sent[3:] == [2]
+    assert driver.sleep_until_due() == 2 * BACKOFF_MS
+    assert driver.sequences_sent[3:] == [2, 2]
+    driver.answer(OUT_OF_ORDER)
+    driver.answer(base_offset=0)
+    driver.sleep(4 * BACKOFF_MS)
+    driver.answer(base_offset=1)
+    assert driver.epochs_and_sequences_sent[5:] == [(1, 0), (1, 1)]
+    assert (driver.offset_of(second), driver.offset_of(third)) == (0, 1)
 
 
 def test_a_leader_that_took_a_later_batch_as_the_first_one_is_not_given_it_again() -> None:
