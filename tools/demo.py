@@ -2,7 +2,7 @@
 
 Starts the embedded broker in a process of its own; `BROKER=kafka` starts Apache Kafka instead (needs Maven),
 `BOOTSTRAP=host:port` uses one of yours. Then files of rows appear for some seconds, a Spark application streams them to
-a topic, gets a SIGKILL while a micro-batch is under way, starts again from its checkpoint and comes to its end. What is
+a topic, gets a SIGKILL in the middle of a commit, starts again from its checkpoint and comes to its end. What is
 in the topic is read by confluent-kafka with isolation read_committed: nothing here believes our own code.
 
 Needs Java 17. Ends by itself, and leaves no process and no file behind, on Ctrl-C either. The exit code is 0 only if
@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 import uuid
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ from tools.kafka_jars import KafkaUnavailable
 PARTITIONS = 4
 # The promise that the demo holds the sink to: the one it makes when nothing is asked for.
 GUARANTEE = SINK_OPTIONS["delivery.guarantee"].default
+LEDGER = str(SINK_OPTIONS["ledger.topic"].default)
 # When the driver may be killed, as a share of the time in which rows appear.
 KILL_AFTER = 0.35
 TOLD_EVERY_S = 2.0
@@ -78,7 +80,7 @@ class Demo:
         arguments = ["--input", str(self._feed.input), "--end", str(self._feed.end), "--checkpoint", str(checkpoint)]
         arguments += ["--partitions", str(plan.partitions), "--to", f"topic={topic}"]
         self._driver = Driver(folder, [*arguments, "--to", f"kafka.bootstrap.servers={servers}"])
-        self._moment = MomentToKill(checkpoint, lambda: sum(end_offsets(servers, topic).values()))
+        self._moment = MomentToKill(checkpoint, lambda: log_end(servers, topic), lambda: log_end(servers, LEDGER))
         self._tally = Tally(plan)
         self._started_s = time.monotonic()
         self._feed_started_s: float | None = None
@@ -116,9 +118,9 @@ class Demo:
 
     def _restart(self) -> None:
         self._kill_count += 1
-        self._display.say(
-            f"{self._age_s():5.1f} s  SIGKILL to the driver in the middle of a micro-batch; it starts again"
-        )
+        self._display.say(f"{self._age_s():5.1f} s  SIGKILL to the driver in the middle of a commit. The ledger says:")
+        self._display.say(ledger_now(self._servers))
+        self._display.say(f"{self._age_s():5.1f} s  it starts again")
         self._driver.start()
 
     def _show_progress(self) -> None:
@@ -152,9 +154,20 @@ class Demo:
         if tally.damaged_count:
             self._display.say(f"{tally.damaged_count:,} records are not what was written")
         if not self._kill_count:
-            self._display.say("the driver was never in the middle of a micro-batch, so it was not killed")
+            self._display.say("the driver was never in the middle of a commit, so it was not killed")
         self._display.say(_verdict(is_right, tally))
         return is_right
+
+
+def log_end(servers: str, topic: str) -> int:
+    return sum(end_offsets(servers, topic).values())
+
+
+def ledger_now(servers: str) -> str:
+    """What an operator would see at this moment."""
+    command = [sys.executable, "-m", "kafka_sink.command", "ledger", "--bootstrap-server", servers]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    return textwrap.indent((answer.stdout or answer.stderr).rstrip(), " " * 9)
 
 
 def _verdict(is_right: bool, tally: Tally) -> str:

@@ -22,6 +22,9 @@ JOB = ROOT / "spark_jobs" / "demo.py"
 CONF = ROOT / "conf" / "spark-defaults-local.conf"
 # What spark_jobs/demo.py prints when its query runs.
 STARTED = "the query has started"
+SLICE_S = 0.002
+# Records of the ledger that a micro-batch adds.
+DECIDED, CARRIED_OUT = 2, 4
 
 
 class DriverFailed(Exception):
@@ -75,24 +78,31 @@ class Driver:
 
     def pause(self) -> None:
         """SIGSTOP: nothing moves any more when this returns."""
-        self._signal(signal.SIGSTOP)
-        while self._process is not None and self._process.poll() is None and not _is_stopped(self._process.pid):
-            time.sleep(0.001)
+        for process_id in self._signal(signal.SIGSTOP):
+            while not _is_stopped(process_id):
+                time.sleep(0.0005)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL to the JVM and to the script. Python processes that run tasks find out by themselves, later."""
+        """SIGKILL to the JVM, the script and every Python process of Spark's, as if the machine had lost its power."""
         self._signal(signal.SIGKILL)
         if self._process is not None:
             self._process.wait(30)
             self._process = None
 
-    def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None:
+    def _signal(self, number: signal.Signals) -> list[int]:
+        """To the process group, and to Python workers, which have groups of their own."""
+        if self._process is None:
+            return []
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+        found = [self._process.pid, *kafka_watchdog.processes_marked(str(self._folder))]
+        for process_id in found:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, number)
+                os.kill(process_id, number)
+        return found
 
     def _environment(self) -> dict[str, str]:
         """Ours, without what belongs to another Spark."""
@@ -116,35 +126,41 @@ class Driver:
 def _is_stopped(process_id: int) -> bool:
     with contextlib.suppress(OSError):
         # The name in parentheses may hold anything; the state follows the last parenthesis.
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] in "TtZ"
     return True
 
 
 class MomentToKill:
-    """In the middle of a micro-batch: Spark has planned it, some of its rows are in the log, it is not committed.
+    """In the middle of a commit: all rows of a micro-batch are in the log, the ledger has the decision to commit them,
+    and nobody has recorded yet that it was carried out.
 
-    The moment may be over before a signal gets there. So the driver is paused first and killed only if it still is in
-    the middle of that micro-batch: a demo that kills between two of them would show nothing.
+    That takes milliseconds. So once rows of the micro-batch are in the log the driver runs in slices, and the ledger is
+    looked at while it is stopped: a decision is two records of the ledger, its end two more (each with its marker).
     """
 
-    def __init__(self, checkpoint: Path, log_end: Callable[[], int]) -> None:
+    def __init__(self, checkpoint: Path, log_end: Callable[[], int], ledger_end: Callable[[], int]) -> None:
         self._checkpoint = checkpoint
         self._log_end = log_end
+        self._ledger_end = ledger_end
 
     def kills(self, driver: Driver) -> bool:
         """Watches one micro-batch from its start to its end, or to the moment. True if the driver was killed."""
         batch_id = newest(self._checkpoint / "offsets")
         if batch_id is None or self._is_committed(batch_id):
             return False
-        before = self._log_end()
+        log_before, ledger_before = self._log_end(), self._ledger_end()
         while not self._is_committed(batch_id) and driver.is_running:
-            if self._log_end() > before:
-                driver.pause()
-                if not self._is_committed(batch_id):
-                    driver.kill()
-                    return True
-                driver.resume()
+            if self._log_end() == log_before:
+                continue
+            driver.pause()
+            record_count = self._ledger_end() - ledger_before
+            if DECIDED <= record_count < CARRIED_OUT:
+                driver.kill()
+                return True
+            driver.resume()
+            if record_count >= CARRIED_OUT:
                 return False
+            time.sleep(SLICE_S)
         return False
 
     def _is_committed(self, batch_id: int) -> bool:

@@ -25,14 +25,18 @@ MARK = "PYKAFKA_SINK_FOLDER"
 def processes_using(folder: str) -> list[int]:
     """Ids of the other live processes with an argument inside `folder`, or marked with it. Empty without /proc."""
     needle = os.fsencode(folder) + b"/"
+    inside = [number for number in _others() if any(needle in word for word in process_words(number, "cmdline"))]
+    return inside + [number for number in processes_marked(folder) if number not in inside]
+
+
+def processes_marked(folder: str) -> list[int]:
     mark = os.fsencode(f"{MARK}={folder}")
-    found = []
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else []:
-        if name.isdigit() and int(name) != os.getpid():
-            inside = any(needle in argument for argument in process_words(int(name), "cmdline"))
-            if inside or mark in process_words(int(name), "environ"):
-                found.append(int(name))
-    return found
+    return [number for number in _others() if mark in process_words(number, "environ")]
+
+
+def _others() -> list[int]:
+    names = os.listdir("/proc") if os.path.isdir("/proc") else []
+    return [int(name) for name in names if name.isdigit() and int(name) != os.getpid()]
 
 
 def process_words(process_id: int, what: str) -> list[bytes]:

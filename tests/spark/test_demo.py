@@ -64,7 +64,8 @@ def test_the_demo_ends_well_its_table_adds_up_and_nothing_is_left(tmp_path: Path
     assert rows["all"] == [sum(figures) for figures in zip(*(rows[f"partition {n}"] for n in range(4)), strict=True)]
     assert rows["all"][:3] == [8000, 8000, 0]
     assert rows["all"][3] == 0 or GUARANTEE == "at-least-once"
-    assert "SIGKILL to the driver" in output and "1 kill of the driver" in output
+    assert "SIGKILL to the driver in the middle of a commit" in output and "1 kill of the driver" in output
+    assert re.search(r"^ +[0-9a-f]{32} .* open ", output, re.MULTILINE), output
     assert left_behind(tmp_path / "tmp") == ([], [])
 
 
