@@ -301,12 +301,12 @@ class Transaction:
 
     # ---- facts from the coordinator, told by TransactionRequests ----
 
-    def on_initialized(self, identity: Identity) -> None:
+    def on_initialized(self, identity: Identity, *, is_alone: bool) -> None:
         self._move(Event.INITIALIZED)
         self.identity = identity
         self.epoch_is_stale = False
         self._clear_touched()
-        self._finish("init", None)
+        self._finish("init", None, is_alone)
         waiting = self._waiting["begin"]
         if waiting:
             self.generation = self._generation_to_begin

@@ -10,6 +10,10 @@ One request at a time, derived from the state of the `Transaction` each time som
 
 An answer is read in three steps: find its error code, ask `outcome` for the verdict, act on the verdict. Transport
 failures are verdicts too: the coordinator may have moved, and the request may have been carried out.
+
+An InitProducerId without an answer may also arrive much later, and then it takes this producer's own epoch away and
+aborts what is open or prepared. Initializing therefore ends with whether this producer is alone: True if no such
+request is left. Who hands prepared transactions on and is not alone takes another transactional id.
 """
 
 from __future__ import annotations
@@ -76,6 +80,7 @@ class TransactionRequests:
         self.is_waiting = False
         # Whether an earlier try of the registration that is out may have begun the transaction.
         self._start_was_unknown = False
+        self._is_alone = True
         self._failures = 0
         self._retry_at_ms = 0
 
@@ -188,6 +193,8 @@ class TransactionRequests:
             assert answer.failure is not None
             self._transaction.on_fatal(answer.failure)
             return
+        if answer.was_sent and asked.api is INIT_PRODUCER_ID:
+            self._is_alone = False
         if answer.was_sent and asked.api is not FIND_COORDINATOR:
             self._transaction.epoch_is_stale = self._transaction.generation == 1
         self._coordinators.pop(asked.key_type, None)
@@ -220,7 +227,8 @@ class TransactionRequests:
         if asked.api is FIND_COORDINATOR:
             self._coordinators[asked.key_type] = Coordinator(body["node_id"], now_ms)
         elif asked.api is INIT_PRODUCER_ID:
-            transaction.on_initialized(Identity(body["producer_id"], body["producer_epoch"]))
+            identity = Identity(body["producer_id"], body["producer_epoch"])
+            transaction.on_initialized(identity, is_alone=self._is_alone)
         elif asked.api is ADD_PARTITIONS_TO_TXN:
             transaction.is_started = True
             transaction.has_unknown_start = False

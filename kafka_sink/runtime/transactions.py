@@ -23,9 +23,13 @@ Self = TypeVar("Self", bound="TransactionMethods")
 class TransactionMethods:
     _operations: Operations
 
-    def init_transactions(self) -> None:
-        """Once, before the first transaction: fences older producers with the same transactional.id."""
-        self._operations.step("init_transactions()", c.InitTransactions, metric="txn-init")
+    def init_transactions(self) -> bool:
+        """Once, before the first transaction: fences older producers with the same transactional.id.
+
+        False: one of the tries got no answer and may still arrive, which would fence this producer and abort its
+        transaction, even a prepared one. That matters only to those who hand prepared transactions to somebody else.
+        """
+        return bool(self._operations.step("init_transactions()", c.InitTransactions, metric="txn-init"))
 
     def begin_transaction(self) -> None:
         self._operations.step("begin_transaction()", c.BeginTransaction, metric="txn-begin")

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from kafka_sink.delivery.identity import TaskIdentity
 from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
-from kafka_sink.errors import ConfigError, DataError, KafkaSinkError
+from kafka_sink.errors import ConfigError, DataError, KafkaSinkError, OperationTimeout
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.options.sink_table import FAIL
@@ -41,6 +41,8 @@ from kafka_sink.spark.unsendable import Unsendable, sorted_out
 
 # An attempt that fails tells the coordinator so, if it can be told soon; if not, the driver's sweep does.
 ABORT_TIMEOUT_S = 10.0
+# How often an attempt takes another transactional id, and what tells these ids apart. An application has fewer tasks.
+IDENTITIES_MAX, IDENTITY_STEP = 8, 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,11 @@ class TaskPlace:
             return None
         return TaskIdentity(self.sink_id, self.run, self.spark_partition, self.attempt).transactional_id
 
+    def with_another_id(self) -> TaskPlace:
+        return replace(self, attempt=self.attempt + IDENTITY_STEP)
+
     def __str__(self) -> str:
-        return f"Spark partition {self.spark_partition} (attempt {self.attempt}) of {self.key}"
+        return f"Spark partition {self.spark_partition} (attempt {self.attempt % IDENTITY_STEP}) of {self.key}"
 
 
 def write_task(
@@ -104,11 +109,21 @@ class Task:
 
     def _begin(self) -> None:
         try:
-            self._producer.init_transactions()
+            self._take_identity()
             self._producer.begin_transaction()
         except BaseException:
             self._producer.close(0)
             raise
+
+    def _take_identity(self) -> None:
+        """An InitProducerId that got no answer may arrive when the transaction is prepared, or decided, and would abort
+        it. So this attempt gives up the id that it was about."""
+        for _ in range(IDENTITIES_MAX):
+            if self._producer.init_transactions():
+                return
+            self._place = self._place.with_another_id()
+            self._producer.start_over(self._place.transactional_id)
+        raise OperationTimeout(f"the coordinator did not answer InitProducerId at once in {IDENTITIES_MAX} tries")
 
     def append(self, arrow_batch: pa.RecordBatch) -> None:
         rows = chosen(arrow_batch, self._columns)

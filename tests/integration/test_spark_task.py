@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType
 
+from kafka_sink.delivery.identity import run_hash
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import BrokerError, BufferExhausted, DataError, DeliveryError, KafkaSinkError, OperationTimeout
 from kafka_sink.options.sink_options import parse_sink_options
 from kafka_sink.runtime.pool import POOL
 from kafka_sink.spark.columns import written_columns
 from kafka_sink.spark.planning import planned_stream
-from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.spark.task import IDENTITY_STEP, TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker, Fault
 from tools.foreign_reader import ForeignRecord, read_topic
 
@@ -191,6 +193,28 @@ def test_a_refusal_of_the_broker_fails_the_task_and_its_producer_is_thrown_away(
     with pytest.raises(DeliveryError, match="Spark partition 3"):
         write(broker, [rows({"value": "x", "topic": "rows"})])
     assert POOL.idle_count == 0
+
+
+def test_an_init_producer_id_without_an_answer_costs_the_attempt_its_transactional_id(broker: EmbeddedBroker) -> None:
+    """The lost one may arrive when the transaction is decided, and would abort it."""
+    broker.inject(Fault(api="InitProducerId", disconnect=True, times=2))
+    place = replace(PLACE, run=run_hash("run"), sink_id="sink")
+    options = parse_sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "sink.id": "sink"})
+    batch = rows({"value": "x", "topic": "others"})
+    receipt = write_task(options, written_columns(SCHEMA, None), iter([batch]), place)
+    assert receipt.transaction is not None
+    assert receipt.attempt == IDENTITY_STEP + PLACE.attempt
+    assert receipt.transaction.transactional_id == f"sink-{place.run}-3-{receipt.attempt}"
+    assert f"attempt {PLACE.attempt})" in str(replace(place, attempt=receipt.attempt))
+
+
+def test_a_coordinator_that_never_answers_init_producer_id_fails_the_task(broker: EmbeddedBroker) -> None:
+    broker.inject(Fault(api="InitProducerId", disconnect=True, times=None))
+    place = replace(PLACE, run=run_hash("run"), sink_id="sink")
+    settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "sink.id": "sink", "kafka.max.block.ms": "500"}
+    batch = rows({"value": "x", "topic": "others"})
+    with pytest.raises(OperationTimeout, match="Spark partition 3"):
+        write_task(parse_sink_options(settings), written_columns(SCHEMA, None), iter([batch]), place)
 
 
 def test_a_broker_that_stalls_ends_in_buffer_exhausted(broker: EmbeddedBroker) -> None:

@@ -70,6 +70,14 @@ class Books:
     def next_uncommitted(self) -> Batch | None:
         return next((batch for batch in self.batches if not batch.is_committed), None)
 
+    def rename(self, attempt: Attempt, number: int) -> None:
+        """It goes on under another transactional id; nothing was written under the old one."""
+        del self.attempts[attempt.transactional_id]
+        attempt.number = number
+        prefix = attempt.transactional_id.rpartition("-")[0]
+        attempt.transactional_id = f"{prefix}-{number}"
+        self.attempts[attempt.transactional_id] = attempt
+
     def wrote(self, attempt: Attempt, row: int, record: int) -> None:
         attempt.records[row] = record
         self.records[record] = (attempt, row)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from kafka_sink.delivery.receipt import PreparedTransaction, TaskReceipt, Written
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.transaction import TransactionReceipt
+from kafka_sink.errors import OperationTimeout
+from kafka_sink.spark.task import IDENTITIES_MAX, IDENTITY_STEP
 from tests.sim.client import Client, Script
 from tests.sim.delivery.books import Attempt, Books
 from tests.sim.history import Fate
@@ -86,13 +88,33 @@ def _begun(executor: Executor, attempt: Attempt, *, is_reused: bool) -> Script:
         if result.error is not None:
             executor.trace.count("producer could not start over")
             return result.error
-    for wish in (c.InitTransactions, c.BeginTransaction):
-        result = yield wish
+    error = yield from _take_identity(executor, attempt)
+    if error is not None:
+        return error
+    result = yield c.BeginTransaction
+    assert result is not None
+    if result.error is not None:
+        return result.error
+    executor.transaction = executor.history.begin(attempt.transactional_id)
+    return None
+
+
+def _take_identity(executor: Executor, attempt: Attempt) -> Script:
+    """As the task does it: an id whose InitProducerId may still arrive is given up."""
+    for _ in range(IDENTITIES_MAX):
+        result = yield c.InitTransactions
         assert result is not None
         if result.error is not None:
             return result.error
-    executor.transaction = executor.history.begin(attempt.transactional_id)
-    return None
+        if result.result:
+            return None
+        executor.trace.count("transactional id given up")
+        executor.books.rename(attempt, attempt.number + IDENTITY_STEP)
+        result = yield lambda number: c.StartOver(number, attempt.transactional_id)
+        assert result is not None
+        if result.error is not None:
+            return result.error
+    return OperationTimeout("no answer at once")
 
 
 def _send(executor: Executor, attempt: Attempt) -> Script:

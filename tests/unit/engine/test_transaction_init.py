@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver
 
-from kafka_sink.engine.commands import Abandon, Append
+from kafka_sink.engine.commands import Abandon, Append, StartOver
 from kafka_sink.engine.producer_batch import Identity
 from kafka_sink.errors import (
     AuthorizationError,
@@ -220,3 +220,26 @@ def test_a_record_that_comes_while_init_runs_is_refused_and_init_goes_on() -> No
     driver.run(Append([]))
     driver.release(INIT_PRODUCER_ID)
     assert batch in driver.failed and driver.ok(init)
+
+
+@both_generations
+def test_init_says_that_no_other_try_can_still_arrive(generation: int) -> None:
+    driver = fresh(generation)
+    driver.fail(INIT_PRODUCER_ID, 51, 16)
+    init = driver.init()
+    driver.run_for(1_000)
+    assert driver.count(INIT_PRODUCER_ID) == 3 and driver.finished[init].result is True
+
+
+@both_generations
+def test_init_says_that_a_try_without_an_answer_may_still_arrive_and_another_id_is_free_of_it(generation: int) -> None:
+    driver = fresh(generation)
+    driver.hold(INIT_PRODUCER_ID)
+    init = driver.init()
+    driver.disconnect()
+    driver.release(INIT_PRODUCER_ID)
+    driver.run_for(1_000)
+    assert driver.ok(init) and driver.finished[init].result is False
+    assert driver.ok(driver._wish(StartOver(driver.operation_id(), "another id")))
+    again = driver.init()
+    assert driver.finished[again].result is True
