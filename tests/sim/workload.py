@@ -15,7 +15,7 @@ from tests.sim.trace import Violation
 # With few retries a first try after the last fault may still meet an old leader.
 RECOVERY_TRIES = 6
 RECOVERY_PAUSE_MS = 1_000
-# A coordinator adds one partition of a transaction after the other, a broker answers one request of a connection after
+# A coordinator makes one change to a transaction after the other, a broker answers one request of a connection after
 # the other. In a slow cluster that takes seconds, and a producer that waits less can deliver by luck only.
 PATIENT_MS = 5_000
 
