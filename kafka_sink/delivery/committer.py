@@ -12,7 +12,7 @@ then every transaction of the batch is left to whoever is the driver next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_sink.delivery import texts
 from kafka_sink.delivery.ending import Aborts, Commits, Ending, endings_of, witnesses_of
@@ -207,8 +207,9 @@ class Committer(Opening):
         self._move(Event.SWEEP)
         newest = None if self._ledger is None else self._ledger.find(self._key)
         is_operators = self._job.operation in (Operation.SWEEP, Operation.FINISH)
-        since_ms = newest.since_ms if newest is not None and newest.run == self._session.run else UNKNOWN_TIME
-        rule = SweepRule(self._session.sink_id, None if is_operators else self._session.run, since_ms)
+        rule = SweepRule(self._session.sink_id, None if is_operators else self._session.run, UNKNOWN_TIME)
+        if newest is not None and newest.run == self._session.run:
+            rule = replace(rule, since_ms=newest.since_ms, replaced_runs=newest.runs)
         self._deadline_ms = now_ms + self._settings.sweep_ms
         self._part = Sweep(self._settings, rule, now_ms)
 

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kafka_sink.delivery import texts
-from kafka_sink.delivery.ledger import Finding, LedgerRecord, LedgerState, finding, is_decided, record_without_rows
+from kafka_sink.delivery.ledger import (
+    Finding,
+    LedgerRecord,
+    LedgerState,
+    finding,
+    is_decided,
+    is_replaced,
+    record_without_rows,
+)
 from kafka_sink.delivery.receipt import BatchSummary
 from kafka_sink.delivery.session import Conclusion, Decision, DeliverySettings, DriverSession, Job, Operation
 from kafka_sink.errors import KafkaSinkError
@@ -90,7 +98,9 @@ def judged(
         assert job.key is not None
         if is_decided(ledger, job.key, session.run):
             return Judgement(Move.END, conclusion=Conclusion.LEFT_ALONE)
-        return Judgement(Move.DISCARD, conclusion=Conclusion.ABORTED) if is_fenced else Judgement(Move.FENCE)
+        # Whoever was replaced can decide nothing any more, and must not fence its successor.
+        is_settled = is_fenced or is_replaced(ledger, job.key, session.run)
+        return Judgement(Move.DISCARD, conclusion=Conclusion.ABORTED) if is_settled else Judgement(Move.FENCE)
     if job.operation in (Operation.ACCEPT, Operation.REPLAY):
         return _choice_judged(job, ledger)
     return _open_judged(job, ledger)

@@ -158,10 +158,14 @@ def _is_later(one: BatchKey, other: BatchKey) -> bool:
 def is_decided(state: LedgerState, key: BatchKey, run: str) -> bool:
     """May the transactions of this run for this batch be part of a decision? Asked before aborting any of them."""
     newest = state.find(key)
-    if newest is None:
-        return False
-    # A successor has finished what this run decided, and sweeps what it did not.
-    return run in newest.runs or (newest.run == run and newest.key == key and newest.kind is not Kind.REPLAY)
+    return newest is not None and newest.run == run and newest.key == key and newest.kind is not Kind.REPLAY
+
+
+def is_replaced(state: LedgerState, key: BatchKey, run: str) -> bool:
+    """Has a successor of this run decided something? It was fenced in and had finished what this run decided before,
+    so no transaction of this run that is still open can be part of a decision."""
+    newest = state.find(key)
+    return newest is not None and run in newest.runs
 
 
 def intent_of(

@@ -22,6 +22,11 @@ from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
 
 DESCRIBE = "describe transactions"
 ONGOING = "Ongoing"
+# A younger driver of the sink aborts what an older run has prepared, before the older one can notice that it is fenced.
+WHO_ENDED_IT = (
+    "ended by its time-out, or aborted by another driver of this sink. If another query runs with this sink.id, stop "
+    "it, or give one of them a sink.id of its own"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,7 @@ def _problem(transaction: PreparedTransaction, state: Described | None) -> str |
     if state is None:
         return f"{name} is not known to its coordinator"
     if state.state != ONGOING:
-        return f"{name} is {state.state} instead of {ONGOING}: it was ended by a time-out or by somebody else"
+        return f"{name} is {state.state} instead of {ONGOING}: it was {WHO_ENDED_IT}"
     ours = (transaction.producer_id, transaction.producer_epoch)
     theirs = (state.producer_id, state.producer_epoch)
     if ours != theirs:

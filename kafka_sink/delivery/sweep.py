@@ -1,9 +1,10 @@
 """Ends what nobody will end: losing speculative attempts, killed ones, and what a crashed run left open.
 
 An open transaction holds back every read_committed reader of its partitions until its time-out, minutes later. After a
-batch is done, or aborted, none of this run's transactions should be open, so all of them are aborted. Those of another
-run are aborted only if they began before this run's first transaction did, on the brokers' clock: a run that began
-later is our successor, and aborting what it has prepared could turn its decision into a loss.
+batch is done, or aborted, none of this run's transactions should be open, so all of them are aborted. So are those of
+the runs that the ledger says were replaced: what they had decided was finished first, and they decide nothing any more.
+Those of another run are aborted only if they began before this run's first transaction did, on the brokers' clock: a
+run that began later is our successor, and aborting what it has prepared could turn its decision into a loss.
 
 Each is ended by its exact producer id and epoch, as DescribeTransactions tells them. InitProducerId would do it without
 asking, but it names no transaction: one that arrives late kills what the next batch has prepared under the same id.
@@ -36,18 +37,22 @@ class SweepRule:
     sink_id: str
     own_run: str | None
     since_ms: int
+    replaced_runs: tuple[str, ...] = ()
 
     def is_candidate(self, transactional_id: str) -> bool:
         identity = parsed_task_identity(transactional_id)
         if identity is None or identity.sink_id != self.sink_id:
             return False
-        return self.own_run is None or identity.run == self.own_run or self.since_ms >= 0
+        return self._is_over(identity.run) or self.since_ms >= 0
 
     def is_dangling(self, found: Described) -> bool:
         identity = parsed_task_identity(found.transactional_id)
         if identity is None or found.state != ONGOING:
             return False
-        return self.own_run in (None, identity.run) or 0 <= found.start_ms < self.since_ms
+        return self._is_over(identity.run) or 0 <= found.start_ms < self.since_ms
+
+    def _is_over(self, run: str) -> bool:
+        return self.own_run in (None, run) or run in self.replaced_runs
 
 
 class Sweep(Part):

@@ -57,7 +57,7 @@ def test_a_time_out_before_the_decision_costs_a_repetition_and_nothing_else(
         query.plan()
         messages = query.write_tasks()
         wait_for_time_out(kafka, settings)
-        with pytest.raises(CommitAborted, match=r"ended by a time-out or by somebody else|is not known") as caught:
+        with pytest.raises(CommitAborted, match=r"ended by its time-out|is not known") as caught:
             query.commit(messages)
         assert "Nothing of it is visible and nothing is lost" in str(caught.value)
         query.abort(messages)

@@ -15,6 +15,7 @@ from kafka_sink.delivery.ledger import (
     PledgeFate,
     finding,
     is_decided,
+    is_replaced,
     ledger_key,
     successor_runs,
 )
@@ -91,7 +92,12 @@ def test_transactions_may_be_aborted_only_where_no_decision_can_name_them() -> N
     for kind in (Kind.INTENT, Kind.DONE, Kind.STUCK):
         assert is_decided(state(record(kind, 5, run=RUN)), key, RUN)
     assert not is_decided(state(record(Kind.REPLAY, 5, run=RUN)), key, RUN)
-    assert is_decided(state(record(Kind.DONE, 6, runs=(RUN,))), key, RUN)
+
+
+def test_what_a_replaced_run_has_open_is_part_of_no_decision() -> None:
+    successors = state(record(Kind.INTENT, 6, runs=(RUN,)))
+    assert is_replaced(successors, BatchKey("q", 5), RUN) and not is_decided(successors, BatchKey("q", 5), RUN)
+    assert not is_replaced(successors, BatchKey("q", 5), "9" * 16) and not is_replaced(state(), BatchKey("q", 5), RUN)
 
 
 def test_the_list_of_runs_grows_by_each_new_run_and_is_bounded() -> None:

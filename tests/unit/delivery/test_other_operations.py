@@ -88,12 +88,19 @@ def test_abort_that_cannot_reach_the_ledger_leaves_everything_to_the_time_out(be
     assert {bench.state_of(receipt) for receipt in receipts} == {"Ongoing"}
 
 
-def test_abort_by_a_run_that_was_replaced_fences_nobody(bench: Bench) -> None:
+def test_abort_by_a_run_that_was_replaced_aborts_its_own_and_fences_nobody(bench: Bench) -> None:
     bench.commit(bench.receipts(0))
-    bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND))
+    successor = bench.session(SECOND)
+    bench.commit(bench.receipts(1, run=SECOND), successor)
+    theirs, ours = bench.receipts(2, run=SECOND), bench.receipts(1)
+    silent = bench.receipt(1, 2, attempt=7)
     bench.asked.clear()
-    assert bench.run(Operation.ABORT, bench.receipts(2)).conclusion is Conclusion.LEFT_ALONE
+    assert bench.run(Operation.ABORT, ours).conclusion is Conclusion.ABORTED
     assert "fence older drivers" not in bench.purposes()
+    bench.settle()
+    assert {bench.state_of(receipt) for receipt in (*ours, silent)} == {"CompleteAbort"}
+    assert {bench.state_of(receipt) for receipt in theirs} == {"Ongoing"}
+    assert bench.commit(theirs, successor).conclusion is Conclusion.DELIVERED
 
 
 # ---- recovery ----
@@ -183,6 +190,17 @@ def test_the_sweep_after_a_batch_ends_losing_attempts_and_older_runs_but_no_succ
     assert bench.state_of(successor) == "Ongoing" and foreign[1] >= 0
     assert bench.broker.transactions["other-sink-" + "0" * 16 + "-0-0"][2] == "Ongoing"
     assert len(verdict.swept) == 2 and verdict.conclusion is Conclusion.DELIVERED
+
+
+def test_the_sweep_ends_what_a_replaced_run_began_after_it_was_replaced(bench: Bench) -> None:
+    bench.commit(bench.receipts(0))
+    successor = bench.session(SECOND)
+    bench.commit(bench.receipts(1, run=SECOND), successor)
+    late = bench.receipts(1)
+    verdict = bench.commit(bench.receipts(2, run=SECOND), successor)
+    bench.settle()
+    assert verdict.conclusion is Conclusion.DELIVERED and len(verdict.swept) == len(late)
+    assert {bench.state_of(receipt) for receipt in late} == {"CompleteAbort"}
 
 
 def test_a_late_abort_of_the_sweep_does_not_touch_the_next_transaction_of_the_same_id(bench: Bench) -> None:
