@@ -80,7 +80,7 @@ class Demo:
         arguments = ["--input", str(self._feed.input), "--end", str(self._feed.end), "--checkpoint", str(checkpoint)]
         arguments += ["--partitions", str(plan.partitions), "--to", f"topic={topic}"]
         self._driver = Driver(folder, [*arguments, "--to", f"kafka.bootstrap.servers={servers}"])
-        self._moment = MomentToKill(checkpoint, lambda: log_end(servers, topic), lambda: log_end(servers, LEDGER))
+        self._moment = MomentToKill(checkpoint, lambda: ledger_end(servers), lambda: bool(ledger(servers).returncode))
         self._tally = Tally(plan)
         self._started_s = time.monotonic()
         self._feed_started_s: float | None = None
@@ -119,7 +119,7 @@ class Demo:
     def _restart(self) -> None:
         self._kill_count += 1
         self._display.say(f"{self._age_s():5.1f} s  SIGKILL to the driver in the middle of a commit. The ledger says:")
-        self._display.say(ledger_now(self._servers))
+        self._display.say(textwrap.indent(ledger(self._servers).stdout.rstrip(), " " * 9))
         self._display.say(f"{self._age_s():5.1f} s  it starts again")
         self._driver.start()
 
@@ -159,15 +159,14 @@ class Demo:
         return is_right
 
 
-def log_end(servers: str, topic: str) -> int:
-    return sum(end_offsets(servers, topic).values())
+def ledger_end(servers: str) -> int:
+    return sum(end_offsets(servers, LEDGER).values())
 
 
-def ledger_now(servers: str) -> str:
-    """What an operator would see at this moment."""
+def ledger(servers: str) -> subprocess.CompletedProcess[str]:
+    """What an operator would see at this moment; the exit code is 1 if a decision is open."""
     command = [sys.executable, "-m", "kafka_sink.command", "ledger", "--bootstrap-server", servers]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    return textwrap.indent((answer.stdout or answer.stderr).rstrip(), " " * 9)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
 
 
 def _verdict(is_right: bool, tally: Tally) -> str:

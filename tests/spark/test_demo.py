@@ -20,7 +20,7 @@ from tools.demo_rows import Feed, Plan, Tally, table
 from tools.kafka_cluster import KafkaCluster
 
 ROOT = Path(__file__).parents[2]
-SMALL = ["--seconds", "4", "--rows-per-second", "2000"]
+SMALL = ["--seconds", "6", "--rows-per-second", "2000"]
 PLAN = Plan(seconds=0.5, rows_per_file=10, partitions=4)
 
 
@@ -62,7 +62,7 @@ def test_the_demo_ends_well_its_table_adds_up_and_nothing_is_left(tmp_path: Path
     rows = lines_of_table(output)
     assert set(rows) == {"partition 0", "partition 1", "partition 2", "partition 3", "all"}, output
     assert rows["all"] == [sum(figures) for figures in zip(*(rows[f"partition {n}"] for n in range(4)), strict=True)]
-    assert rows["all"][:3] == [8000, 8000, 0]
+    assert rows["all"][:3] == [12000, 12000, 0]
     assert rows["all"][3] == 0 or GUARANTEE == "at-least-once"
     assert "SIGKILL to the driver in the middle of a commit" in output and "1 kill of the driver" in output
     assert re.search(r"^ +[0-9a-f]{32} .* open ", output, re.MULTILINE), output
