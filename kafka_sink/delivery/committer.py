@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from kafka_sink.delivery import texts
 from kafka_sink.delivery.ending import Aborts, Commits, Ending, endings_of, witnesses_of
 from kafka_sink.delivery.judgement import moved_at_start
-from kafka_sink.delivery.ledger import UNKNOWN_TIME, LedgerRecord, PledgeFate, intent_of
+from kafka_sink.delivery.ledger import UNKNOWN_TIME, LedgerRecord, PledgeFate, intent_of, is_replaced
 from kafka_sink.delivery.ledger_write import LedgerWrite, WriteState
 from kafka_sink.delivery.opening import Opening, closing_of, reason_of
 from kafka_sink.delivery.part import Part
@@ -201,6 +201,10 @@ class Committer(Opening):
             self._notes.append(
                 f"transaction {transactional_id} could not be aborted and ends by its time-out: {reason}"
             )
+        is_replaced_run = self._ledger is not None and is_replaced(self._ledger, self._key, self._session.run)
+        if is_replaced_run and self._job.operation is Operation.ABORT and len(part.aborted) < len(self._receipts):
+            # What was not aborted just now may have been committed: a successor finishes what this run decided.
+            self._outcome = Verdict(Conclusion.LEFT_ALONE)
         self._sweep(now_ms)
 
     def _sweep(self, now_ms: int) -> None:

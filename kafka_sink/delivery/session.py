@@ -116,7 +116,7 @@ class Conclusion(Enum):
     ALREADY_DELIVERED = "already delivered"  # by an earlier run; this run's transactions were aborted
     NOTHING_TO_DO = "nothing to do"
     ABORTED = "aborted"
-    LEFT_ALONE = "left alone"  # abort() found a decision, or could not rule one out
+    LEFT_ALONE = "left alone"  # abort() found a decision, or could not rule one out; what it names was not aborted
     RECOVERED = "recovered"
     RESOLVED = "resolved"
     FAILED = "failed"

@@ -48,8 +48,8 @@ def tell_aborted(key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Con
         _LOGGER.warning("%s: nothing of the batch is visible", figures)
     else:
         _LOGGER.warning(
-            "%s: a decision to commit was made or cannot be ruled out, so nothing was aborted. The next run of the "
-            "query, or `pykafka-sink recover`, finishes it",
+            "%s: a decision to commit was made or cannot be ruled out, so nothing of it was aborted. The next run of "
+            "the query, or `pykafka-sink recover`, finishes it",
             figures,
         )
 

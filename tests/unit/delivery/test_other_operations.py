@@ -103,6 +103,15 @@ def test_abort_by_a_run_that_was_replaced_aborts_its_own_and_fences_nobody(bench
     assert bench.commit(theirs, successor).conclusion is Conclusion.DELIVERED
 
 
+def test_abort_by_a_run_whose_decision_its_successor_finished_does_not_say_that_all_is_aborted(bench: Bench) -> None:
+    decided = bench.receipts(0)
+    bench.commit(decided)
+    bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND))
+    assert bench.run(Operation.ABORT, decided).conclusion is Conclusion.LEFT_ALONE
+    bench.settle()
+    assert {bench.state_of(receipt) for receipt in decided} == {"CompleteCommit"}
+
+
 # ---- recovery ----
 
 
