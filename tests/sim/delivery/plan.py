@@ -26,7 +26,7 @@ SPARK = (
     "kill_task", "pause_task", "speculate", "fail_task", "spurious_wake",
 )  # fmt: skip
 ALL_FAULTS = REQUEST_AND_ANSWER + LINKS + CLUSTER + SPARK
-MEAN_PAUSE_MS = (300, 1_000, 3_000, 10_000)
+MEAN_PAUSE_MS = (200, 600, 2_000, 5_000)
 RARE = frozenset({"crash", "stop", "long_downtime", "second_driver", "grow_topic", "pause_driver", "pause_task"})
 
 
@@ -48,6 +48,7 @@ class Plan:
     # Means of what Spark and its tasks take between one thing and the next.
     pause_ms: int
     restart_ms: int
+    trigger_ms: int
     # Shares: commits in a process that knows nothing, tasks on a producer that lay idle.
     forgetful: float
     reuse: float
@@ -74,7 +75,8 @@ def draw(seed: int) -> Plan:
     pick = dice["plan"]
     brokers = pick.choice((1, 2, 3, 3, 3))
     version = pick.choice((0, 1, 2, 2))
-    busy_ms = pick.choice((4_000, 8_000, 16_000))
+    batches = pick.randint(2, 6)
+    busy_ms = pick.choice((2_000, 5_000, 10_000))
     delays = {
         what: pick.choice((0, 0, 1, 5, 50)) * scale
         for what, scale in (
@@ -93,11 +95,12 @@ def draw(seed: int) -> Plan:
         delay_means_ms=delays,
         options=_options(dice["options"], brokers),
         codec=pick.choice(("none", "none", "lz4", "gzip")),
-        batches=pick.randint(2, 6),
+        batches=batches,
         rows_max=pick.choice((4, 12)),
         tasks_max=pick.choice((1, 2, 3, 4)),
-        pause_ms=pick.choice((5, 30, 200)),
+        pause_ms=pick.choice((5, 30, 100)),
         restart_ms=pick.choice((100, 1_000)),
+        trigger_ms=busy_ms // batches,
         forgetful=pick.choice((0, 0.3, 1)),
         reuse=pick.choice((0, 0.5, 1)),
         busy_ms=busy_ms,
@@ -128,7 +131,7 @@ def _options(pick: Random, brokers: int) -> ProducerOptions:
         bootstrap_servers=addresses[: pick.randint(1, brokers)],
         client_id="sim",
         enable_idempotence=True,
-        transaction_timeout_ms=pick.choice((5_000, 15_000, 60_000)),
+        transaction_timeout_ms=pick.choice((2_000, 4_000, 15_000, 60_000)),
         delivery_timeout_ms=request_timeout_ms + pick.choice((500, 5_000, 20_000)),
         request_timeout_ms=request_timeout_ms,
         max_block_ms=10_000,
@@ -149,8 +152,8 @@ def _faults(pick: Random, busy_ms: int) -> tuple[FaultEvent, ...]:
     events = []
     share_on = pick.choice((0, 0.05, 0.15, 0.3))
     for kind in ALL_FAULTS:
-        is_on = pick.random() < (max(share_on, 0.1) if kind in SPARK else share_on)
-        mean_ms = pick.choice(MEAN_PAUSE_MS) * (4 if kind in RARE else 1)
+        is_on = pick.random() < (max(share_on, 0.2) if kind in SPARK else share_on)
+        mean_ms = pick.choice(MEAN_PAUSE_MS) * (3 if kind in RARE else 1)
         length_ms = pick.choice((50, 400, 1_500, 5_000))
         at_ms = pick.expovariate(1 / mean_ms)
         while is_on and at_ms < busy_ms:

@@ -165,7 +165,7 @@ class Query:
             error = yield from self._one_batch(batch, session)
             if error is not None:
                 return error
-            yield self._pause_ms()
+            yield self._trigger_ms()
         return "finished"
 
     def _plan(self) -> Script:
@@ -191,6 +191,8 @@ class Query:
             self.stage.count("a label written again")
             self.run = run_hash(f"{self.name} {self._starts} again")
             error = yield from self._one_batch(batch, DriverSession(SINK, self.run), is_again=True)
+        if error is None:
+            yield self._trigger_ms()
         return error or "written"
 
     # ---- one batch ----
@@ -245,6 +247,12 @@ class Query:
         if verdict.conclusion is Conclusion.RESOLVED or self.stage.verdicts.is_resolved_in_ledger(loss):
             self.stage.verdicts.on_resolved(loss)
         return "resolved"
+
+    def _trigger_ms(self) -> int:
+        """Until the source has rows for the next batch."""
+        if self.stage.is_healed:
+            return self._pause_ms()
+        return 1 + int(self._pick.expovariate(1 / self.stage.plan.trigger_ms))
 
     def _pause_ms(self) -> int:
         return 1 + int(self._pick.expovariate(1 / self.stage.plan.pause_ms))

@@ -40,6 +40,13 @@ API_KEYS = (None, 0, 0, 1, 2, 3, 10, 22, 22, 24, 26, 26, 26, 26, 65, 66)
 LEDGER_SHARE = 2
 
 
+class DeliveryFaults(ClusterFaults):
+    """No topic is lost here. One that grows while brokers are down could have to be, to be written to again."""
+
+    def grow_topic(self, pick: Random, length_ms: int) -> bool:
+        return len(self.core.cluster.alive) == len(self.core.cluster.brokers) and super().grow_topic(pick, length_ms)
+
+
 @dataclass(slots=True)
 class Result:
     plan: Plan
@@ -58,14 +65,18 @@ class DeliverySimulation:
         self.loop = Loop()
         self.trace = Trace(keep=keep_trace)
         self.faults: ClusterFaults | None = None
-        self.core = self._build_core()
+        timed_out: set[str] = set()
+        with _time_outs_noted(timed_out):
+            # Its housekeeping keeps the method that is noted.
+            self.core = self._build_core()
         self.network = Network(self.loop, self.core, self.dice, self.trace, latency_ms=plan.latency_ms)
         network_faults.attach(self.network)
-        self.faults = ClusterFaults(
+        self.faults = DeliveryFaults(
             self.core, self.network, self.trace, topics=(*TOPICS, *[LEDGER] * LEDGER_SHARE),
             refusals={**REFUSALS, **MORE_REFUSALS}, refused_although_done=REFUSED_ALTHOUGH_DONE,
         )  # fmt: skip
         self.stage = Stage(plan, self.dice, self.loop, self.network, self.trace)
+        self.stage.books.timed_out = timed_out
         self.first = Query("q1", self.stage)
         self.second: Query | None = None
         self._seconds = 0
@@ -91,8 +102,7 @@ class DeliverySimulation:
     def run(self) -> Result:
         violation = None
         try:
-            with _time_outs_noted(self.stage.books.timed_out):
-                self._run()
+            self._run()
         except Violation as broken:
             violation = broken
         except Exception as crash:
@@ -111,6 +121,7 @@ class DeliverySimulation:
         self._heal()
         self._run_until(self.loop.now_ms + TIME_TO_END_MS, until_finished=True)
         check_nothing_is_open(self.core)
+        self._end_executors()
         self._run_until(self.loop.now_ms + TIME_TO_SETTLE_MS)
         Checks(self.core, self.stage.books, self.stage.history).check_all()
 
@@ -139,11 +150,14 @@ class DeliverySimulation:
         self.first.crash_in_turns, self.first.crashes_before_spark_commits = None, False
         self.first.downtime_ms = 0
         self.first.crash(is_silent=False)
+        self._end_executors()
+        self.stage.batches_max = max(len(self.stage.books.batches), self.plan.batches) + BATCHES_AFTER_HEALING
+        self.first.start()
+
+    def _end_executors(self) -> None:
         for executor in self.stage.executors:
             if executor.is_alive:
                 executor.kill(is_silent=False)
-        self.stage.batches_max = max(len(self.stage.books.batches), self.plan.batches) + BATCHES_AFTER_HEALING
-        self.first.start()
 
     # ---- faults ----
 
