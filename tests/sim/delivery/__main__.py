@@ -24,6 +24,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.delivery", description=__doc__)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--seeds", help="A..B, both included")
+    parser.add_argument("--minutes", type=float, default=1e9, help="with --seeds: stop after so many")
     parser.add_argument("--faults", help="only these entries of the fault list, by position")
     parser.add_argument("--trace", action="store_true", help="print all that happened")
     parser.add_argument("--shrink", action="store_true")
@@ -33,7 +34,7 @@ def main(arguments: list[str]) -> int:
         return run_mutations()
     if options.seeds:
         first, _, last = options.seeds.partition("..")
-        return run_many(range(int(first), int(last or first) + 1))
+        return run_many(range(int(first), int(last or first) + 1), options.minutes)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 31)
     plan = draw(seed)
     print(plan, flush=True)
@@ -63,19 +64,23 @@ def report(result: Result) -> None:
     sys.stdout.flush()
 
 
-def run_many(seeds: range) -> int:
+def run_many(seeds: range, minutes_max: float) -> int:
     print(f"seeds {seeds.start}..{seeds.stop - 1}", flush=True)
     counts: Counter[str] = Counter()
     generations: Counter[int] = Counter()
     failed: list[int] = []
     simulated_ms = events = 0
+    events_most = 0
     started = time.monotonic()
     for seed in seeds:
+        if (time.monotonic() - started) / 60 > minutes_max:
+            break
         result = run(draw(seed))
         counts += result.counts
         generations[result.plan.generation] += 1
         simulated_ms += result.simulated_ms
         events += result.events
+        events_most = max(events_most, result.events)
         if result.violation is not None:
             failed.append(seed)
             report(result)
@@ -85,8 +90,8 @@ def run_many(seeds: range) -> int:
     for what in sorted({*counts, *REQUIRED}):
         print(f"{counts[what] or 'NEVER':>10} {what}")
     print(
-        f"{len(seeds)} seeds ({generations[1]} of generation 1, {generations[2]} of generation 2), {len(failed)} "
-        f"violations {failed[:20]}, {events} events in {minutes:.1f} minutes, {simulated_ms / 3_600_000:.2f} simulated "
+        f"{generations.total()} seeds ({generations[1]} of generation 1, {generations[2]} of generation 2), {len(failed)} "
+        f"violations {failed[:20]}, {events} events (at most {events_most}) in {minutes:.1f} minutes, {simulated_ms / 3_600_000:.2f} simulated "
         f"hours, {simulated_ms / 3_600_000 / minutes:.2f} per minute"
     )
     return 1 if failed else 0

@@ -27,7 +27,7 @@ SPARK = (
 )  # fmt: skip
 ALL_FAULTS = REQUEST_AND_ANSWER + LINKS + CLUSTER + SPARK
 MEAN_PAUSE_MS = (200, 600, 2_000, 5_000)
-RARE = frozenset({"crash", "stop", "long_downtime", "second_driver", "grow_topic", "pause_driver", "pause_task"})
+RARE = frozenset({"crash", "stop", "second_driver", "grow_topic", "pause_driver", "pause_task"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def _faults(pick: Random, busy_ms: int) -> tuple[FaultEvent, ...]:
     events = []
     share_on = pick.choice((0, 0.05, 0.15, 0.3))
     for kind in ALL_FAULTS:
-        is_on = pick.random() < (max(share_on, 0.2) if kind in SPARK else share_on)
+        is_on = pick.random() < (max(share_on, 0.25) if kind in SPARK else share_on)
         mean_ms = pick.choice(MEAN_PAUSE_MS) * (3 if kind in RARE else 1)
         length_ms = pick.choice((50, 400, 1_500, 5_000))
         at_ms = pick.expovariate(1 / mean_ms)

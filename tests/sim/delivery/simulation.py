@@ -25,7 +25,7 @@ from tests.sim.network import ARMED_FOR_MS, Armed, Network
 from tests.sim.scenario import TOPICS, FaultEvent
 from tests.sim.trace import Trace, Violation
 
-EVENTS_MAX = 400_000
+EVENTS_MAX = 80_000
 # After the last fault: recovery is patient for 120 s, and a lost batch needs some starts until it is resolved.
 TIME_TO_END_MS = 600_000
 TIME_TO_SETTLE_MS = 40_000
