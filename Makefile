@@ -42,6 +42,7 @@ soak: $(READY)
 bench: $(READY)
 	$(BIN)/python -m bench $(if $(QUICK),--quick)
 	$(BIN)/python -m bench.spark_sinks $(if $(QUICK),--quick)
+	$(BIN)/python -m bench.commit_cost $(if $(QUICK),--rounds 1)
 
 zip: $(READY)
 	$(BIN)/python -m tools.make_zip

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 BATCH_BYTES, LINGER_MS = 131_072, 5
@@ -19,6 +24,19 @@ class NullWriter(DataSourceArrowWriter):
         return WriterCommitMessage()
 
 
+class NullStreamWriter(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        pass
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        pass
+
+
 class NullSink(DataSource):
     @classmethod
     def name(cls) -> str:
@@ -26,6 +44,9 @@ class NullSink(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> NullWriter:
         return NullWriter()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> NullStreamWriter:
+        return NullStreamWriter()
 
 
 def write_with_confluent(frame: DataFrame, options: Mapping[str, str]) -> None:

@@ -122,26 +122,26 @@ class Result:
 
 class Arena:
     def __init__(self, spark: SparkSession, kafka: KafkaCluster, folder: Path) -> None:
-        self._spark = spark
-        self._kafka = kafka
+        self.spark = spark
+        self.kafka = kafka
         self._folder = folder
         self._topic_count = 0
         self._cached: tuple[tuple[int, int], DataFrame] | None = None
 
     def run(self, sink: Sink, case: Case) -> Result:
         self._topic_count += 1
-        topic = self._kafka.create_topic(
+        topic = self.kafka.create_topic(
             f"{self._topic_count}-{sink.name}-{case.name}",
             partitions=case.partitions,
             config={"file.delete.delay.ms": 0},
         )
         frame = self._rows(case).select("key", "value") if case.is_keyed else self._rows(case).select("value")
         options = {
-            "kafka.bootstrap.servers": self._kafka.bootstrap_servers,
+            "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
             "topic": topic,
             "kafka.compression.type": case.codec,
         }
-        jvm = self._spark.sparkContext._jvm
+        jvm = self.spark.sparkContext._jvm
         assert jvm is not None
         pid = int(jvm.java.lang.ProcessHandle.current().pid())
         try:
@@ -149,7 +149,7 @@ class Arena:
             rows = sink.write(frame, options, case.rows)
             seconds = time.monotonic() - started
             result = Result(sink.name, case.name, rows, seconds, cpu_seconds(pid) - cpu_before, peak_bytes(pid))
-            logged = log_length(self._kafka.bootstrap_servers, topic, case.partitions)
+            logged = log_length(self.kafka.bootstrap_servers, topic, case.partitions)
             # Markers of transactions take an offset each: one per task and partition it wrote to.
             expected = 0 if sink.name == NULL else rows
             if not expected <= logged <= expected + 16 * case.partitions:
@@ -158,7 +158,7 @@ class Arena:
                 )
             return result
         finally:
-            self._kafka.delete_topic(topic)
+            self.kafka.delete_topic(topic)
 
     def _rows(self, case: Case) -> DataFrame:
         """Of one size and count at a time; materialised before the clock runs."""
@@ -171,8 +171,8 @@ class Arena:
         if not payload.exists():
             write_payload(payload, case.value_bytes)
         lines = payload.read_text().split("\n")
-        texts = self._spark.createDataFrame(list(enumerate(lines)), "number INT, value STRING")
-        numbers = self._spark.range(0, case.rows, 1, 2).selectExpr("id", f"CAST(id % {len(lines)} AS INT) AS number")
+        texts = self.spark.createDataFrame(list(enumerate(lines)), "number INT, value STRING")
+        numbers = self.spark.range(0, case.rows, 1, 2).selectExpr("id", f"CAST(id % {len(lines)} AS INT) AS number")
         frame = numbers.join(texts.hint("broadcast"), "number").selectExpr(
             "concat('user-', pmod(hash(id), 10000000)) AS key", "value"
         )
