@@ -89,10 +89,11 @@ def run_many(seeds: range, minutes_max: float) -> int:
     minutes = (time.monotonic() - started) / 60
     for what in sorted({*counts, *REQUIRED}):
         print(f"{counts[what] or 'NEVER':>10} {what}")
+    hours = simulated_ms / 3_600_000
     print(
-        f"{generations.total()} seeds ({generations[1]} of generation 1, {generations[2]} of generation 2), {len(failed)} "
-        f"violations {failed[:20]}, {events} events (at most {events_most}) in {minutes:.1f} minutes, {simulated_ms / 3_600_000:.2f} simulated "
-        f"hours, {simulated_ms / 3_600_000 / minutes:.2f} per minute"
+        f"{generations.total()} seeds ({generations[1]} of generation 1, {generations[2]} of generation 2), "
+        f"{len(failed)} violations {failed[:20]}, {events} events (at most {events_most}) in {minutes:.1f} minutes, "
+        f"{hours:.2f} simulated hours, {hours / minutes:.2f} per minute"
     )
     return 1 if failed else 0
 

@@ -1,4 +1,4 @@
-"""The tasks of one micro-batch in one run, as Spark schedules them: retries, speculation, and attempts nobody waits for.
+"""The tasks of a micro-batch in one run, as Spark schedules them: retries, speculation, attempts nobody waits for.
 
 The rows are divided anew each time, among another number of tasks. The first attempt of a task that ends well wins;
 what the others do after that, and after their driver is gone, nobody hears.

@@ -127,7 +127,7 @@ def sweep_of_every_run() -> Iterator[None]:
 @contextmanager
 def no_sweep() -> Iterator[None]:
     """What killed tasks and crashed runs left open stays open until its time-out."""
-    with mock.patch.object(SweepRule, "is_dangling", lambda self, found: False):
+    with mock.patch.object(SweepRule, "is_dangling", return_value=False):
         yield
 
 

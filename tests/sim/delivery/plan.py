@@ -1,4 +1,4 @@
-"""What one seed means: cluster, query, how Spark and its hosts behave, and the list of faults. Drawn before anything runs.
+"""What one seed means: cluster, query, how Spark and its hosts behave, which faults. Drawn before anything runs.
 
 As in `tests.sim.scenario` each seed switches most kinds of faults off, and the faults are a plain list with times:
 leaving some out, to shrink a failure, changes no other draw.
