@@ -26,6 +26,7 @@ from kafka_sink.delivery.part import Failure, Part
 from kafka_sink.delivery.request import CoordinatorOf, DriverAnswer, LeaderOf, RequestKey
 from kafka_sink.delivery.session import DeliverySettings, DriverSession, Identity
 from kafka_sink.records.batch import seal
+from kafka_sink.records.columns import NO_TIMESTAMP
 from kafka_sink.records.compression import compressor
 from kafka_sink.records.scalar import Record, encode_batch
 from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
@@ -93,7 +94,8 @@ class LedgerWrite(Part):
         self._offset = -1
         # An EndTxn was asked for and not answered definitely: it may have been carried out.
         self._end_is_in_doubt = False
-        content = Record(record.wall_ms, ledger_key(record.sink_id, record.key).encode(), encode_record(record))
+        # Without a timestamp: a broker refuses one that is far ahead, and the driver's clock may be wrong.
+        content = Record(NO_TIMESTAMP, ledger_key(record.sink_id, record.key).encode(), encode_record(record))
         self._batch = encode_batch([content], compressor("none"))
         generation = settings.generation
         if generation == 1 and session.is_used:

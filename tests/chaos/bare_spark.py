@@ -159,6 +159,11 @@ class BareQuery:
         for role in list(self._workers):
             self.end_worker(role)
 
+    def jump_clocks(self, seconds: float) -> None:
+        """Of the processes that live now."""
+        for role in list(self._workers):
+            self._call(role, bare_work.jump_clock, seconds)
+
     # ---- a micro-batch ----
 
     def plan(self) -> None:

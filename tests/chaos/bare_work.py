@@ -7,6 +7,7 @@ at a time until its pipe closes, and is as mortal as Spark's own.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
@@ -65,6 +66,13 @@ def commit(settings: Mapping[str, str], messages: Sequence[Any], batch_id: int) 
 
 def abort(settings: Mapping[str, str], messages: Sequence[Any], batch_id: int) -> None:
     plan(settings).abort(messages, batch_id)
+
+
+def jump_clock(seconds: float) -> None:
+    """The wall clock of this process is set; every other clock goes on as before."""
+    wall, wall_ns = time.time, time.time_ns
+    time.time = lambda: wall() + seconds
+    time.time_ns = lambda: wall_ns() + int(seconds * 1_000_000_000)
 
 
 def _arrow_batches(rows: Sequence[int], partitions: int) -> Iterable[pa.RecordBatch]:

@@ -146,6 +146,7 @@ def test_a_batch_that_an_earlier_run_had_delivered_is_told_to_nobody(listener: l
     [
         (None, "they stay, and will be there again when the batch is repeated (delivery is at least once)"),
         (Conclusion.ABORTED, "nothing of the batch is visible"),
+        (Conclusion.LEFT_ALONE, "`pykafka-sink recover`, finishes it"),
     ],
 )
 def test_a_batch_that_failed_says_what_stays(log: Log, conclusion: Conclusion | None, said: str) -> None:

@@ -1,0 +1,282 @@
+"""Brokers that die, freeze, restart or fall silent while tasks write and commits are under way.
+
+A query waits for what comes back and asks again for what was not answered. No batch fails, none is delivered twice, and
+no transaction stays open behind it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from kafka_sink.errors import DeliveryError
+from kafka_sink.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE
+from tests.chaos.bare_spark import (
+    PARTITIONS,
+    BareQuery,
+    Checkpoint,
+    open_transactions,
+    problems,
+    run_on,
+    settings_of,
+    sink_id_of,
+)
+from tests.chaos.faults import Fault, Harm
+from tests.chaos.kafka_proxy import KafkaProxy
+from tests.chaos.outages import TRANSACTION_TOPIC, Outage, wait_until_in_sync
+from tests.chaos.test_commit_errors import of_a_task, of_the_driver
+from tests.chaos.test_three_nodes import restarts_all
+from tests.chaos.test_transaction_time_outs import coordinator_of
+from tools.kafka_cluster import KafkaCluster
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+
+TWO_OF_THREE = {"min.insync.replicas": 2}
+DAY_S = 86_400
+
+
+def patient(proxy: KafkaProxy, topic: str) -> dict[str, str]:
+    """Settings for three nodes; a request that is not answered is given up soon."""
+    return settings_of(proxy.bootstrap_servers, topic, ledger__replication__factor=3, kafka__request__timeout__ms=4000)
+
+
+def partition_of(fault: Fault) -> int:
+    """Where the Produce request that was hit wanted to write."""
+    assert fault.hit is not None
+    body: Mapping[str, Any] = fault.hit[1]
+    return int(body["topic_data"][0]["partition_data"][0]["index"])
+
+
+def check_delivered(kafka: KafkaCluster, settings: Mapping[str, str], topic: str, batches: int) -> None:
+    assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
+    assert problems(kafka.bootstrap_servers, topic, batches) == []
+
+
+# ---- one connection ----
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        Harm.LOSE_ANSWER,
+        Harm.DUPLICATE_REQUEST,
+        pytest.param(Harm.CUT_ANSWER, marks=pytest.mark.slow),
+        pytest.param(Harm.CUT_REQUEST, marks=pytest.mark.slow),
+        pytest.param(Harm.SILENCE, marks=pytest.mark.slow),
+        pytest.param(Harm.SILENT_ANSWER, marks=pytest.mark.slow),
+        pytest.param(Harm.SILENT_HOLD, marks=pytest.mark.slow),
+    ],
+    ids=lambda harm: harm.name.lower(),
+)
+def test_a_task_gets_over_the_loss_of_any_of_its_produce_requests(
+    kafka: KafkaCluster, topic_name: str, harm: Harm
+) -> None:
+    """In both directions, with and without anybody saying so."""
+    kafka.create_topic(topic_name, partitions=PARTITIONS)
+    checkpoint = Checkpoint()
+    with KafkaProxy(kafka.bootstrap_servers) as proxy:
+        settings = settings_of(proxy.bootstrap_servers, topic_name, kafka__request__timeout__ms=2000)
+        with BareQuery(checkpoint, settings) as query:
+            for nth in (1, 2, 3):
+                fault = proxy.on(PRODUCE, harm, nth=nth, where=of_a_task)
+                query.run_batch()
+                assert fault.has_acted
+        check_delivered(kafka, settings, topic_name, 3)
+
+
+# ---- three nodes ----
+
+
+@pytest.mark.parametrize("way", ["kill", pytest.param("stop", marks=pytest.mark.slow), "pause"])
+def test_a_leader_that_goes_away_while_a_task_writes_delays_it_and_nothing_else(
+    kafka_three_nodes: KafkaCluster, topic_name: str, way: str
+) -> None:
+    """The records are in its log, the answer is lost: they come a second time to the leader that takes over."""
+    kafka = kafka_three_nodes
+    kafka.create_topic(topic_name, partitions=PARTITIONS, config=TWO_OF_THREE)
+    checkpoint = Checkpoint()
+    with KafkaProxy(kafka.bootstrap_servers) as proxy:
+        settings = patient(proxy, topic_name)
+        with BareQuery(checkpoint, settings) as query:
+            query.run_batch()
+
+            def strike() -> None:
+                getattr(kafka, way)(kafka.leader_of(topic_name, partition_of(fault)))
+
+            fault = proxy.on(PRODUCE, Harm.LOSE_ANSWER, nth=2, where=of_a_task, before=strike)
+            query.run_batch()
+            assert fault.has_acted
+            kafka.heal()
+            query.run_batch()
+        check_delivered(kafka, settings, topic_name, 3)
+
+
+@pytest.mark.slow
+def test_a_coordinator_that_is_killed_when_a_task_begins_delays_it_and_nothing_else(
+    kafka_three_nodes: KafkaCluster, topic_name: str
+) -> None:
+    kafka = kafka_three_nodes
+    kafka.create_topic(topic_name, partitions=PARTITIONS)
+    checkpoint = Checkpoint()
+    with KafkaProxy(kafka.bootstrap_servers) as proxy:
+        settings = patient(proxy, topic_name)
+
+        def strike() -> None:
+            assert fault.hit is not None
+            kafka.kill(coordinator_of(kafka, fault.hit[1]["transactional_id"]))
+
+        with BareQuery(checkpoint, settings) as query:
+            fault = proxy.on(INIT_PRODUCER_ID, Harm.LOSE_ANSWER, where=of_a_task, before=strike)
+            query.run_batch()
+            assert fault.has_acted
+            kafka.heal()
+            query.run_batch()
+        check_delivered(kafka, settings, topic_name, 2)
+
+
+@pytest.mark.slow
+def test_too_few_replicas_in_sync_delay_a_task_until_they_are_back(
+    kafka_three_nodes: KafkaCluster, topic_name: str
+) -> None:
+    kafka = kafka_three_nodes
+    kafka.create_topic(topic_name, partitions=PARTITIONS, config={"min.insync.replicas": 3})
+    checkpoint = Checkpoint()
+    with KafkaProxy(kafka.bootstrap_servers) as proxy:
+        settings = patient(proxy, topic_name)
+        with BareQuery(checkpoint, settings) as query:
+            query.run_batch()
+            query.plan()
+            victim = kafka.node_ids[-1]
+            kafka.kill(victim)
+            comeback = threading.Timer(15, lambda: kafka.start(victim))
+            comeback.start()
+            try:
+                query.commit(query.write_tasks())
+                assert not comeback.is_alive(), "the rows were taken while a replica was missing"
+            finally:
+                comeback.join()
+        check_delivered(kafka, settings, topic_name, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_batches_go_on_while_all_brokers_are_restarted_one_after_the_other(
+    kafka_three_nodes: KafkaCluster, topic_name: str
+) -> None:
+    kafka = kafka_three_nodes
+    kafka.create_topic(topic_name, partitions=PARTITIONS, config=TWO_OF_THREE)
+    checkpoint = Checkpoint()
+    settings = settings_of(kafka.bootstrap_servers, topic_name, ledger__replication__factor=3)
+    outage = Outage(lambda: restarts_all(kafka, topic_name))
+    with BareQuery(checkpoint, settings) as query:
+        query.run_batch()
+        outage.start()
+        while not outage.is_over:
+            query.run_batch()
+        outage.join()
+        query.run_batch()
+    batches = checkpoint.committed + 1
+    print(f"\n{batches} batches in {outage.ended_at - outage.started_at:.0f} s of restarts")
+    assert batches > 2
+    check_delivered(kafka, settings, topic_name, batches)
+
+
+@pytest.mark.slow
+def test_a_commit_whose_markers_cannot_be_written_yet_shows_its_rows_later(
+    kafka_three_nodes: KafkaCluster, topic_name: str
+) -> None:
+    """EndTxn is answered when the coordinator has decided. The only replica of a partition is down at that moment."""
+    kafka = kafka_three_nodes
+    wait_until_in_sync(kafka, TRANSACTION_TOPIC)
+    kafka.create_topic(topic_name, partitions=PARTITIONS, replication_factor=1)
+    checkpoint = Checkpoint()
+    with KafkaProxy(kafka.bootstrap_servers) as proxy:
+        settings = patient(proxy, topic_name)
+        coordinators = {kafka.leader_of(TRANSACTION_TOPIC, partition) for partition in range(2)}
+        victim = next(node for node in kafka.node_ids if node not in coordinators)
+        silenced = [partition for partition in range(PARTITIONS) if kafka.leader_of(topic_name, partition) == victim]
+        assert silenced
+        with BareQuery(checkpoint, settings) as query:
+            query.plan()
+            messages = query.write_tasks()
+            fault = proxy.on(END_TXN, Harm.DELAY_REQUEST, where=of_a_task, before=lambda: kafka.kill(victim))
+            query.commit(messages)
+            assert fault.has_acted
+            left = open_transactions(kafka.bootstrap_servers, sink_id_of(settings), patience_s=0)
+            assert left and all(one.endswith("PrepareCommit") for one in left), left
+            kafka.start(victim)
+            check_delivered(kafka, settings, topic_name, 1)
+            query.run_batch()
+        check_delivered(kafka, settings, topic_name, 2)
+
+
+# ---- clocks ----
+
+
+@pytest.mark.parametrize("days", [1, -1])
+def test_clocks_that_jump_by_a_day_in_the_middle_of_a_batch_change_nothing(
+    kafka: KafkaCluster, topic_name: str, days: int
+) -> None:
+    """Of the tasks' and the driver's processes: what has a time limit is measured by a clock that cannot jump."""
+    kafka.create_topic(topic_name, partitions=PARTITIONS, config={"message.timestamp.after.max.ms": 1 << 62})
+    checkpoint, settings = Checkpoint(), settings_of(kafka.bootstrap_servers, topic_name)
+    with BareQuery(checkpoint, settings) as query:
+        query.run_batch()
+        query.plan()
+        first = query.write_task(0)
+        query.jump_clocks(days * DAY_S)
+        query.commit([first, query.write_task(1), query.write_task(2)])
+        query.run_batch()
+    run_on(checkpoint, settings)
+    check_delivered(kafka, settings, topic_name, 4)
+
+
+def test_a_clock_that_is_too_far_ahead_for_the_topic_fails_the_task_and_loses_nothing(
+    kafka: KafkaCluster, topic_name: str
+) -> None:
+    """From Kafka 4.0 on every topic refuses timestamps of more than an hour ahead, unless told otherwise."""
+    kafka.create_topic(topic_name, partitions=PARTITIONS, config={"message.timestamp.after.max.ms": 3_600_000})
+    checkpoint, settings = Checkpoint(), settings_of(kafka.bootstrap_servers, topic_name)
+    with BareQuery(checkpoint, settings) as query:
+        query.run_batch()
+        query.plan()
+        first = query.write_task(0)
+        query.jump_clocks(DAY_S)
+        with pytest.raises(DeliveryError, match="INVALID_TIMESTAMP"):
+            query.write_task(1)
+        query.abort([first, None, None])
+        check_delivered(kafka, settings, topic_name, 1)
+    run_on(checkpoint, settings)
+    check_delivered(kafka, settings, topic_name, 2)
+
+
+# ---- what the driver asks ----
+
+
+@pytest.mark.slow
+def test_a_commit_that_is_held_back_for_a_minute_arrives_and_changes_nothing(
+    kafka: KafkaCluster, topic_name: str
+) -> None:
+    """The driver gives the answer up and asks again; batches later the first request arrives."""
+    kafka.create_topic(topic_name, partitions=PARTITIONS)
+    checkpoint = Checkpoint()
+    with KafkaProxy(kafka.bootstrap_servers) as proxy:
+        settings = settings_of(proxy.bootstrap_servers, topic_name, kafka__request__timeout__ms=3000)
+        held = [
+            proxy.on(END_TXN, Harm.SILENT_HOLD, nth=2, where=of_a_task),
+            proxy.on(END_TXN, Harm.SILENT_HOLD, nth=1, where=of_the_driver),
+        ]
+        with BareQuery(checkpoint, settings) as query:
+            query.run_batch()
+            assert all(fault.has_acted for fault in held)
+            threading.Event().wait(60)
+            query.run_batch()
+            query.plan()
+            messages = query.write_tasks()
+            answers = [fault.release() for fault in held]
+            query.commit(messages)
+        print(f"\n{kafka.version}: answered {[answer['error_code'] for answer in answers]}")
+        check_delivered(kafka, settings, topic_name, 3)
