@@ -98,6 +98,23 @@ def test_a_producer_fed_faster_than_the_broker_takes_stays_within_its_buffer_and
     assert sum(ends.values()) == found["sent"] // 1000 + 1
 
 
+@pytest.mark.slow
+def test_a_gigabyte_through_one_task_of_the_sink_stays_within_buffer_memory_and_a_constant(
+    kafka_4: KafkaCluster, topic_name: str
+) -> None:
+    kafka_4.create_topic(topic_name, partitions=4)
+    command = [sys.executable, "-m", "tests.integration.task_memory_probe", kafka_4.bootstrap_servers, topic_name]
+    run = subprocess.run([*command, str(10**9)], capture_output=True, timeout=280)
+    assert run.returncode == 0, run.stderr.decode()[-3000:]
+    found = json.loads(run.stdout)
+    print(json.dumps(found))
+    assert found["row_count"] == 10**6
+    assert found["grown"] <= 32 * 1024 * 1024 + CONSTANT_BYTES, found
+    # Two tasks, and nobody committed: all of it is in the log.
+    assert sum(end_offsets(kafka_4.bootstrap_servers, topic_name).values()) >= 10**6 + 10_000
+    kafka_4.delete_topic(topic_name)
+
+
 def test_send_ends_in_buffer_exhausted_after_max_block_ms_and_goes_on_when_there_is_room_again(
     slow_broker: SlowBroker, topic_name: str
 ) -> None:

@@ -1,0 +1,45 @@
+"""One task of the sink writes many rows; reports, as JSON, how far the process has grown: run by test_memory.py."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+import pyarrow as pa
+from pyspark.sql.types import BinaryType, StructType
+
+from kafka_sink.delivery.identity import run_hash
+from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.options.sink_options import parse_sink_options
+from kafka_sink.spark.columns import written_columns
+from kafka_sink.spark.task import TaskPlace, write_task
+from tests.integration.memory_probe import VALUE_BYTES, reset_peak, status_bytes
+
+# Spark's own maxRecordsPerBatch.
+ARROW_ROWS = 10_000
+
+
+def arrow_batches(total_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Each is made when it is asked for, as they come from Spark."""
+    for first in range(0, total_bytes // VALUE_BYTES, ARROW_ROWS):
+        values = [b"%12d" % number * (VALUE_BYTES // 12) for number in range(first, first + ARROW_ROWS)]
+        yield pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"])
+
+
+def main() -> None:
+    servers, topic, total_text = sys.argv[1:]
+    options = parse_sink_options({"kafka.bootstrap.servers": servers, "topic": topic, "sink.id": "memory"})
+    columns = written_columns(StructType().add("value", BinaryType()), topic)
+    # The first task brings imports, threads and connections; its producer serves the second.
+    for attempt, total_bytes in enumerate((VALUE_BYTES * ARROW_ROWS, int(total_text))):
+        place = TaskPlace(BatchKey("", "memory"), run_hash("memory"), 0, attempt, "memory")
+        reset_peak()
+        baseline = status_bytes("VmRSS")
+        receipt = write_task(options, columns, arrow_batches(total_bytes), place)
+        found = {"grown": status_bytes("VmHWM") - baseline, "row_count": receipt.row_count, "bytes": receipt.bytes}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
