@@ -197,3 +197,26 @@ def test_a_decision_in_doubt_at_the_deadline_is_settled_by_the_ledger(
         run_on(checkpoint, settings, 2)
         assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
     assert problems(kafka.bootstrap_servers, topic_name, 2) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("harm", [Harm.LOSE_REQUEST, Harm.LOSE_ANSWER], ids=["not-made", "made"])
+def test_commits_that_are_not_answered_until_the_deadline_are_made_by_the_next_run(
+    kafka: KafkaCluster, topic_name: str, harm: Harm
+) -> None:
+    """After the decision: the coordinators of the tasks cannot be reached, however often they are asked."""
+    kafka.create_topic(topic_name, partitions=3)
+    checkpoint = Checkpoint()
+    with KafkaProxy(kafka.bootstrap_servers) as proxy:
+        settings = settings_of(proxy.bootstrap_servers, topic_name, kafka__transaction__timeout__ms=60_000)
+        with BareQuery(checkpoint, settings) as query:
+            query.plan()
+            messages = query.write_tasks()
+            fault = proxy.on(END_TXN, harm, where=of_a_task, lasts=True)
+            with pytest.raises(CommitPending, match="3 of 3 transactions are not known to be committed"):
+                query.commit(messages)
+            fault.stop()
+            query.abort(messages)
+        run_on(checkpoint, settings, 2)
+        assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
+    assert problems(kafka.bootstrap_servers, topic_name, 2) == []

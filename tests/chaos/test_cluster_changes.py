@@ -1,0 +1,130 @@
+"""What a cluster forgets or becomes while a query runs: ids that expire, a transaction version that is changed.
+
+Each test has a cluster of its own, with the settings that make minutes out of days.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from kafka_sink.errors import CommitLost
+from tests.chaos.bare_spark import (
+    PARTITIONS,
+    ROWS,
+    BareQuery,
+    Checkpoint,
+    open_transactions,
+    problems,
+    run_on,
+    settings_of,
+    sink_id_of,
+)
+from tests.chaos.kafka_proxy import KafkaProxy
+from tests.chaos.outages import wait_until
+from tests.chaos.test_driver_crashes import kill_after_the_decision
+from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tests.integration.asking import client_of
+from tools.foreign_reader import read_topic
+from tools.java import run_class
+from tools.kafka_cluster import KafkaCluster
+from tools.kafka_jars import KafkaUnavailable
+
+pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
+
+FORGETFUL = {
+    "transactional.id.expiration.ms": 4000,
+    "transaction.remove.expired.transaction.cleanup.interval.ms": 500,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 500,
+    "producer.id.expiration.ms": 2000,
+    "producer.id.expiration.check.interval.ms": 500,
+}
+FORGOTTEN_S = 10
+
+
+@contextmanager
+def cluster_of(version: str, **more: object) -> Iterator[KafkaCluster]:
+    cluster = KafkaCluster(version, **more)  # type: ignore[arg-type]
+    try:
+        cluster.open()
+    except KafkaUnavailable as error:
+        without_kafka(str(error))
+    with cluster:
+        yield cluster
+
+
+def change_transaction_version(kafka: KafkaCluster, old: int, new: int) -> None:
+    way = "upgrade" if new > old else "downgrade"
+    arguments = ["--bootstrap-server", kafka.bootstrap_servers, way, "--feature", f"transaction.version={new}"]
+    run_class(kafka.version, "org.apache.kafka.tools.FeatureCommand", arguments)
+
+    def is_seen() -> bool:
+        with client_of(kafka.bootstrap_servers) as client:
+            return client.transaction_generation() == (2 if new >= 2 else 1)
+
+    wait_until(is_seen, f"transaction.version {new} is known to the brokers")
+
+
+@pytest.mark.parametrize(("old", "new"), [(2, 1), (1, 2)], ids=["lowered", "raised"])
+def test_a_transaction_version_that_changes_between_a_task_and_its_commit_changes_nothing(
+    topic_name: str, old: int, new: int
+) -> None:
+    """Each transaction ends by the rules that it began with."""
+    checkpoint = Checkpoint()
+    with cluster_of(NEWEST, transaction_version=old) as kafka:
+        kafka.create_topic(topic_name, partitions=PARTITIONS)
+        settings = settings_of(kafka.bootstrap_servers, topic_name)
+        with BareQuery(checkpoint, settings) as query:
+            query.run_batch()
+            query.plan()
+            messages = query.write_tasks()
+            change_transaction_version(kafka, old, new)
+            query.commit(messages)
+            query.run_batch()
+        run_on(checkpoint, settings, 2)
+        assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
+        assert problems(kafka.bootstrap_servers, topic_name, 5) == []
+
+
+@pytest.mark.parametrize("version", [NEWEST, FIRST_GENERATION])
+def test_a_query_that_was_idle_until_the_brokers_forgot_its_ids_goes_on(topic_name: str, version: str) -> None:
+    """Days later. Spark keeps an idle Python process for a minute, so the driver's process is another one by then."""
+    checkpoint = Checkpoint()
+    with cluster_of(version, properties=FORGETFUL) as kafka:
+        kafka.create_topic(topic_name, partitions=PARTITIONS)
+        settings = settings_of(kafka.bootstrap_servers, topic_name)
+        with BareQuery(checkpoint, settings) as query:
+            query.run_batch()
+            time.sleep(FORGOTTEN_S)
+            query.end_worker("commit")
+            query.run_batch()
+        assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
+        assert problems(kafka.bootstrap_servers, topic_name, 2) == []
+
+
+@pytest.mark.parametrize("version", [NEWEST, FIRST_GENERATION])
+def test_a_decision_whose_ids_the_brokers_have_forgotten_is_reported_by_what_the_log_says(
+    topic_name: str, version: str
+) -> None:
+    """The driver dies between the commits of its tasks. Until it is back, the committed ones and the others, which
+    timed out, have expired: the coordinator knows none of them."""
+    checkpoint = Checkpoint()
+    with cluster_of(version, properties=FORGETFUL) as kafka, KafkaProxy(kafka.bootstrap_servers) as proxy:
+        kafka.create_topic(topic_name, partitions=PARTITIONS)
+        settings = settings_of(proxy.bootstrap_servers, topic_name, kafka__transaction__timeout__ms=20_000)
+        kill_after_the_decision(checkpoint, settings, proxy, nth=3)
+        assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings), patience_s=60) == []
+        time.sleep(FORGOTTEN_S)
+        texts = set()
+        for _ in range(2):
+            with pytest.raises(CommitLost) as caught:
+                run_on(checkpoint, settings)
+            texts.add(str(caught.value))
+        assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
+        (text,) = texts
+        seen = len(read_topic(kafka.bootstrap_servers, topic_name))
+        assert f"Not committed, rows not visible: {ROWS - seen} rows of Spark partition" in text
+        assert "can no longer be read" not in text

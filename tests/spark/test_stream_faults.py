@@ -1,0 +1,229 @@
+"""Spark's own processes die, freeze and race in the middle of a micro-batch: each row is there once, for a reader of
+committed records, and no transaction stays open.
+
+What needs no Spark is tested without it, at every single request: tests/chaos.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.bare_spark import open_transactions
+from tools.foreign_reader import read_topic
+from tools.kafka_cluster import KafkaCluster
+from tools.make_zip import write_zip
+from tools.spark_cluster import Executor, SparkCluster, SubmittedJob
+
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(600)]
+
+JOB = Path(__file__).parent / "jobs" / "gated_stream.py"
+ROWS = 60
+PATIENCE_S = 240
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.01",
+    "spark.speculation.minTaskRuntime": "100ms",
+}
+QUICK_TO_GIVE_UP = {"spark.network.timeout": "12s", "spark.executor.heartbeatInterval": "2s"}
+
+
+class GatedStream:
+    """jobs/gated_stream.py under way, and what it should have delivered by now."""
+
+    def __init__(self, cluster: SparkCluster, kafka: KafkaCluster, topic: str, folder: Path) -> None:
+        self._cluster = cluster
+        self._kafka = kafka
+        self._topic = topic
+        self._folder = folder
+        self._batches = 0
+        self.sink_id = f"gated-{uuid.uuid4().hex[:8]}"
+        for name in ("input", "gates", "reached"):
+            (folder / name).mkdir()
+        write_zip(folder / "pykafka_sink.zip")
+        kafka.create_topic(topic, partitions=3)
+
+    def start(self, **conf: str) -> None:
+        options = {
+            "kafka.bootstrap.servers": self._kafka.bootstrap_servers,
+            "topic": self._topic,
+            "sink.id": self.sink_id,
+            "kafka.linger.ms": "0",
+        }
+        arguments = [str(self._folder), *(f"{name}={value}" for name, value in options.items())]
+        zips = [self._folder / "pykafka_sink.zip"]
+        self.job: SubmittedJob = self._cluster.submit(JOB, arguments, py_files=zips, conf=conf)
+
+    def add_batch(self) -> int:
+        number = self._batches
+        self._batches += 1
+        lines = [json.dumps({"batch": number, "id": number * ROWS + row}) for row in range(ROWS)]
+        hidden = self._folder / f"{number}.json"
+        hidden.write_text("\n".join(lines))
+        hidden.rename(self._folder / "input" / hidden.name)
+        return number
+
+    def open_gate(self, batch: int, attempt: int | None = None) -> None:
+        (self._folder / "gates" / (str(batch) if attempt is None else f"{batch}-{attempt}")).touch()
+
+    def reached(self, batch: int, attempt: int = 0) -> int:
+        """The process that holds back the rest of its rows; some are in an open transaction."""
+        path = self._folder / "reached" / f"{batch}-{attempt}"
+        self.wait_until(lambda: path.exists() and path.read_text() != "", f"{path.name} is reached")
+        self.wait_until(lambda: self.open() != [], "a transaction is open")
+        return int(path.read_text())
+
+    def executor_of(self, process_id: int) -> tuple[Executor, list[int]]:
+        """The executor that a Python process belongs to, and its other Python processes: those that write."""
+        for executor in self._cluster.executors():
+            found = self._cluster.python_workers(executor)
+            if process_id in found:
+                return executor, [one for one in found if one != process_id]
+        raise AssertionError(f"process {process_id} is of no executor")
+
+    def open(self) -> list[str]:
+        return open_transactions(self._kafka.bootstrap_servers, self.sink_id, patience_s=0)
+
+    def wait_until(self, is_true: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_true():
+            assert self.job.is_running, f"{what}: the job has ended:\n{self.job.output}\n{self.job.log[-4000:]}"
+            assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S} s:\n{self.job.log[-4000:]}"
+            time.sleep(0.05)
+
+    def wait_until_delivered(self) -> None:
+        """All batches so far, by what Spark says."""
+        commits = self._folder / "checkpoint" / "commits" / str(self._batches - 1)
+        self.wait_until(commits.exists, f"batch {self._batches - 1} is committed")
+
+    def check(self) -> None:
+        """Of what was delivered until now."""
+        assert open_transactions(self._kafka.bootstrap_servers, self.sink_id) == []
+        records = read_topic(self._kafka.bootstrap_servers, self._topic)
+        assert Counter(int(record.key or b"-1") for record in records) == Counter(range(self._batches * ROWS))
+
+    def finish(self) -> None:
+        (self._folder / "end").touch()
+        self.job.wait(PATIENCE_S)
+        self.check()
+
+
+@pytest.fixture
+def stream(spark_cluster: SparkCluster, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path) -> GatedStream:
+    return GatedStream(spark_cluster, kafka_4, topic_name, tmp_path)
+
+
+def test_a_python_process_that_is_killed_while_it_writes_costs_one_attempt(
+    stream: GatedStream, spark_cluster: SparkCluster
+) -> None:
+    stream.start()
+    batch = stream.add_batch()
+    _, writing = stream.executor_of(stream.reached(batch))
+    assert writing
+    for process_id in writing:
+        spark_cluster.kill(process_id)
+    stream.open_gate(batch)
+    stream.wait_until_delivered()
+    stream.check()
+    stream.open_gate(stream.add_batch())
+    stream.finish()
+
+
+def test_an_executor_that_is_killed_while_its_task_writes_makes_spark_run_the_stage_again_and_doubles_nothing(
+    stream: GatedStream, spark_cluster: SparkCluster
+) -> None:
+    """With the executor its share of the shuffle is gone, so the stage before is repeated as well."""
+    stream.start()
+    batch = stream.add_batch()
+    executor, _ = stream.executor_of(stream.reached(batch))
+    spark_cluster.kill(executor.process_id)
+    stream.open_gate(batch)
+    stream.wait_until_delivered()
+    stream.check()
+    stream.open_gate(stream.add_batch())
+    stream.finish()
+
+
+def test_an_executor_that_freezes_past_the_network_time_out_and_goes_on_after_the_commit_changes_nothing(
+    stream: GatedStream, spark_cluster: SparkCluster
+) -> None:
+    stream.start(**QUICK_TO_GIVE_UP)
+    batch = stream.add_batch()
+    waiting = stream.reached(batch)
+    executor, writing = stream.executor_of(waiting)
+    frozen = [executor.process_id, waiting, *writing]
+    for process_id in frozen:
+        spark_cluster.pause(process_id)
+    # Spark gives the executor up and repeats its task.
+    stream.open_gate(batch)
+    stream.wait_until_delivered()
+    stream.check()
+    woken = [process_id for process_id in frozen if is_frozen(process_id)]
+    assert woken, "nothing of the executor was left to wake up"
+    for process_id in woken:
+        with suppress(ProcessLookupError):
+            os.kill(process_id, signal.SIGCONT)
+    stream.check()
+    stream.open_gate(stream.add_batch())
+    stream.finish()
+    assert not any(is_frozen(process_id) for process_id in frozen)
+
+
+def test_of_two_attempts_that_go_to_their_end_at_the_same_moment_one_is_seen(stream: GatedStream) -> None:
+    """Spark starts a copy of the slow task on the other executor; then both are let go."""
+    stream.start(**SPECULATION)
+    for _ in range(3):
+        batch = stream.add_batch()
+        first, copy = stream.reached(batch, 0), stream.reached(batch, 1)
+        assert first != copy
+        stream.open_gate(batch)
+        stream.wait_until_delivered()
+        stream.check()
+    stream.finish()
+
+
+@pytest.mark.parametrize("winner", [0, 1], ids=["the-first-wins", "the-copy-wins"])
+def test_a_speculative_race_leaves_no_trace_of_the_loser(stream: GatedStream, winner: int) -> None:
+    stream.start(**SPECULATION)
+    batch = stream.add_batch()
+    for attempt in (0, 1):
+        stream.reached(batch, attempt)
+    stream.open_gate(batch, winner)
+    stream.wait_until_delivered()
+    stream.check()
+    stream.finish()
+
+
+def test_a_driver_that_is_told_to_end_in_the_middle_of_a_batch_is_followed_by_one_that_delivers_it(
+    stream: GatedStream,
+) -> None:
+    """SIGTERM: Spark shuts down in order, tasks are cancelled."""
+    stream.start()
+    stream.open_gate(stream.add_batch())
+    stream.wait_until_delivered()
+    batch = stream.add_batch()
+    stream.reached(batch)
+    stream.job.process.send_signal(signal.SIGTERM)
+    stream.job.process.wait(60)
+    stream.open_gate(batch)
+    stream.start()
+    stream.wait_until_delivered()
+    stream.check()
+    stream.finish()
+
+
+def is_frozen(process_id: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    return False
