@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.engine import outcome, production
+from kafka_sink.engine import accumulator, outcome, production
 from kafka_sink.engine.accumulator import Accumulator
 from kafka_sink.engine.connection import Connection
 from kafka_sink.engine.nodes import NodeSet
@@ -114,6 +114,10 @@ def requeue_behind_the_others(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         Sequences, "may_send", lambda self, batch: batch.base_sequence != NO_SEQUENCE or may_send(self, batch)
     )
+
+
+def back_off_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(accumulator, "_is_backing_off", lambda *_: False)
 
 
 def sequences_go_on_in_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
@@ -223,6 +227,7 @@ SEEDS: dict[Mutation, int] = {
     first_batch_is_not_alone: 100,
     drop_instead_of_requeue: 5,
     requeue_behind_the_others: 40,
+    back_off_is_ignored: 5,
     sequences_go_on_in_a_new_epoch: 5,
     epoch_is_kept_after_an_abort: 10,
     commit_with_an_expired_batch: 30,

@@ -1,7 +1,8 @@
 """Looks at every request of one engine at the moment it is sent, and at the engine's own books after every step.
 
 What is checked: I7 (books), I8 (in flight, sequences, epochs, identical resends), I9 (nothing after the end, nothing
-unregistered, no end with records open), I10 (one decision per transaction, none after a prepare), throttling.
+unregistered, no end with records open), I10 (one decision per transaction, none after a prepare),
+I11 (no storm of commands, no batch before its back-off is over), throttling.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from kafka_sink.engine import commands as c
+from kafka_sink.engine.accumulator import Accumulator
+from kafka_sink.engine.cluster import ClusterView
 from kafka_sink.engine.engine import Engine
+from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.options import ProducerOptions
 from kafka_sink.wire import frames
 from kafka_sink.wire.apis import API_VERSIONS, APIS, END_TXN, PRODUCE
@@ -36,6 +40,20 @@ class Watch:
         self._was_over = False
         self._epochs: dict[tuple[int, int], Transaction | None] = {}
         self._second = (-1, 0)
+        self._watch_back_offs(engine._production.accumulator)
+
+    def _watch_back_offs(self, accumulator: Accumulator) -> None:
+        """At the drain, since one step can take the refusal of a batch, hear of a new leader and send it there."""
+        drain = accumulator.drain
+
+        def watched(now_ms: int, cluster: ClusterView, *rest: Any) -> list[ProducerBatch]:
+            batches = drain(now_ms, cluster, *rest)
+            for batch in batches:
+                if now_ms < batch.retry_at_ms and batch.sent_to == cluster.leader_with_epoch(*batch.topic_partition):
+                    raise Violation("I11", f"{self._name}: {batch} goes out before its back-off is over")
+            return batches
+
+        accumulator.drain = watched  # type: ignore[method-assign]
 
     # ---- after each step ----
 
