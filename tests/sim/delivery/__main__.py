@@ -49,7 +49,7 @@ def run_one(plan: Plan, *, is_traced: bool, is_shrunk: bool) -> int:
         print(line)
     report(result)
     if result.violation is not None and is_shrunk:
-        kept = shrink(plan, result.violation.invariant, run=run)
+        kept = shrink(plan, result.violation.invariant, run=run)  # type: ignore[arg-type]  # it needs `with_faults` only
         print(f"these {len(kept)} faults are enough: --faults {','.join(map(str, kept))}")
         for index in kept:
             print(f"    {plan.faults[index]}")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kafka_sink.delivery import Committer, DriverAnswer, Verdict
+from kafka_sink.delivery.phase import Phase
 from kafka_sink.delivery.request import RequestKey
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.asking import Asking
@@ -32,8 +33,8 @@ class DriverHost:
         self.name = name
         self.is_alive = True
         self.paused_until_ms = 0
-        # Called before each turn of an operation: a crash may be due.
-        self.on_turn: Callable[[], None] = lambda: None
+        # Called between what the machine has decided and carrying it out: a crash, or a pause, may be due.
+        self.on_decided: Callable[[Phase], None] = lambda _phase: None
         self._loop = loop
         self._network = network
         self._trace = trace
@@ -89,9 +90,7 @@ class DriverHost:
         if self._loop.now_ms < self.paused_until_ms:
             self.plan_turn(self.paused_until_ms)
         elif self.is_busy:
-            self.on_turn()
-            if self.is_alive:
-                self._turn()
+            self._turn()
 
     def _turn(self) -> None:
         now_ms = self._loop.now_ms
@@ -103,6 +102,9 @@ class DriverHost:
         answers, wake_ms = self._step(now_ms, events, ())
         while self._machine is not None and (answers or now_ms >= self._machine_wake_ms):
             progress = self._machine.step(now_ms, answers)
+            self.on_decided(self._machine.phase)
+            if not self.is_alive:
+                return
             if progress.verdict is not None:
                 self._end(progress.verdict)
                 return

@@ -56,7 +56,7 @@ def _attempt(executor: Executor, attempt: Attempt, report: Report, *, is_reused:
     is_begun = yield from _begun(executor, attempt, is_reused=is_reused)
     if is_begun is None:
         yield from _send(executor, attempt)
-        receipt = yield from _finish(executor, attempt, started_ms)  # type: ignore[assignment]
+        receipt = yield from _finish(executor, attempt, started_ms)
     if receipt is None:
         # Real tasks wait for the abort of their transaction before they raise, but not for ever.
         executor.loop.after(ABORT_TIMEOUT_MS, lambda: _report(executor, attempt, None, report))

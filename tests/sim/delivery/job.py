@@ -104,7 +104,12 @@ class SparkJob:
         if delay_ms:
             self.stage.count("attempt goes on as a zombie")
         attempt = executor.attempt
-        self.stage.loop.after(delay_ms, lambda: executor.attempt is attempt and executor.kill(is_silent=False))
+
+        def kill() -> None:
+            if executor.attempt is attempt:
+                executor.kill(is_silent=False)
+
+        self.stage.loop.after(delay_ms, kill)
 
     def _look(self) -> None:
         if self._resume is None:

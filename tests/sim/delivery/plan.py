@@ -26,8 +26,8 @@ SPARK = (
     "kill_task", "pause_task", "speculate", "fail_task", "spurious_wake",
 )  # fmt: skip
 ALL_FAULTS = REQUEST_AND_ANSWER + LINKS + CLUSTER + SPARK
-MEAN_PAUSE_MS = (200, 600, 2_000, 5_000)
-RARE = frozenset({"crash", "stop", "second_driver", "grow_topic", "pause_driver", "pause_task"})
+MEAN_PAUSE_MS = (100, 300, 1_000, 4_000)
+RARE = frozenset({"crash", "stop", "second_driver", "grow_topic", "pause_task", "kill_task", "fail_task"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class Plan:
     # Means of what Spark and its tasks take between one thing and the next.
     pause_ms: int
     restart_ms: int
+    parallel_requests: int
     trigger_ms: int
     # Shares: commits in a process that knows nothing, tasks on a producer that lay idle.
     forgetful: float
@@ -77,7 +78,7 @@ def draw(seed: int) -> Plan:
     version = pick.choice((0, 1, 2, 2))
     batches = pick.randint(2, 6)
     busy_ms = pick.choice((2_000, 5_000, 10_000))
-    delays = {
+    delays: dict[str, float] = {
         what: pick.choice((0, 0, 1, 5, 50)) * scale
         for what, scale in (
             ("transaction_log", 1), ("marker", 4), ("marker_retry", 4), ("replication", 1), ("coordinator_load", 5),
@@ -100,6 +101,7 @@ def draw(seed: int) -> Plan:
         tasks_max=pick.choice((1, 2, 3, 4)),
         pause_ms=pick.choice((5, 30, 100)),
         restart_ms=pick.choice((100, 1_000)),
+        parallel_requests=pick.choice((1, 2, 100)),
         trigger_ms=busy_ms // batches,
         forgetful=pick.choice((0, 0.3, 1)),
         reuse=pick.choice((0, 0.5, 1)),
@@ -117,7 +119,7 @@ def _properties(pick: Random, brokers: int, version: int) -> dict[str, str]:
         "min.insync.replicas": "1" if brokers < 3 else pick.choice(("1", "2", "2")),
         "num.partitions": "2",
         "default.replication.factor": str(min(3, brokers)),
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms": pick.choice(("500", "2000", "10000")),
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": pick.choice(("500", "500", "2000")),
         "log.cleaner.backoff.ms": pick.choice(("500", "15000")),
         "log.cleaner.min.cleanable.ratio": pick.choice(("0.01", "0.5")),
     }
@@ -131,7 +133,7 @@ def _options(pick: Random, brokers: int) -> ProducerOptions:
         bootstrap_servers=addresses[: pick.randint(1, brokers)],
         client_id="sim",
         enable_idempotence=True,
-        transaction_timeout_ms=pick.choice((2_000, 4_000, 15_000, 60_000)),
+        transaction_timeout_ms=pick.choice((2_000, 2_000, 4_000, 15_000, 60_000)),
         delivery_timeout_ms=request_timeout_ms + pick.choice((500, 5_000, 20_000)),
         request_timeout_ms=request_timeout_ms,
         max_block_ms=10_000,
@@ -150,9 +152,9 @@ def _options(pick: Random, brokers: int) -> ProducerOptions:
 
 def _faults(pick: Random, busy_ms: int) -> tuple[FaultEvent, ...]:
     events = []
-    share_on = pick.choice((0, 0.05, 0.15, 0.3))
+    share_on = pick.choice((0, 0.05, 0.15, 0.3, 0.5))
     for kind in ALL_FAULTS:
-        is_on = pick.random() < (max(share_on, 0.25) if kind in SPARK else share_on)
+        is_on = pick.random() < (max(share_on, 0.4) if kind in SPARK else share_on)
         mean_ms = pick.choice(MEAN_PAUSE_MS) * (3 if kind in RARE else 1)
         length_ms = pick.choice((50, 400, 1_500, 5_000))
         at_ms = pick.expovariate(1 / mean_ms)

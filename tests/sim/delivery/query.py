@@ -21,6 +21,7 @@ from kafka_sink.delivery import (
     Verdict,
 )
 from kafka_sink.delivery.identity import run_hash
+from kafka_sink.delivery.phase import Phase
 from kafka_sink.errors import CommitLost
 from tests.sim.delivery.books import Batch
 from tests.sim.delivery.driver_host import DriverHost
@@ -34,6 +35,27 @@ SINK = "sink"
 DELIVERED = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED)
 
 
+# Those in which it matters most whether what is decided there is carried out, too.
+PHASES = (
+    *[Phase.DECIDING] * 3, *[Phase.COMMITTING] * 4, *[Phase.FINISHING] * 2, *[Phase.RECORDING] * 2, Phase.FENCING,
+    Phase.READING, Phase.CLOSING, Phase.CHECKING, Phase.DISCARDING, Phase.SWEEPING,
+)  # fmt: skip
+
+
+class Moment:
+    """Some step of the machine in one phase: none, or so many, of its requests have been sent by then."""
+
+    def __init__(self, pick: Random) -> None:
+        self._phase = pick.choice(PHASES)
+        self._steps = pick.choice((0, 0, 1, 2, 3))
+
+    def is_now(self, phase: Phase) -> bool:
+        if phase is not self._phase:
+            return False
+        self._steps -= 1
+        return self._steps < 0
+
+
 class Query:
     """One driver application. `is_second`: it came uninvited, and is not started again."""
 
@@ -42,8 +64,12 @@ class Query:
         self.stage = stage
         self.is_second = is_second
         self.is_over = False
+        # To be started again.
+        self.is_waiting = False
         self.job: SparkJob | None = None
-        self.crash_in_turns: int | None = None
+        self.crash_at: Moment | None = None
+        self.pause_at: Moment | None = None
+        self.pause_ms = 0
         self.crashes_before_spark_commits = False
         self.downtime_ms = 0
         self.operation: Operation | None = None
@@ -65,6 +91,7 @@ class Query:
     def start(self) -> None:
         if self.is_running or self.is_over:
             return
+        self.is_waiting = False
         self._starts += 1
         self.run = run_hash(f"{self.name} {self._starts}")
         self.stage.note(f"{self.name} starts run {self.run}")
@@ -105,6 +132,7 @@ class Query:
         if self.downtime_ms:
             self.stage.count("down for longer than a transaction lives")
         self.downtime_ms = 0
+        self.is_waiting = True
         self.stage.loop.after(delay_ms, self.start)
 
     # ---- the driver's operations ----
@@ -120,6 +148,7 @@ class Query:
                 generation=plan.generation,
                 margin_ms=plan.options.transaction_timeout_ms // 4,
                 request_timeout_ms=plan.options.request_timeout_ms,
+                parallel_requests=plan.parallel_requests,
                 accept_unknown_sink=plan.kind != STREAM,
             )
             job = Job(operation, key, receipts, stage.loop.now_ms)
@@ -138,19 +167,21 @@ class Query:
 
     def _host(self) -> DriverHost:
         host = self.stage.new_driver_host(self.name)
-        host.on_turn = self._on_turn
+        host.on_decided = self._on_decided
         self._hosts = [*self.hosts, host]
         return host
 
-    def _on_turn(self) -> None:
-        """A crash that was wished for in the middle of an operation counts its turns down."""
-        if self.crash_in_turns is None or self.operation is Operation.RECOVER:
-            return
-        self.crash_in_turns -= 1
-        if self.crash_in_turns < 0:
-            self.crash_in_turns = None
+    def _on_decided(self, phase: Phase) -> None:
+        if self.pause_at is not None and self.pause_at.is_now(phase):
+            self.pause_at = None
+            self.stage.count("fault pause_driver")
+            for host in self.hosts:
+                host.pause(self.stage.loop.now_ms + self.pause_ms)
+        if self.crash_at is not None and self.crash_at.is_now(phase):
+            self.crash_at = None
             self.stage.count("fault crash_in_commit")
-            self.crash(is_silent=self._pick.random() < 0.3)
+            self.stage.count(f"driver crashed while {phase.value}")
+            self.crash(is_silent=self._pick.random() < 0.5)
 
     # ---- a stream ----
 

@@ -17,7 +17,7 @@ from tests.sim import network_faults
 from tests.sim.cluster_faults import REFUSALS, REFUSED_ALTHOUGH_DONE, ClusterFaults
 from tests.sim.delivery.checks import Checks, check_nothing_is_open
 from tests.sim.delivery.plan import LEDGER, Plan
-from tests.sim.delivery.query import Query
+from tests.sim.delivery.query import Moment, Query
 from tests.sim.delivery.stage import Stage
 from tests.sim.dice import Dice, exponential_ms
 from tests.sim.loop import Loop
@@ -37,7 +37,10 @@ MORE_REFUSALS = {
     "Fetch": (5, 6, 3),
 }
 API_KEYS = (None, 0, 0, 1, 2, 3, 10, 22, 22, 24, 26, 26, 26, 26, 65, 66)
+# More than the longest pause between two looks of a coordinator for transactions that are over their time.
+TIME_OUT_NOTICED_MS = 3_000
 LEDGER_SHARE = 2
+DRIVER_SHARE = 0.75
 
 
 class DeliveryFaults(ClusterFaults):
@@ -147,12 +150,14 @@ class DeliverySimulation:
         self.network.heal()
         if self.second is not None:
             self.second.stop_for_good()
-        self.first.crash_in_turns, self.first.crashes_before_spark_commits = None, False
+        self.first.crash_at, self.first.crashes_before_spark_commits = None, False
         self.first.downtime_ms = 0
+        self.first.pause_at = None
         self.first.crash(is_silent=False)
         self._end_executors()
         self.stage.batches_max = max(len(self.stage.books.batches), self.plan.batches) + BATCHES_AFTER_HEALING
-        self.first.start()
+        if not self.first.is_waiting:
+            self.first.start()
 
     def _end_executors(self) -> None:
         for executor in self.stage.executors:
@@ -173,10 +178,12 @@ class DeliverySimulation:
             self._arm(kind, pick)
             return
         if kind in network_faults.LINK_FAULTS:
-            links = list(self.network.links.values())
+            alive = {host.name for query in self._queries() for host in query.hosts}
+            alive |= {one.name for one in self.stage.executors if one.is_alive and one.attempt is not None}
+            links = [link for link in self.network.links.values() if link.host in alive]
             acted = bool(links)
             if links:
-                network_faults.LINK_FAULTS[kind](self.network, pick.choice(links[-20:]), pick, event.length_ms)
+                network_faults.LINK_FAULTS[kind](self.network, pick.choice(links), pick, event.length_ms)
         elif kind in self.faults.table:
             acted = self.faults.table[kind](pick, event.length_ms)
             self.faults.flush()
@@ -194,14 +201,14 @@ class DeliverySimulation:
         """For the next request of a kind that matters, of one host that lives: more often a driver than a task."""
         drivers = [host.name for query in self._queries() for host in query.hosts]
         tasks = [one.name for one in self.stage.executors if one.is_alive and one.attempt is not None]
-        names = drivers * 2 + tasks
-        api_key = pick.choice(API_KEYS)
         direction = "request" if kind in network_faults.REQUEST_FAULTS else "answer"
-        armed = Armed(kind, pick, self.loop.now_ms + ARMED_FOR_MS, api_key)
-        if names:
-            name = pick.choice(names)
-            for broker_id in self.core.cluster.brokers:
-                self.network.link(name, broker_id).armed[direction].append(armed)
+        is_for_driver = not tasks or pick.random() < DRIVER_SHARE
+        armed = Armed(kind, pick, self.loop.now_ms + ARMED_FOR_MS, pick.choice(API_KEYS))
+        if is_for_driver and not drivers:
+            # Each operation is a process of its own: it waits for the next one.
+            self.stage.armed_for_drivers.append((direction, armed))
+        else:
+            self.stage.arm(pick.choice(drivers if is_for_driver else tasks), direction, armed)
 
     def _hurt_spark(self, kind: str, pick: Random, length_ms: int) -> bool:
         if kind == "second_driver":
@@ -215,21 +222,21 @@ class DeliverySimulation:
         if kind == "crash_driver":
             query.crash(is_silent=pick.random() < 0.3)
         elif kind == "long_downtime":
-            query.downtime_ms = self.plan.options.transaction_timeout_ms + 12_000
-            query.crash_in_turns = pick.randrange(60)
+            query.downtime_ms = self.plan.options.transaction_timeout_ms + TIME_OUT_NOTICED_MS
+            query.crash_at = query.crash_at or Moment(pick)
             return True
         elif kind == "crash_in_commit":
-            query.crash_in_turns = pick.randrange(60)
+            query.crash_at = query.crash_at or Moment(pick)
             return False  # counted when it happens
+        elif kind == "pause_driver":
+            query.pause_at, query.pause_ms = query.pause_at or Moment(pick), length_ms * 2
+            return False
         elif kind == "crash_before_spark_commits":
             query.crashes_before_spark_commits = True
             return False
         else:
             for host in query.hosts:
-                if kind == "pause_driver":
-                    host.pause(self.loop.now_ms + length_ms * 2)
-                else:
-                    host.plan_turn(self.loop.now_ms)
+                host.plan_turn(self.loop.now_ms)
             return bool(query.hosts)
         return True
 

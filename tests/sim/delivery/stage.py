@@ -14,7 +14,7 @@ from tests.sim.delivery.verdicts import Verdicts
 from tests.sim.dice import Dice
 from tests.sim.history import History
 from tests.sim.loop import Loop
-from tests.sim.network import Network
+from tests.sim.network import Armed, Network
 from tests.sim.scenario import TRANSACTIONAL, ProducerPlan
 from tests.sim.trace import Trace
 
@@ -38,12 +38,18 @@ class Stage:
         self.is_healed = False
         self._hosts: Counter[str] = Counter()
         self._attempts = 0
+        # Faults of a request or an answer that wait for the next process of a driver.
+        self.armed_for_drivers: list[tuple[str, Armed]] = []
 
     def note(self, text: str) -> None:
         self.trace.note(self.loop.now_ms, text)
 
     def count(self, what: str) -> None:
         self.trace.count(what)
+
+    def arm(self, host: str, direction: str, armed: Armed) -> None:
+        for broker_id in self.network.core.cluster.brokers:
+            self.network.link(host, broker_id).armed[direction].append(armed)
 
     # ---- hosts ----
 
@@ -53,6 +59,9 @@ class Stage:
 
     def new_driver_host(self, query: str) -> DriverHost:
         name = self._next_name(f"{query}.d")
+        waiting, self.armed_for_drivers = self.armed_for_drivers, []
+        for direction, armed in waiting:
+            self.arm(name, direction, armed)
         jitter = self.dice["jitter of drivers"].random
         return DriverHost(
             name, self.plan.options, loop=self.loop, network=self.network, trace=self.trace, jitter=jitter
