@@ -231,7 +231,7 @@ SEEDS: dict[Mutation, int] = {
     sequences_go_on_in_a_new_epoch: 5,
     epoch_is_kept_after_an_abort: 10,
     commit_with_an_expired_batch: 30,
-    fenced_is_success: 10,
+    fenced_is_success: 40,
     end_with_batches_on_the_wire: 5,
     produce_before_the_registration: 5,
     abort_what_is_prepared_on_close: 10,
