@@ -145,21 +145,21 @@ def late_init_ignored() -> Iterator[None]:
 
 # How many seeds each may take.
 SEEDS: dict[Mutation, int] = {
-    planted.no_intent: 100,
+    planted.no_intent: 5,
     planted.abort_after_intent: 100,
     planted.wrong_generation_on_repeat: 100,
     planted.fenced_is_success: 100,
     planted.no_fencing: 100,
-    ids_shared_between_runs: 100,
-    open_decision_ignored: 100,
-    delivered_batch_delivered_again: 100,
+    ids_shared_between_runs: 5,
+    open_decision_ignored: 5,
+    delivered_batch_delivered_again: 5,
     decision_not_durable: 100,
-    doubt_is_no: 100,
+    doubt_is_no: 400,
     never_is_done: 100,
-    silence_is_consent: 100,
-    sweep_of_every_run: 100,
-    no_sweep: 100,
-    late_init_ignored: 100,
+    silence_is_consent: 400,
+    sweep_of_every_run: 400,
+    no_sweep: 10,
+    late_init_ignored: 400,
 }
 
 
