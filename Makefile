@@ -28,7 +28,7 @@ slow: $(READY)
 	$(BIN)/pytest -m slow tests
 
 chaos: $(READY)
-	CHAOS_RECORDS=1000000 $(BIN)/pytest -s tests/chaos
+	CHAOS_RECORDS=1000000 $(BIN)/pytest -s -m "" tests/chaos tests/spark/test_stream_faults.py
 
 integration: $(READY)
 	$(BIN)/pytest tests/conformance tests/integration

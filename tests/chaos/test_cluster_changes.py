@@ -1,7 +1,4 @@
-"""What a cluster forgets or becomes while a query runs: ids that expire, a transaction version that is changed.
-
-Each test has a cluster of its own, with the settings that make minutes out of days.
-"""
+"""What takes a cluster with settings of its own: ids that expire, a transaction version that changes, slow markers."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from kafka_sink.errors import CommitLost
+from kafka_sink.wire.apis import END_TXN
 from tests.chaos.bare_spark import (
     PARTITIONS,
     ROWS,
@@ -23,8 +21,10 @@ from tests.chaos.bare_spark import (
     settings_of,
     sink_id_of,
 )
+from tests.chaos.faults import Harm
 from tests.chaos.kafka_proxy import KafkaProxy
-from tests.chaos.outages import wait_until
+from tests.chaos.outages import TRANSACTION_TOPIC, wait_until
+from tests.chaos.test_commit_errors import of_a_task
 from tests.chaos.test_driver_crashes import kill_after_the_decision
 from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
 from tests.integration.asking import client_of
@@ -128,3 +128,32 @@ def test_a_decision_whose_ids_the_brokers_have_forgotten_is_reported_by_what_the
         seen = len(read_topic(kafka.bootstrap_servers, topic_name))
         assert f"Not committed, rows not visible: {ROWS - seen} rows of Spark partition" in text
         assert "can no longer be read" not in text
+
+
+def test_a_commit_whose_markers_are_late_shows_its_rows_later(topic_name: str) -> None:
+    """EndTxn is answered when the coordinator has decided. A leader of rows stands still at that moment."""
+    alone = {
+        "transaction.state.log.replication.factor": 1,
+        "transaction.state.log.min.isr": 1,
+        "transaction.state.log.num.partitions": 1,
+        "broker.session.timeout.ms": 60_000,
+    }
+    checkpoint = Checkpoint()
+    with cluster_of(NEWEST, nodes=3, properties=alone) as kafka, KafkaProxy(kafka.bootstrap_servers) as proxy:
+        kafka.create_topic(topic_name, partitions=PARTITIONS, replication_factor=1)
+        settings = settings_of(proxy.bootstrap_servers, topic_name, ledger__replication__factor=1)
+        with BareQuery(checkpoint, settings) as query:
+            query.run_batch()
+            needed = {kafka.leader_of(TRANSACTION_TOPIC, 0), kafka.leader_of("__pykafka_sink_ledger", 0)}
+            victim = next(node for node in kafka.node_ids if node not in needed)
+            assert victim in {kafka.leader_of(topic_name, partition) for partition in range(PARTITIONS)}
+            query.plan()
+            messages = query.write_tasks()
+            fault = proxy.on(END_TXN, Harm.DELAY_REQUEST, where=of_a_task, before=lambda: kafka.pause(victim))
+            query.commit(messages)
+            assert fault.has_acted
+            kafka.resume(victim)
+            assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings), patience_s=30) == []
+            assert problems(kafka.bootstrap_servers, topic_name, 2) == []
+            query.run_batch()
+        assert problems(kafka.bootstrap_servers, topic_name, 3) == []

@@ -29,6 +29,7 @@ from tests.chaos.bare_spark import (
 from tests.chaos.faults import Harm
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.chaos.test_commit_errors import of_a_task, of_the_driver
+from tests.chaos.test_driver_crashes import whose
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
@@ -41,7 +42,8 @@ PASSING = [Harm.LOSE_ANSWER, Harm.LOSE_REQUEST, Harm.CUT_ANSWER, Harm.CUT_REQUES
 def test_commit_gets_over_the_loss_of_any_one_request_or_answer(
     kafka: KafkaCluster, topic_name: str, harm: Harm
 ) -> None:
-    """Each batch is committed by a process that begins with nothing, and hurt at another request."""
+    """Each batch is committed by a process that begins with nothing, and hurt at another request. A copy of its
+    fencing request costs a repetition of the batch."""
     kafka.create_topic(topic_name, partitions=3)
     checkpoint = Checkpoint()
     with KafkaProxy(kafka.bootstrap_servers) as proxy:
@@ -51,7 +53,13 @@ def test_commit_gets_over_the_loss_of_any_one_request_or_answer(
                 query.plan()
                 messages = query.write_tasks()
                 fault = proxy.on(None, harm, nth=nth)
-                query.commit(messages)
+                try:
+                    query.commit(messages)
+                except CommitAborted:
+                    # The one request whose copy does harm, because it fences: here the driver that sent it.
+                    assert harm is Harm.DUPLICATE_REQUEST and whose(fault) == "InitProducerId of the driver"
+                    query.abort(messages)
+                    query.run_batch()
                 query.end_worker("commit")
                 fault.stop()
                 if not fault.has_acted:

@@ -186,6 +186,13 @@ def test_sparks_own_options_are_taken_over() -> None:
     assert frozenset({"checkpointlocation", "queryname"}) == SPARK_OPTIONS
 
 
+def test_asynchronous_progress_goes_with_at_least_once_only() -> None:
+    asynchronous = {"asyncProgressTrackingEnabled": "true"}
+    assert "forgets which batches it has run" in refusal(asynchronous)
+    parsed({**asynchronous, "delivery.guarantee": "at-least-once"})
+    parsed({"asyncProgressTrackingEnabled": "false"})
+
+
 def test_options_without_effect_are_told_and_taken() -> None:
     assert list(NO_EFFECT) == ["includeheaders"]
     (notice,) = parsed({"includeHeaders": "true"}).notices

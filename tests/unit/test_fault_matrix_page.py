@@ -1,0 +1,52 @@
+"""docs/fault-matrix.md: each row names tests that exist, or why there is none, and no test of a fault is left out."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "fault-matrix.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+ROWS = {row[1]: row[0] for row in re.finditer(r"^\| ([SB]\d+) \|.*$", TEXT, re.MULTILINE)}
+LINKS = sorted(set(re.findall(r"\[(test_\w+)\]\((\.\./tests/[\w/]+\.py)\)", TEXT)))
+# Files that are about these faults and nothing else.
+CHAOS = ROOT / "tests" / "chaos"
+WHOLE = [
+    *(CHAOS / f"test_{name}.py" for name in ("driver_crashes", "commit_errors", "lost_answers_in_commit")),
+    *(CHAOS / f"test_{name}.py" for name in ("ledger_faults", "task_faults", "transaction_time_outs")),
+    *(CHAOS / f"test_{name}.py" for name in ("broker_faults", "cluster_changes")),
+    ROOT / "tests" / "spark" / "test_stream_faults.py",
+]
+
+
+def names_in(path: Path) -> set[str]:
+    return set(re.findall(r"^def (test_\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def test_every_fault_has_its_row() -> None:
+    spark = [f"S{number}" for number in range(1, 23)]
+    brokers = [f"B{number}" for number in (*range(1, 13), *range(18, 27))]
+    assert list(ROWS) == spark + brokers
+
+
+@pytest.mark.parametrize("number", ROWS)
+def test_a_row_names_a_test_or_says_why_there_is_none(number: str) -> None:
+    _, _, expected, shown, versions, seconds = (cell.strip() for cell in ROWS[number].strip("|").split("|"))
+    assert expected
+    if "](../tests/" in shown:
+        assert versions and seconds
+    else:
+        assert shown.startswith("not run here: ")
+
+
+@pytest.mark.parametrize(("name", "path"), LINKS)
+def test_what_a_row_links_is_there(name: str, path: str) -> None:
+    assert name in names_in(PAGE.parent / path)
+
+
+@pytest.mark.parametrize("path", WHOLE, ids=lambda path: path.stem)
+def test_every_test_of_a_fault_is_in_the_matrix(path: Path) -> None:
+    assert names_in(path) - {name for name, _ in LINKS} == set()
