@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
+from tests.conftest import FIRST_GENERATION, NEWEST
+
 RECORDS = int(os.environ.get("CHAOS_RECORDS", "200000"))
 IS_FULL = RECORDS >= 1_000_000
 # How often each outage meets a transactional application.
 ROUNDS = 4 if IS_FULL else 1
+# For long rows of variants: the older version only with `make slow` and `make chaos`.
+NEWEST_MAINLY = (NEWEST, pytest.param(FIRST_GENERATION, marks=pytest.mark.slow))

@@ -26,6 +26,7 @@ from tests.chaos.bare_spark import (
     settings_of,
     sink_id_of,
 )
+from tests.chaos.extent import NEWEST_MAINLY
 from tests.chaos.faults import Harm, Request
 from tests.chaos.kafka_proxy import KafkaProxy
 from tools.foreign_reader import read_topic
@@ -35,6 +36,11 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
 TOPIC_REFUSED, ID_REFUSED = 29, 53
 Body = Mapping[str, Any]
+
+
+@pytest.fixture(params=NEWEST_MAINLY)
+def kafka(request: pytest.FixtureRequest, kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    return kafka_of(request.param, 1)
 
 
 def of_the_driver(request: Request) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 
@@ -26,6 +27,7 @@ from tests.chaos.bare_spark import (
     settings_of,
     sink_id_of,
 )
+from tests.chaos.extent import NEWEST_MAINLY
 from tests.chaos.faults import Harm
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.chaos.test_commit_errors import of_a_task, of_the_driver
@@ -35,6 +37,11 @@ from tools.kafka_cluster import KafkaCluster
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 PASSING = [Harm.LOSE_ANSWER, Harm.LOSE_REQUEST, Harm.CUT_ANSWER, Harm.CUT_REQUEST, Harm.DUPLICATE_REQUEST]
+
+
+@pytest.fixture(params=NEWEST_MAINLY)
+def kafka(request: pytest.FixtureRequest, kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    return kafka_of(request.param, 1)
 
 
 @pytest.mark.slow

@@ -154,6 +154,7 @@ def test_an_executor_that_is_killed_while_its_task_writes_makes_spark_run_the_st
     spark_cluster.kill(executor.process_id)
     stream.open_gate(batch)
     stream.wait_until_delivered()
+    assert "FetchFailed" in stream.job.log
     stream.check()
     stream.open_gate(stream.add_batch())
     stream.finish()
