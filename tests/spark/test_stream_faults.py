@@ -24,11 +24,11 @@ from tools.kafka_cluster import KafkaCluster
 from tools.make_zip import write_zip
 from tools.spark_cluster import Executor, SparkCluster, SubmittedJob
 
-pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 JOB = Path(__file__).parent / "jobs" / "gated_stream.py"
 ROWS = 60
-PATIENCE_S = 240
+PATIENCE_S = 400
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
