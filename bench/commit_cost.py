@@ -18,6 +18,7 @@ from statistics import median
 
 from bench.report import machine
 from bench.spark_sinks import Arena, open_arena
+from tools.foreign_reader import end_offsets
 
 _ROOT = Path(__file__).parent.parent
 WARM_UP = 5
@@ -38,6 +39,7 @@ def micro_batches(arena: Arena, sink: str, tasks: int, count: int) -> list[int]:
     """How many milliseconds each of them took."""
     source, options = SINKS[sink]
     topic = arena.kafka.create_topic(f"cost-{uuid.uuid4().hex[:12]}", partitions=PARTITIONS)
+    end_offsets(arena.kafka.bootstrap_servers, topic)
     rows = arena.spark.readStream.format("rate-micro-batch").options(
         rowsPerBatch=tasks * ROWS_PER_TASK, numPartitions=tasks
     )

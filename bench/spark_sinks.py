@@ -30,6 +30,7 @@ from bench.payload import write_payload
 from bench.process_tree import cpu_seconds, peak_bytes
 from bench.report import machine
 from bench.spark_peers import NullSink, write_with_confluent, write_with_kafka_python
+from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
 from tools.spark_jars import java_sink_jars
 
@@ -135,6 +136,8 @@ class Arena:
             partitions=case.partitions,
             config={"file.delete.delay.ms": 0},
         )
+        # A leader that is not in office yet would cost the Java client two minutes (tests/spark/parity.py).
+        end_offsets(self.kafka.bootstrap_servers, topic)
         frame = self._rows(case).select("key", "value") if case.is_keyed else self._rows(case).select("value")
         options = {
             "kafka.bootstrap.servers": self.kafka.bootstrap_servers,
