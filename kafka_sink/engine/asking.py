@@ -150,7 +150,9 @@ class Asking:
             return
         if isinstance(target, Leader):
             self.metadata.want_topic(target.topic, now_ms)
-        if question.find_again or isinstance(target, EveryBroker):
+        if isinstance(target, EveryBroker):
+            self.metadata.refresh()
+        elif question.find_again:
             self.metadata.request_update()
 
     def _miss(self, errand: _Errand, transactional_id: str) -> None:

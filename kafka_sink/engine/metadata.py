@@ -90,6 +90,11 @@ class Metadata:
         """A leader was wrong, or is missing. Asked is at the next moment the back-off allows."""
         self._is_full_wanted = True
 
+    def refresh(self) -> None:
+        """Somebody wants to know it as it is now, though nothing is wrong: no news is no reason to ask less often."""
+        self._is_full_wanted = True
+        self._answers_without_news = 0
+
     def topic_error(self, topic: str) -> KafkaSinkError | None:
         """What makes waiting for the topic pointless. An unknown topic may still be created: None."""
         topic_view = self.view.topics.get(topic)

@@ -122,6 +122,15 @@ def test_every_broker_is_asked_and_one_that_joined_just_now_is_not_left_out(driv
     assert ids == {"of 0", "of 1", "of 2", "of 7"}
 
 
+def test_every_broker_can_be_asked_after_every_batch_without_waiting_longer_each_time(driver: AskingDriver) -> None:
+    driver.ask(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY)
+    for _ in range(10):
+        driver.sleep(300)
+        question = driver.ask(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY)
+        # At once: the driver's clock has not moved.
+        assert driver.reply_to(question).ending is Ending.ANSWERED
+
+
 def test_a_leader_that_moved_is_found_again(driver: AskingDriver) -> None:
     body: dict[str, Any] = {"acks": -1, "timeout_ms": 1, "topic_data": []}
     driver.cluster.scripts[PRODUCE.key] = lambda request: {"responses": []}
