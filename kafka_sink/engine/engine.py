@@ -158,9 +158,8 @@ class Engine:
         self._commands.append(c.Finished(wish.operation_id, error))
 
     def _is_at_rest(self) -> bool:
-        is_asking = (self._transaction_requests is not None and self._transaction_requests.is_waiting) or (
-            self._producer_ids is not None and self._producer_ids.is_waiting
-        )
+        # A producer id that is on its way may come: it was for an earlier life, and nobody will use it.
+        is_asking = self._transaction_requests is not None and self._transaction_requests.is_waiting
         return not (is_asking or self._flushes or self._closes) and self._is_over()
 
     def _on_append(self, now_ms: int, event: c.Append) -> None:

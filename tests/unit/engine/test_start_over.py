@@ -75,3 +75,17 @@ def test_a_coordinator_request_under_way_forbids_it_so_that_its_answer_finds_who
     driver.release(INIT_PRODUCER_ID)
     assert driver.ok(init)
     assert driver.ok(start_over(driver, "next"))
+
+
+def test_a_producer_id_under_way_forbids_nothing_and_its_answer_is_nobodys() -> None:
+    driver = TransactionDriver(2)
+    driver.hold(INIT_PRODUCER_ID)
+    start_over(driver, None)
+    assert driver.ok(start_over(driver, None))
+    driver.release(INIT_PRODUCER_ID)
+    batch = driver.send()
+    assert driver.offset_of(batch) == 0
+    asked = [
+        request for request in driver.cluster.requests_of(INIT_PRODUCER_ID) if not request.body["transactional_id"]
+    ]
+    assert len(asked) == 2
