@@ -28,6 +28,10 @@ class Api:
     response: tuple[Field, ...]
     _codecs: dict[tuple[bool, int], Codec] = field(default_factory=dict, repr=False)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Without what was compiled here: that is code, and cannot be pickled."""
+        return Api, (self.key, self.name, self.versions, self.flexible, self.request, self.response)
+
     @property
     def version_min(self) -> int:
         return self.versions[0]
