@@ -7,6 +7,7 @@ the other and counts the seeds until each is found, `--faults 3,8` runs with the
 from __future__ import annotations
 
 import argparse
+import contextlib
 import random
 import sys
 import time
@@ -71,21 +72,23 @@ def run_many(seeds: range, steps: int | None) -> int:
     print(f"seeds {seeds.start}..{seeds.stop - 1}", flush=True)
     counts: Counter[str] = Counter()
     failed: list[int] = []
-    simulated_ms = events = 0
+    simulated_ms = events = run_count = 0
     started = time.monotonic()
-    for seed in seeds:
-        result = run(draw(seed), steps_max=steps)
-        counts += result.counts
-        simulated_ms += result.simulated_ms
-        events += result.events
-        if result.violation is not None:
-            failed.append(seed)
-            report(result)
+    with contextlib.suppress(KeyboardInterrupt):  # what was run until then counts
+        for seed in seeds:
+            result = run(draw(seed), steps_max=steps)
+            run_count += 1
+            counts += result.counts
+            simulated_ms += result.simulated_ms
+            events += result.events
+            if result.violation is not None:
+                failed.append(seed)
+                report(result)
     minutes = (time.monotonic() - started) / 60
     for what in sorted({*counts, *REQUIRED}):
         print(f"{counts[what] or 'NEVER':>10} {what}")
     print(
-        f"{len(seeds)} seeds, {len(failed)} violations {failed[:20]}, {events} events in {minutes:.1f} minutes, "
+        f"{run_count} seeds, {len(failed)} violations {failed[:20]}, {events} events in {minutes:.1f} minutes, "
         f"{simulated_ms / 3_600_000:.2f} simulated hours, {simulated_ms / 3_600_000 / minutes:.2f} per minute"
     )
     return 1 if failed else 0
