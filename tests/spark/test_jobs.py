@@ -131,7 +131,9 @@ def test_an_export_that_cannot_be_done_ends_with_1_and_says_why(
     job = submit(JOBS / "export_to_kafka.py", "--sql", "SELECT 1 AS n", *sink)
     with pytest.raises(SparkFailed, match="the job ended with 1"):
         job.wait(PATIENCE_S)
-    assert "export_to_kafka: " in job.log and "required column value not found" in job.log
+    # spark-submit sends both streams of a script to its standard output.
+    told = job.output + job.log
+    assert "export_to_kafka: " in told and "required column value not found" in told
 
 
 def test_a_stream_of_files_arrives_whole_and_a_second_run_writes_only_what_is_new(
