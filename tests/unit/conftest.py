@@ -28,7 +28,8 @@ BLOCKED = (
 @pytest.fixture(autouse=True)
 def nothing_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for owner, name in BLOCKED:
-        monkeypatch.setattr(owner, name, _refusal(f"{owner.__name__}.{name}", getattr(owner, name)))
+        title = f"{owner.__module__}.{owner.__name__}" if name == "__init__" else f"{owner.__name__}.{name}"
+        monkeypatch.setattr(owner, name, _refusal(title, getattr(owner, name)))
 
 
 def _refusal(name: str, original: Any) -> Any:
