@@ -130,8 +130,8 @@ class KafkaProxy:
             target.sendall(data)
             return
         for start in range(0, len(data), self.slice_bytes):
+            self.slice_count += 1  # before the slice is on its way: who has read the last one may ask at once
             target.sendall(data[start : start + self.slice_bytes])
-            self.slice_count += 1
             time.sleep(SLICE_PAUSE_S)
 
     def _accept(self, listener: socket.socket, broker: Address) -> None:
