@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kafka_sink.errors import KafkaSinkError, TransportError
+from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
 
 if TYPE_CHECKING:
     from kafka_sink.engine.producer_batch import ProducerBatch
@@ -39,6 +39,8 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
+    """Bytes may be sent: with TLS, the broker's certificate has been verified."""
+
     connection_id: int
 
 
@@ -57,8 +59,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Disconnected:
+    """An `AuthenticationError`: one side did not accept the other's certificate."""
+
     connection_id: int
-    reason: TransportError
+    reason: TransportError | AuthenticationError | ConfigError
 
 
 # ---- inputs: the user ------------------------------------------------------------------------------------------
@@ -186,9 +190,12 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
+    """`host` is the name that the broker's certificate has to prove."""
+
     connection_id: int
     node_id: int
     address: Address
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

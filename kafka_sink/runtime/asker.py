@@ -23,10 +23,13 @@ from kafka_sink.engine.asking import Asking
 from kafka_sink.engine.backoff import Backoff
 from kafka_sink.engine.commands import Command, Connect, Disconnect, Notice, Resolve, Send
 from kafka_sink.engine.question import VERSION_MAX, Ending, Question, Reply, Target
-from kafka_sink.errors import LocalProtocolError
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.clock import Clock
+from kafka_sink.runtime.exchange import retold
+from kafka_sink.runtime.login import authenticator
 from kafka_sink.runtime.network import Network
+from kafka_sink.runtime.tls import TlsContexts
 from kafka_sink.wire.apis import Api
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -53,6 +56,8 @@ class Asker:
         self._asking: Asking | None = None
         self._wake_at_ms: int | None = 0
         self._is_closed = False
+        # Why the brokers, or we, did not accept the other side, until the next attempt.
+        self._refusal: KafkaSinkError | None = None
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open" if self._network is not None else "not connected"
@@ -125,6 +130,8 @@ class Asker:
             if self.now_ms() >= deadline_ms:
                 return False
             self._turn((), deadline_ms)
+            if self._refusal is not None:
+                raise retold(self._refusal)
         return True
 
     def _turn(self, questions: Sequence[Question], until_ms: int | None) -> list[Reply]:
@@ -138,6 +145,10 @@ class Asker:
             self._wake_at_ms = step.wake_at_ms
             for command in step.commands:
                 self._carry_out(network, command)
+            if asking.nodes.refusal is not None:
+                # It has told everybody, and will try nothing any more. The next call starts afresh.
+                self._refusal = asking.nodes.refusal
+                self._drop()
             return step.replies
         except BaseException:
             self._drop()
@@ -154,13 +165,16 @@ class Asker:
             raise LocalProtocolError("the client is closed")
         if self._network is None or self._asking is None:
             options = self.options
-            self._asking = Asking(options, jitter=random.random)
+            tls = TlsContexts(options) if options.has_tls else None
+            self._asking = Asking(options, jitter=random.random, authenticator=authenticator(options))
             self._wake_at_ms = 0
+            self._refusal = None
             _open.add(self)
             self._network = Network(
                 self._clock,
                 send_buffer_bytes=options.send_buffer_bytes,
                 receive_buffer_bytes=options.receive_buffer_bytes,
+                tls=tls,
             )
         return self._network, self._asking
 

@@ -1,0 +1,245 @@
+"""Access tokens for OAUTHBEARER: from a function of the user's, or from a token endpoint (OIDC client credentials).
+
+The first token is got when the producer or client is made, as in the Java client, so that a wrong secret shows there.
+Later ones are got by a thread of their own before the current one ends; that thread lives for one token and no longer.
+A connection never waits for it as long as the current token is good.
+"""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import ipaddress
+import logging
+import random
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
+from kafka_sink.options import ProducerOptions
+from kafka_sink.runtime.files import looked_up
+from kafka_sink.runtime.tls import tls_context
+from kafka_sink.security.token import ANSWER_BYTES_MAX, error_of_answer, expiry_s, renewal_s, token_of_answer
+
+_LOGGER = logging.getLogger("kafka_sink")
+DEFAULT_TIMEOUT_MS = 10_000
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+PROVIDER = "sasl.oauthbearer.token.provider"
+_CREDENTIALS = "sasl.oauthbearer.client.credentials."
+
+
+class TokenSource:
+    """`get` blocks and returns a new token, or raises."""
+
+    def __init__(self, get: Callable[[], str], options: ProducerOptions) -> None:
+        self._get = get
+        self._options = options
+        self._lock = threading.Lock()
+        self._is_renewing = False
+        self._retry_at_s = 0.0
+        self._failures = 0
+        self._take(self._first())
+
+    def _first(self) -> str:
+        """An endpoint that is in trouble is asked again for as long as the longest wait between two tries."""
+        wait_s, longest_s = (
+            each / 1000
+            for each in (self._options.sasl_login_retry_backoff_ms, self._options.sasl_login_retry_backoff_max_ms)
+        )
+        given_up_s = time.monotonic() + longest_s
+        while True:
+            try:
+                return self._get()
+            except TransportError:
+                if time.monotonic() + wait_s >= given_up_s:
+                    raise
+            time.sleep(wait_s)
+            wait_s *= 2
+
+    def token(self) -> str:
+        """The current one. Begins to get the next one when it is time; waits for it only if this one has ended."""
+        now_s = time.time()
+        with self._lock:
+            token, end_s = self._token, self._end_s
+            is_due = self._renewal_s is not None and now_s >= max(self._renewal_s, self._retry_at_s)
+            is_over = end_s is not None and now_s >= end_s
+            begins = is_due and not is_over and not self._is_renewing
+            self._is_renewing = self._is_renewing or begins
+        if is_over:
+            self._take(self._get())
+            return self._token
+        if begins:
+            threading.Thread(target=self._renew, name="kafka-sink-token", daemon=True).start()
+        return token
+
+    def _renew(self) -> None:
+        try:
+            self._take(self._get())
+        except Exception as error:
+            text = str(error) if isinstance(error, KafkaSinkError) else type(error).__name__
+            _LOGGER.warning("no new token for OAUTHBEARER, the current one is still used: %s", text)
+            options = self._options
+            with self._lock:
+                self._failures += 1
+                wait_ms = min(
+                    options.sasl_login_retry_backoff_ms << min(self._failures - 1, 20),
+                    options.sasl_login_retry_backoff_max_ms,
+                )
+                self._retry_at_s = time.time() + wait_ms / 1000
+        finally:
+            with self._lock:
+                self._is_renewing = False
+
+    def _take(self, token: str) -> None:
+        options, now_s, end_s = self._options, time.time(), expiry_s(token)
+        renewal = None
+        if end_s is not None:
+            renewal = renewal_s(
+                now_s,
+                end_s,
+                factor=options.sasl_login_refresh_window_factor,
+                jitter=random.random() * options.sasl_login_refresh_window_jitter,
+                least_s=options.sasl_login_refresh_min_period_seconds,
+                buffer_s=options.sasl_login_refresh_buffer_seconds,
+            )
+        with self._lock:
+            self._token, self._end_s, self._renewal_s = token, end_s, renewal
+            self._failures = 0
+
+
+def token_source(options: ProducerOptions, named: Mapping[str, str]) -> TokenSource:
+    """`named`: what stands in sasl.jaas.config."""
+    provider = options.sasl_oauthbearer_token_provider
+    if provider is not None:
+        return TokenSource(_asking(provider), options)
+    return TokenSource(lambda: _token_of_endpoint(options, named), options)
+
+
+# ---- a function of the user's ----------------------------------------------------------------------------------
+
+
+def _asking(provider: str | Callable[[], str]) -> Callable[[], str]:
+    function: Callable[[], Any] = provider if callable(provider) else _imported(provider)
+
+    def get() -> str:
+        try:
+            token = function()
+        except KafkaSinkError:
+            raise
+        except Exception as error:
+            # Its text may hold the token, or what the token was got with.
+            raise AuthenticationError(f"the function of {PROVIDER} raised {type(error).__name__}") from None
+        if not isinstance(token, str):
+            raise AuthenticationError(f"the function of {PROVIDER} returned {type(token).__name__}, not text")
+        return token
+
+    return get
+
+
+def _imported(name: str) -> Callable[[], Any]:
+    module, _, path = name.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{PROVIDER}={name} cannot be imported here: {error}") from None
+    if not callable(found):
+        raise ConfigError(f"{PROVIDER}={name} is no function")
+    return found  # type: ignore[no-any-return]
+
+
+# ---- a token endpoint ------------------------------------------------------------------------------------------
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Credentials go to the address that was configured and to no other."""
+
+    def redirect_request(self, *_arguments: Any, **_more: Any) -> None:
+        return None
+
+
+def _token_of_endpoint(options: ProducerOptions, named: Mapping[str, str]) -> str:
+    url = looked_up(ENDPOINT, options.sasl_oauthbearer_token_endpoint_url or "")
+    source = f"the token endpoint {_shown(url)}"
+    request = _request(options, named, url)
+    timeouts = (options.sasl_login_connect_timeout_ms, options.sasl_login_read_timeout_ms)
+    # One limit for each wait of the socket; connecting and reading are not told apart there.
+    timeout_s = max(each if each is not None else DEFAULT_TIMEOUT_MS for each in timeouts) / 1000
+    context = tls_context(options) if options.has_tls else ssl.create_default_context()
+    opener = urllib.request.build_opener(
+        urllib.request.ProxyHandler(), _NoRedirect(), urllib.request.HTTPSHandler(context=context)
+    )
+    try:
+        with opener.open(request, timeout=timeout_s) as answer:
+            body = answer.read(ANSWER_BYTES_MAX + 1)
+    except urllib.error.HTTPError as error:
+        with error:
+            word = error_of_answer(error.read(ANSWER_BYTES_MAX))
+        text = f"{source} answered {error.code}" + (f" ({word})" if word else "")
+        if error.code in (429,) or error.code >= 500:
+            raise TransportError(f"{text}; it is asked again") from None
+        raise AuthenticationError(f"{text}: check client id, secret and scope") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise TransportError(f"{source} did not answer: {getattr(reason, 'strerror', None) or reason}") from None
+    return token_of_answer(body, source)
+
+
+def _request(options: ProducerOptions, named: Mapping[str, str], url: str) -> urllib.request.Request:
+    _check_url(url)
+    client_id = _credential(options.sasl_oauthbearer_client_credentials_client_id, "client.id", named.get("clientId"))
+    secret = _credential(
+        options.sasl_oauthbearer_client_credentials_client_secret, "client.secret", named.get("clientSecret")
+    )
+    if options.sasl_oauthbearer_header_urlencode:
+        client_id, secret = urllib.parse.quote_plus(client_id), urllib.parse.quote_plus(secret)
+    form = {"grant_type": "client_credentials"}
+    scope = options.sasl_oauthbearer_scope or named.get("scope")
+    if scope:
+        form["scope"] = scope
+    basic = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
+    headers = {
+        "Authorization": f"Basic {basic}",
+        "Accept": "application/json",
+        "Content-Type": "application/x-www-form-urlencoded",
+    }
+    return urllib.request.Request(url, urllib.parse.urlencode(form).encode(), headers)
+
+
+def _credential(value: str | None, name: str, of_module: str | None) -> str:
+    found = looked_up(_CREDENTIALS + name, value) if value is not None else of_module
+    if not found:
+        raise ConfigError(f"{_CREDENTIALS}{name} is missing or empty")
+    return found
+
+
+def _check_url(url: str) -> None:
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "https" and parts.hostname:
+        return
+    if parts.scheme == "http" and _is_this_host(parts.hostname or ""):
+        return
+    raise ConfigError(
+        f"{ENDPOINT} must begin with https://, because client id and secret are sent there; http:// is taken for an "
+        "address of this host only, such as 127.0.0.1"
+    )
+
+
+def _is_this_host(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _shown(url: str) -> str:
+    """Without what may be secret in it: user and query."""
+    parts = urllib.parse.urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}{parts.path}"
