@@ -39,7 +39,7 @@ class Node:
     setup_deadline_ms: int = 0
     setup_failures: int = 0
     failures: int = 0
-    # Why it cannot be used, from the first failure until a connection works again.
+    # Why it cannot be used, from the first failure until a request is answered again.
     failure: KafkaSinkError | None = None
     retry_at_ms: int = 0
     throttled_until_ms: int = 0
@@ -103,7 +103,6 @@ class Node:
 
     def on_negotiated(self) -> None:
         self.failures = self.setup_failures = 0
-        self.failure = None
 
     def on_failed(self, now_ms: int, reconnect: Backoff, failure: KafkaSinkError) -> None:
         self.failure = failure

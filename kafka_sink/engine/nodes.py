@@ -245,7 +245,10 @@ class NodeSet:
             self._answers += connection.on_written(now_ms)
         else:
             was_ready = connection.state is State.READY
-            self._answers += connection.on_received(now_ms, event.data)
+            answers = connection.on_received(now_ms, event.data)
+            if answers:  # not before: a listener that wants SASL agrees on versions all the same
+                node.failure = self.last_failure = None
+            self._answers += answers
             if connection.state is State.READY and not was_ready:
                 self._on_negotiated(node, connection)
         self._take_from(node, connection, now_ms)
@@ -329,7 +332,6 @@ class NodeSet:
 
     def _on_negotiated(self, node: Node, connection: Connection) -> None:
         node.on_negotiated()
-        self.last_failure = None
         self.tell("debug", f"{'connected to' if connection.sessions == 1 else 'new session with'} {connection.title}")
         # Brokers learn of a feature one after the other; the highest epoch is the newest word of the cluster (KIP-584).
         if connection.finalized_features_epoch > self.finalized_features_epoch:
@@ -344,8 +346,7 @@ class NodeSet:
             self._answers += connection.on_lost(now_ms, failure)
         self.losses += 1
         self.last_failure = failure
-        if is_final(failure):
-            self.refusal = self.refusal or failure
+        self.refusal = self.refusal or (failure if is_final(failure) else None)
         level = notice_level(failure, was_ready=was_ready, failures=node.failures)
         self.tell(level, notice_text(failure, node.retry_at_ms - now_ms))
         self._settle(node)

@@ -21,8 +21,9 @@ _more_folders: list[Callable[[], str | None]] = []
 
 
 def also_look_in(folder: Callable[[], str | None]) -> None:
-    """`folder` gives None while there is none."""
-    _more_folders.append(folder)
+    """`folder` gives None while there is none. Told twice it is looked in once."""
+    if folder not in _more_folders:
+        _more_folders.append(folder)
 
 
 def located(option: str, name: str) -> Path:

@@ -6,9 +6,7 @@ import logging
 import pickle
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,82 +15,31 @@ import pytest
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, OperationTimeout, Producer
 from kafka_sink.options import parse_producer_options
 from kafka_sink.runtime.client import Client
-from tests.certificates import Authority, Issued
-from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tests.certificates import Authority
+from tests.conftest import FIRST_GENERATION, NEWEST
+from tests.secured_kafka import MECHANISMS, SHORT, SHORT_SESSION_MS, USERS, SecuredKafka
 from tools.foreign_reader import read_topic
-from tools.kafka_cluster import KafkaCluster
-from tools.kafka_jars import KafkaUnavailable
-from tools.kafka_security import LISTENER, MTLS, SASL_SSL, SSL, BrokerTls
+from tools.kafka_security import LISTENER, MTLS, SASL_SSL, SSL
 
 WAIT_S = 30.0
-USERS = {"alice": "secret-of-alice", "bob": "secret of bob"}
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-SHORT_SESSION_MS = 3_000
-SHORT = "SCRAM-SHA-512"
-
-
-@dataclass(frozen=True)
-class Secured:
-    kafka: KafkaCluster
-    authority: Authority
-    client: Issued
-
-    def options(self, listener: str, mechanism: str = "", **more: Any) -> dict[str, Any]:
-        """Those of alice."""
-        protocol = "SSL" if listener == MTLS else listener
-        chosen: dict[str, Any] = {
-            "bootstrap.servers": self.kafka.bootstrap_servers_of(listener),
-            "security.protocol": protocol,
-        }
-        if protocol.endswith("SSL"):
-            chosen["ssl.truststore.location"] = str(self.authority.path)
-        if mechanism in MECHANISMS:
-            chosen |= {"sasl.username": "alice", "sasl.password": USERS["alice"]}
-        if mechanism:
-            chosen["sasl.mechanism"] = mechanism
-        return chosen | {name.replace("_", "."): value for name, value in more.items()}
-
-
-@pytest.fixture(scope="session")
-def secured_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Secured]]:
-    running: dict[str, Secured] = {}
-    folder = tmp_path_factory.mktemp("certificates")
-    authority = Authority(folder)
-    broker = authority.issue("broker", "localhost", "127.0.0.1")
-    client = authority.issue("client", is_for_clients=True, password="of the key")
-    tls = BrokerTls(broker.both, authority.path)
-    short = f"listener.name.sasl_ssl.{SHORT.lower()}.connections.max.reauth.ms"
-    with ExitStack() as stack:
-
-        def of(version: str) -> Secured:
-            if version not in running:
-                cluster = KafkaCluster(version, users=USERS, tls=tls, properties={short: SHORT_SESSION_MS})
-                try:
-                    stack.enter_context(cluster)
-                except KafkaUnavailable as missing:
-                    without_kafka(str(missing))
-                running[version] = Secured(cluster, authority, client)
-            return running[version]
-
-        yield of
 
 
 @pytest.fixture(params=[NEWEST, FIRST_GENERATION])
-def secured(request: pytest.FixtureRequest, secured_of: Callable[[str], Secured]) -> Secured:
-    return secured_of(request.param)
+def secured(request: pytest.FixtureRequest, secured_kafka_of: Callable[[str], SecuredKafka]) -> SecuredKafka:
+    return secured_kafka_of(request.param)
 
 
 @pytest.fixture
-def topic(secured: Secured, topic_name: str) -> str:
+def topic(secured: SecuredKafka, topic_name: str) -> str:
     return secured.kafka.create_topic(topic_name)
 
 
-def values(secured: Secured, topic: str) -> list[bytes | None]:
+def values(secured: SecuredKafka, topic: str) -> list[bytes | None]:
     """By librdkafka, over the listener without any of this; committed records only."""
     return sorted(record.value or b"" for record in read_topic(secured.kafka.bootstrap_servers, topic))
 
 
-def write_and_transact(options: dict[str, Any], secured: Secured, topic: str) -> None:
+def write_and_transact(options: dict[str, Any], secured: SecuredKafka, topic: str) -> None:
     with Producer(options) as producer:
         assert producer.send(topic, value=b"1").result(WAIT_S).offset == 0
     with Producer({**options, "transactional.id": topic}) as producer:
@@ -115,11 +62,15 @@ def write_and_transact(options: dict[str, Any], secured: Secured, topic: str) ->
 
 @pytest.mark.parametrize("listener", [LISTENER, SASL_SSL])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_name_and_password_get_in_and_transact(secured: Secured, topic: str, listener: str, mechanism: str) -> None:
+def test_name_and_password_get_in_and_transact(
+    secured: SecuredKafka, topic: str, listener: str, mechanism: str
+) -> None:
     write_and_transact(secured.options(listener, mechanism), secured, topic)
 
 
-def test_an_existing_jaas_configuration_gets_in(secured: Secured, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_jaas_configuration_gets_in(
+    secured: SecuredKafka, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jaas = (
         'org.apache.kafka.common.security.scram.ScramLoginModule required\n  username="bob"\n'
         '  password="${env:PASSWORD_OF_BOB}";'
@@ -129,16 +80,16 @@ def test_an_existing_jaas_configuration_gets_in(secured: Secured, topic: str, mo
     write_and_transact(options, secured, topic)
 
 
-def test_tls_alone_gets_in(secured: Secured, topic: str) -> None:
+def test_tls_alone_gets_in(secured: SecuredKafka, topic: str) -> None:
     write_and_transact(secured.options(SSL), secured, topic)
 
 
-def test_a_client_certificate_gets_in(secured: Secured, topic: str) -> None:
+def test_a_client_certificate_gets_in(secured: SecuredKafka, topic: str) -> None:
     more = {"ssl_keystore_location": str(secured.client.both), "ssl_key_password": "of the key"}
     write_and_transact(secured.options(MTLS, **more), secured, topic)
 
 
-def test_names_of_librdkafka_get_in(secured: Secured, topic: str) -> None:
+def test_names_of_librdkafka_get_in(secured: SecuredKafka, topic: str) -> None:
     options = {
         "bootstrap.servers": secured.kafka.bootstrap_servers_of(MTLS),
         "security.protocol": "ssl",
@@ -150,7 +101,7 @@ def test_names_of_librdkafka_get_in(secured: Secured, topic: str) -> None:
     write_and_transact(options, secured, topic)
 
 
-def test_megabytes_pass_through_tls_unharmed(secured: Secured, topic: str) -> None:
+def test_megabytes_pass_through_tls_unharmed(secured: SecuredKafka, topic: str) -> None:
     sent = [b"%06d" % number + bytes(range(256)) * 40 for number in range(1500)]
     with Producer({**secured.options(SASL_SSL, "PLAIN"), "batch.size": 200_000}) as producer:
         for value in sent:
@@ -161,7 +112,7 @@ def test_megabytes_pass_through_tls_unharmed(secured: Secured, topic: str) -> No
 # ---- who does not ----------------------------------------------------------------------------------------------
 
 
-def attempts(secured: Secured) -> int:
+def attempts(secured: SecuredKafka) -> int:
     """Failed logins in the broker's log so far."""
     log = secured.kafka.log_path(1).read_text(errors="replace")
     return len(re.findall(r"Failed (?:re-)?authentication with", log))
@@ -169,7 +120,7 @@ def attempts(secured: Secured) -> int:
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_wrong_password_is_told_at_once_and_tried_once(
-    secured: Secured, topic: str, mechanism: str, caplog: pytest.LogCaptureFixture
+    secured: SecuredKafka, topic: str, mechanism: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = secured.options(SASL_SSL, mechanism, sasl_password="hunter2")
     before, started_s = attempts(secured), time.monotonic()
@@ -190,7 +141,7 @@ def test_a_wrong_password_is_told_at_once_and_tried_once(
     assert attempts(secured) == before + 1
 
 
-def test_transactions_and_questions_hear_of_wrong_credentials_at_once(secured: Secured, topic: str) -> None:
+def test_transactions_and_questions_hear_of_wrong_credentials_at_once(secured: SecuredKafka, topic: str) -> None:
     options = secured.options(LISTENER, "SCRAM-SHA-256", sasl_username="nobody")
     with (
         Producer({**options, "transactional.id": topic}) as producer,
@@ -207,7 +158,7 @@ def test_transactions_and_questions_hear_of_wrong_credentials_at_once(secured: S
 
 
 def test_a_client_that_was_refused_gets_in_once_the_password_is_right(
-    secured: Secured, topic: str, tmp_path: Path
+    secured: SecuredKafka, topic: str, tmp_path: Path
 ) -> None:
     secrets = tmp_path / "kafka.properties"
     secrets.write_text("password = wrong\n")
@@ -220,7 +171,7 @@ def test_a_client_that_was_refused_gets_in_once_the_password_is_right(
         assert client.describe_topic(topic)
 
 
-def test_a_mechanism_that_the_broker_lacks_is_told_with_those_it_has(secured: Secured) -> None:
+def test_a_mechanism_that_the_broker_lacks_is_told_with_those_it_has(secured: SecuredKafka) -> None:
     unknown = secured.kafka.bootstrap_servers_of(LISTENER)
     options = parse_producer_options(secured.options(LISTENER, "PLAIN", bootstrap_servers=unknown))
     object.__setattr__(options, "sasl_mechanism", "SCRAM-SHA-1")
@@ -230,7 +181,7 @@ def test_a_mechanism_that_the_broker_lacks_is_told_with_those_it_has(secured: Se
             client.reach()
 
 
-def test_a_missing_reference_is_told_by_name(secured: Secured, topic: str) -> None:
+def test_a_missing_reference_is_told_by_name(secured: SecuredKafka, topic: str) -> None:
     options = secured.options(LISTENER, "PLAIN", sasl_password="${env:NOT_THERE_AT_ALL}")
     with Producer(options) as producer, pytest.raises(ConfigError, match=r"sasl.password refers to \$\{env:NOT_THERE"):
         producer.send(topic, value=b"never").result(WAIT_S)
@@ -256,7 +207,7 @@ WRONG_DOORS = {
 
 
 @pytest.mark.parametrize("door", WRONG_DOORS)
-def test_the_wrong_port_is_recognised(secured: Secured, door: str) -> None:
+def test_the_wrong_port_is_recognised(secured: SecuredKafka, door: str) -> None:
     ours, theirs, kind, says = WRONG_DOORS[door]
     kafka = secured.kafka
     address = kafka.bootstrap_servers if theirs == "PLAINTEXT" else kafka.bootstrap_servers_of(theirs)
@@ -268,13 +219,13 @@ def test_the_wrong_port_is_recognised(secured: Secured, door: str) -> None:
     assert re.search(says, str(error)), error
 
 
-def test_an_unknown_authority_is_told_at_once(secured: Secured, topic: str, tmp_path: Path) -> None:
+def test_an_unknown_authority_is_told_at_once(secured: SecuredKafka, topic: str, tmp_path: Path) -> None:
     options = secured.options(SASL_SSL, "PLAIN", ssl_truststore_location=str(Authority(tmp_path, "stranger").path))
     with Producer(options) as producer, pytest.raises(AuthenticationError, match="authority that is not trusted here"):
         producer.send(topic, value=b"never").result(WAIT_S)
 
 
-def test_a_broker_that_does_not_trust_the_client_says_so(secured: Secured, tmp_path: Path) -> None:
+def test_a_broker_that_does_not_trust_the_client_says_so(secured: SecuredKafka, tmp_path: Path) -> None:
     stranger = Authority(tmp_path, "stranger").issue("mallory", is_for_clients=True)
     error = said(secured.options(MTLS, ssl_keystore_location=str(stranger.both)))
     assert isinstance(error, AuthenticationError) and "certificate" in str(error)
@@ -284,7 +235,7 @@ def test_a_broker_that_does_not_trust_the_client_says_so(secured: Secured, tmp_p
 
 
 def test_a_transaction_goes_on_through_new_sessions_on_the_same_connections(
-    secured: Secured, topic: str, caplog: pytest.LogCaptureFixture
+    secured: SecuredKafka, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = secured.options(SASL_SSL, SHORT, transactional_id=topic, linger_ms="0")
     sent = []
@@ -304,7 +255,7 @@ def test_a_transaction_goes_on_through_new_sessions_on_the_same_connections(
 
 
 def test_a_session_that_ended_while_nobody_wrote_is_renewed_before_the_next_record(
-    secured: Secured, topic: str, caplog: pytest.LogCaptureFixture
+    secured: SecuredKafka, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG, "kafka_sink"), Producer(secured.options(SASL_SSL, SHORT)) as producer:
         assert producer.send(topic, value=b"1").result(WAIT_S).offset == 0
