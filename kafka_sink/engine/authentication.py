@@ -36,8 +36,11 @@ def next_token(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> byt
         raise AuthenticationError(f"{title}: {error}. Nothing was sent to it but what the mechanism demands") from None
 
 
-def check_handshake(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> None:
+def check_handshake(exchange: Exchange, title: str, answer: Mapping[str, Any], *, is_renewal: bool) -> None:
     error_code = answer["error_code"]
+    if is_renewal and error_code:
+        # Such as a second time within a second, which Kafka forbids: a new connection is the way out.
+        raise TransportError(f"{title} did not begin a new session: {describe(error_code)}")
     if error_code == UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(_printable(name) for name in answer["mechanisms"]) or "none"
         raise AuthenticationError(

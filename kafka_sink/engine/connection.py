@@ -355,7 +355,7 @@ class Connection:
 
     def _on_handshake(self, now_ms: int, body: Mapping[str, Any]) -> None:
         assert self._exchange is not None
-        check_handshake(self._exchange, self.title, body)
+        check_handshake(self._exchange, self.title, body, is_renewal=self.sessions > 0)
         self._transition(Event.MECHANISM_AGREED)
         self._send_token(self._exchange.first(), now_ms)
 

@@ -1,8 +1,8 @@
 """Access tokens for OAUTHBEARER: from a function of the user's, or from a token endpoint (OIDC client credentials).
 
 The first token is got when the producer or client is made, as in the Java client, so that a wrong secret shows there.
-Later ones are got by a thread of their own before the current one ends; that thread lives for one token and no longer.
-A connection never waits for it as long as the current token is good.
+Later ones are got before the current one ends, by a timer: a session of Kafka ends with its token, so a connection that
+authenticates again has to find a new token there. It waits for one only when the current one has ended.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,6 +30,8 @@ from kafka_sink.security.token import ANSWER_BYTES_MAX, error_of_answer, expiry_
 
 _LOGGER = logging.getLogger("kafka_sink")
 DEFAULT_TIMEOUT_MS = 10_000
+# A token that is good for longer is renewed all the same. Locks cannot wait for ever.
+WAIT_S_MAX = 7 * 24 * 3600.0
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 PROVIDER = "sasl.oauthbearer.token.provider"
 _CREDENTIALS = "sasl.oauthbearer.client.credentials."
@@ -41,10 +44,14 @@ class TokenSource:
         self._get = get
         self._options = options
         self._lock = threading.Lock()
-        self._is_renewing = False
-        self._retry_at_s = 0.0
         self._failures = 0
+        self._timer: threading.Timer | None = None
         self._take(self._first())
+
+    def __del__(self) -> None:
+        timer = getattr(self, "_timer", None)
+        if timer is not None:
+            timer.cancel()
 
     def _first(self) -> str:
         """An endpoint that is in trouble is asked again for as long as the longest wait between two tries."""
@@ -63,44 +70,33 @@ class TokenSource:
             wait_s *= 2
 
     def token(self) -> str:
-        """The current one. Begins to get the next one when it is time; waits for it only if this one has ended."""
-        now_s = time.time()
         with self._lock:
             token, end_s = self._token, self._end_s
-            is_due = self._renewal_s is not None and now_s >= max(self._renewal_s, self._retry_at_s)
-            is_over = end_s is not None and now_s >= end_s
-            begins = is_due and not is_over and not self._is_renewing
-            self._is_renewing = self._is_renewing or begins
-        if is_over:
+        if end_s is not None and time.time() >= end_s:
+            # The timer failed again and again, slept with its host, or did not come along through a fork.
             self._take(self._get())
             return self._token
-        if begins:
-            threading.Thread(target=self._renew, name="kafka-sink-token", daemon=True).start()
         return token
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
+        """By the timer."""
+        options = self._options
         try:
             self._take(self._get())
         except Exception as error:
             text = str(error) if isinstance(error, KafkaSinkError) else type(error).__name__
             _LOGGER.warning("no new token for OAUTHBEARER, the current one is still used: %s", text)
-            options = self._options
-            with self._lock:
-                self._failures += 1
-                wait_ms = min(
-                    options.sasl_login_retry_backoff_ms << min(self._failures - 1, 20),
-                    options.sasl_login_retry_backoff_max_ms,
-                )
-                self._retry_at_s = time.time() + wait_ms / 1000
-        finally:
-            with self._lock:
-                self._is_renewing = False
+            self._failures += 1
+            grown_ms = options.sasl_login_retry_backoff_ms << min(self._failures - 1, 20)
+            self._set_timer(min(grown_ms, options.sasl_login_retry_backoff_max_ms) / 1000)
 
     def _take(self, token: str) -> None:
         options, now_s, end_s = self._options, time.time(), expiry_s(token)
-        renewal = None
-        if end_s is not None:
-            renewal = renewal_s(
+        with self._lock:
+            self._token, self._end_s = token, end_s
+            self._failures = 0
+        if end_s is not None and end_s > now_s:
+            at_s = renewal_s(
                 now_s,
                 end_s,
                 factor=options.sasl_login_refresh_window_factor,
@@ -108,9 +104,24 @@ class TokenSource:
                 least_s=options.sasl_login_refresh_min_period_seconds,
                 buffer_s=options.sasl_login_refresh_buffer_seconds,
             )
+            self._set_timer(at_s - now_s)
+
+    def _set_timer(self, wait_s: float) -> None:
+        # It must not keep alive what nobody uses any more.
+        timer = threading.Timer(min(wait_s, WAIT_S_MAX), _renew, (weakref.ref(self),))
+        timer.daemon = True
+        timer.name = "kafka-sink-token"
         with self._lock:
-            self._token, self._end_s, self._renewal_s = token, end_s, renewal
-            self._failures = 0
+            former, self._timer = self._timer, timer
+        if former is not None:
+            former.cancel()
+        timer.start()
+
+
+def _renew(source: weakref.ref[TokenSource]) -> None:
+    known = source()
+    if known is not None:
+        known.renew()
 
 
 def token_source(options: ProducerOptions, named: Mapping[str, str]) -> TokenSource:
