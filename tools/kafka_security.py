@@ -25,6 +25,8 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:admin",
 }
+# OAUTHBEARER over TLS only: the tests that compare brokers byte by byte use the other listener.
+MECHANISMS = ("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER")
 _PACKAGE = "org.apache.kafka.common.security"
 
 
@@ -51,7 +53,8 @@ def listener_properties(users: Mapping[str, str], tls: BrokerTls | None) -> dict
     scram = f"{_PACKAGE}.scram.ScramLoginModule required;"
     # Kafka's validator for tests: it takes tokens that nobody has signed.
     bearer = f'{_PACKAGE}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
-    properties["sasl.enabled.mechanisms"] = ",".join(("PLAIN", *SCRAM_MECHANISMS, "OAUTHBEARER"))
+    properties["sasl.enabled.mechanisms"] = ",".join(("PLAIN", *SCRAM_MECHANISMS))
+    properties[f"listener.name.{SASL_SSL.lower()}.sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
     for listener in (LISTENER, SASL_SSL):
         prefix = f"listener.name.{listener.lower()}"
         properties[f"{prefix}.plain.sasl.jaas.config"] = f"{plain} {known};"
