@@ -42,11 +42,15 @@ class SecuredKafka:
 
 
 @contextmanager
-def running(version: str, folder: Path, properties: Mapping[str, object] | None = None) -> Iterator[SecuredKafka]:
+def running(
+    version: str, folder: Path, properties: Mapping[str, object] | None = None, **more: Any
+) -> Iterator[SecuredKafka]:
+    """`more` is for the cluster."""
     authority = Authority(folder)
     broker = authority.issue("broker", "localhost", "127.0.0.1")
     client = authority.issue("client", is_for_clients=True, password=KEY_PASSWORD)
     short = f"listener.name.sasl_ssl.{SHORT.lower()}.connections.max.reauth.ms"
     every = {short: SHORT_SESSION_MS, **(properties or {})}
-    with KafkaCluster(version, users=USERS, tls=BrokerTls(broker.both, authority.path), properties=every) as kafka:
+    tls = BrokerTls(broker.both, authority.path)
+    with KafkaCluster(version, users=USERS, tls=tls, properties=every, **more) as kafka:
         yield SecuredKafka(kafka, authority, client)

@@ -7,6 +7,7 @@ import pickle
 import re
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Operati
 from kafka_sink.options import parse_producer_options
 from kafka_sink.runtime.client import Client
 from tests.certificates import Authority
-from tests.conftest import FIRST_GENERATION, NEWEST
-from tests.secured_kafka import MECHANISMS, SHORT, SHORT_SESSION_MS, USERS, SecuredKafka
+from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tests.secured_kafka import MECHANISMS, SHORT, SHORT_SESSION_MS, USERS, SecuredKafka, running
 from tools.foreign_reader import read_topic
+from tools.kafka_jars import KafkaUnavailable
 from tools.kafka_security import LISTENER, MTLS, SASL_SSL, SSL
 
 WAIT_S = 30.0
@@ -264,3 +266,35 @@ def test_a_session_that_ended_while_nobody_wrote_is_renewed_before_the_next_reco
     told = [record.getMessage() for record in caplog.records]
     assert any("new session with" in text for text in told)
     assert not [text for text in told if "lost" in text]
+
+
+# ---- three nodes -----------------------------------------------------------------------------------------------
+
+
+def test_three_nodes_are_written_to_in_one_transaction_while_one_of_them_restarts(
+    tmp_path: Path, topic_name: str
+) -> None:
+    """Leaders, coordinator and bootstrap server are different nodes: each connection verifies and authenticates."""
+    with ExitStack() as stack:
+        try:
+            secured = stack.enter_context(running(NEWEST, tmp_path, nodes=3))
+        except KafkaUnavailable as missing:
+            without_kafka(str(missing))
+        kafka = secured.kafka
+        topic = kafka.create_topic(topic_name, partitions=6)
+        options = secured.options(SASL_SSL, SHORT, transactional_id=topic, batch_size=1000)
+        sent = []
+        with Producer(options) as producer:
+            producer.init_transactions()
+            for _ in range(3):
+                producer.begin_transaction()
+                for _ in range(400):
+                    sent.append(b"%06d" % len(sent))
+                    producer.send(topic, value=sent[-1], partition=len(sent) % 6)
+                    time.sleep(0.005)
+                if len(sent) == 400:
+                    kafka.restart(kafka.leader_of(topic, 0))
+                producer.commit_transaction()
+        assert values(secured, topic) == sent
+        with Client(parse_producer_options(secured.options(SASL_SSL, SHORT))) as client:
+            assert len(client.describe_topic(topic)) == 6 and client.transaction_generation() == 2

@@ -7,6 +7,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Produce
 from kafka_sink.options import ProducerOptions, parse_producer_options
 from kafka_sink.runtime.login import authenticator
 from tests.certificates import Authority
-from tests.conftest import FIRST_GENERATION, NEWEST
-from tests.integration.token_server import TokenServer, unsecured_token
-from tests.secured_kafka import SecuredKafka
+from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tests.integration.token_server import AUDIENCE, ISSUER, TokenServer, unsecured_token
+from tests.secured_kafka import SecuredKafka, running
 from tools.foreign_reader import read_topic
+from tools.kafka_jars import KafkaUnavailable
+from tools.kafka_node import FAST_START
 from tools.kafka_security import SASL_SSL
 
 WAIT_S = 30.0
@@ -245,3 +248,41 @@ def test_a_token_that_kafka_does_not_take_is_told_with_its_reason(secured: Secur
         producer.send(topic, value=b"never").result(WAIT_S)
     assert "refused the credentials for OAUTHBEARER: SASL_AUTHENTICATION_FAILED (58)" in str(caught.value)
     assert json.dumps({"status": "invalid_token"})[1:-1].replace(" ", "") in str(caught.value).replace(" ", "")
+
+
+def test_kafka_takes_the_signed_token_of_an_endpoint_and_its_next_one(
+    server: TokenServer, tmp_path: Path, topic_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The whole way of OIDC: the broker gets the keys from the same server and checks signature and audience."""
+    server.life_s = 5
+    listener = "listener.name.sasl_ssl.oauthbearer"
+    package = "org.apache.kafka.common.security.oauthbearer"
+    properties = {
+        f"{listener}.sasl.server.callback.handler.class": f"{package}.OAuthBearerValidatorCallbackHandler",
+        f"{listener}.sasl.jaas.config": f"{package}.OAuthBearerLoginModule required;",
+        f"{listener}.sasl.oauthbearer.jwks.endpoint.url": server.url,
+        f"{listener}.sasl.oauthbearer.expected.audience": AUDIENCE,
+        f"{listener}.sasl.oauthbearer.expected.issuer": ISSUER,
+        f"{listener}.sasl.oauthbearer.clock.skew.seconds": 1,
+        f"{listener}.connections.max.reauth.ms": 3_600_000,
+    }
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={server.url}"
+    with ExitStack() as stack:
+        try:
+            jvm_options = (*FAST_START, allowed)
+            secured = stack.enter_context(running(NEWEST, tmp_path, properties, jvm_options=jvm_options))
+        except KafkaUnavailable as missing:
+            without_kafka(str(missing))
+        topic = secured.kafka.create_topic(topic_name)
+        credentials = {ENDPOINT: server.url, f"{CREDENTIALS}client.id": "me", f"{CREDENTIALS}client.secret": "hunter2"}
+        chosen = {**secured.options(SASL_SSL, "OAUTHBEARER"), **credentials}
+        with caplog.at_level(logging.DEBUG, "kafka_sink"), Producer(chosen) as producer:
+            until_s = time.monotonic() + 9
+            count = 0
+            while time.monotonic() < until_s:
+                producer.send(topic, value=b"%d" % count).result(WAIT_S)
+                count += 1
+                time.sleep(0.05)
+        assert len(list(read_topic(secured.kafka.bootstrap_servers, topic))) == count
+    assert len(server.requests) >= 2
+    assert "new session with" in caplog.text and "hunter2" not in caplog.text and "refused" not in caplog.text
