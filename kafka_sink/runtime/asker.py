@@ -23,7 +23,7 @@ from kafka_sink.engine.asking import Asking
 from kafka_sink.engine.backoff import Backoff
 from kafka_sink.engine.commands import Command, Connect, Disconnect, Notice, Resolve, Send
 from kafka_sink.engine.question import VERSION_MAX, Ending, Question, Reply, Target
-from kafka_sink.errors import KafkaSinkError, LocalProtocolError
+from kafka_sink.errors import LocalProtocolError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.clock import Clock
 from kafka_sink.runtime.exchange import retold
@@ -56,8 +56,6 @@ class Asker:
         self._asking: Asking | None = None
         self._wake_at_ms: int | None = 0
         self._is_closed = False
-        # Why the brokers, or we, did not accept the other side, until the next attempt.
-        self._refusal: KafkaSinkError | None = None
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open" if self._network is not None else "not connected"
@@ -98,6 +96,7 @@ class Asker:
         may have arrived a failure is raised, unless it `changes_nothing` there; and so is one that trying again does
         not mend.
         """
+        self._start_afresh_if_refused()
         limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.now_ms() + limit_ms
         attempt = 0
@@ -130,8 +129,9 @@ class Asker:
             if self.now_ms() >= deadline_ms:
                 return False
             self._turn((), deadline_ms)
-            if self._refusal is not None:
-                raise retold(self._refusal)
+            refusal = self._opened()[1].nodes.refusal
+            if refusal is not None:
+                raise retold(refusal)
         return True
 
     def _turn(self, questions: Sequence[Question], until_ms: int | None) -> list[Reply]:
@@ -145,10 +145,6 @@ class Asker:
             self._wake_at_ms = step.wake_at_ms
             for command in step.commands:
                 self._carry_out(network, command)
-            if asking.nodes.refusal is not None:
-                # It has told everybody, and will try nothing any more. The next call starts afresh.
-                self._refusal = asking.nodes.refusal
-                self._drop()
             return step.replies
         except BaseException:
             self._drop()
@@ -168,7 +164,6 @@ class Asker:
             tls = TlsContexts(options) if options.has_tls else None
             self._asking = Asking(options, jitter=random.random, authenticator=authenticator(options))
             self._wake_at_ms = 0
-            self._refusal = None
             _open.add(self)
             self._network = Network(
                 self._clock,
@@ -177,6 +172,11 @@ class Asker:
                 tls=tls,
             )
         return self._network, self._asking
+
+    def _start_afresh_if_refused(self) -> None:
+        """For the beginning of a call. Within one, nobody is asked again who has refused, or was refused by us."""
+        if self._asking is not None and self._asking.nodes.refusal is not None:
+            self._drop()
 
     def _drop(self) -> None:
         network, self._network, self._asking = self._network, None, None

@@ -94,6 +94,7 @@ class Client(Asker):
         A request whose key is used again before it was answered is one that the machine has given up: its answer must
         not be taken for one to the newer request.
         """
+        self._start_afresh_if_refused()
         requests: dict[d.RequestKey, Question] = {}
         answers: list[d.DriverAnswer] = []
         try:
@@ -118,6 +119,7 @@ class Client(Asker):
 
     def reach(self, timeout_ms: int | None = None) -> None:
         """Returns when a broker has said who the brokers are; max.block.ms is the time limit by default."""
+        self._start_afresh_if_refused()
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         metadata = self._opened()[1].metadata
         seen = metadata.view
@@ -161,6 +163,7 @@ class Client(Asker):
         creates = self.creates_topics if create is None else create
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.now_ms() + limit_ms
+        self._start_afresh_if_refused()
         metadata = self._opened()[1].metadata
         seen = metadata.view
         metadata.want_topic(topic, self.now_ms())

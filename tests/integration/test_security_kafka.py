@@ -6,16 +6,18 @@ import logging
 import pickle
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, OperationTimeout, Producer
+from kafka_sink.delivery.request import DriverAnswer, DriverRequest, LeaderOf, RequestKey
 from kafka_sink.options import parse_producer_options
 from kafka_sink.runtime.client import Client
+from kafka_sink.wire.apis import FIND_COORDINATOR
 from tests.certificates import Authority
 from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
 from tests.secured_kafka import MECHANISMS, SHORT, SHORT_SESSION_MS, USERS, SecuredKafka, running
@@ -24,6 +26,12 @@ from tools.kafka_jars import KafkaUnavailable
 from tools.kafka_security import LISTENER, MTLS, SASL_SSL, SSL
 
 WAIT_S = 30.0
+
+
+class Progress(NamedTuple):
+    requests: list[DriverRequest]
+    wake_at_ms: int | None
+    verdict: bool | None
 
 
 @pytest.fixture(params=[NEWEST, FIRST_GENERATION])
@@ -298,3 +306,35 @@ def test_three_nodes_are_written_to_in_one_transaction_while_one_of_them_restart
         assert values(secured, topic) == sent
         with Client(parse_producer_options(secured.options(SASL_SSL, SHORT))) as client:
             assert len(client.describe_topic(topic)) == 6 and client.transaction_generation() == 2
+
+
+# ---- the driver's machine --------------------------------------------------------------------------------------
+
+
+def test_a_commit_whose_credentials_are_refused_tries_them_once_whatever_it_has_to_ask(secured: SecuredKafka) -> None:
+    """Each of its questions is answered; only the first one reaches the broker's door."""
+
+    class Curious:
+        """Asks five times, and again each time it is refused, until it has heard twenty answers."""
+
+        def __init__(self) -> None:
+            self.heard: list[DriverAnswer] = []
+            self.asked = 0
+
+        def step(self, now_ms: int, answers: Sequence[DriverAnswer]) -> Progress:
+            self.heard += answers
+            wanted = 5 if not self.asked else len(answers)
+            keys = [RequestKey("curious", number) for number in range(self.asked, self.asked + wanted)]
+            self.asked += wanted
+            body = {"key_type": 1, "coordinator_keys": ["x"]}
+            requests = [DriverRequest(key, LeaderOf("t", 0), FIND_COORDINATOR, body, 0, 99, 5_000) for key in keys]
+            return Progress(requests, None, True if len(self.heard) >= 20 else None)
+
+    before = attempts(secured)
+    machine = Curious()
+    options = secured.options(LISTENER, "PLAIN", sasl_password="hunter2")
+    with Client(parse_producer_options(options)) as client:
+        assert client.run(machine)
+    assert all(isinstance(answer.error, AuthenticationError) for answer in machine.heard)
+    time.sleep(0.5)
+    assert attempts(secured) == before + 1
