@@ -25,7 +25,7 @@ def authenticator(options: ProducerOptions) -> Authenticator | None:
     """None: connections are not authenticated by SASL."""
     if not options.has_sasl:
         return None
-    tokens = token_source(options, login_options(options)) if options.sasl_mechanism == OAUTHBEARER else None
+    tokens = token_source(options, lambda: login_options(options)) if options.sasl_mechanism == OAUTHBEARER else None
 
     def next_exchange() -> Exchange:
         return new_exchange(_login(options, tokens), secrets.token_urlsafe(NONCE_BYTES))

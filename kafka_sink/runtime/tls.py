@@ -58,6 +58,14 @@ def tls_context(options: ProducerOptions) -> ssl.SSLContext:
     return context
 
 
+def endpoint_context(options: ProducerOptions) -> ssl.SSLContext:
+    """For a token endpoint: verified always, by the authorities that the system trusts and those of the options."""
+    context = ssl.create_default_context()
+    if options.ssl_truststore_certificates is not None or options.ssl_truststore_location is not None:
+        _choose_trust(context, options)
+    return context
+
+
 def _choose_versions(context: ssl.SSLContext, options: ProducerOptions) -> None:
     versions = [each for each in options.ssl_enabled_protocols if each <= options.ssl_protocol]
     suites = options.ssl_cipher_suites

@@ -8,6 +8,7 @@ authenticates again has to find a new token there. It waits for one only when th
 from __future__ import annotations
 
 import base64
+import http.client
 import importlib
 import ipaddress
 import logging
@@ -25,11 +26,13 @@ from typing import Any
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.files import looked_up
-from kafka_sink.runtime.tls import tls_context
+from kafka_sink.runtime.tls import endpoint_context
 from kafka_sink.security.token import ANSWER_BYTES_MAX, error_of_answer, expiry_s, renewal_s, token_of_answer
 
 _LOGGER = logging.getLogger("kafka_sink")
 DEFAULT_TIMEOUT_MS = 10_000
+# Whatever a token says of its life and an option of waits, nobody is asked more often than this.
+RENEWAL_S_MIN, RETRY_S_MIN = 1.0, 0.1
 # A token that is good for longer is renewed all the same. Locks cannot wait for ever.
 WAIT_S_MAX = 7 * 24 * 3600.0
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
@@ -88,7 +91,8 @@ class TokenSource:
             _LOGGER.warning("no new token for OAUTHBEARER, the current one is still used: %s", text)
             self._failures += 1
             grown_ms = options.sasl_login_retry_backoff_ms << min(self._failures - 1, 20)
-            self._set_timer(min(grown_ms, options.sasl_login_retry_backoff_max_ms) / 1000)
+            wait_ms = min(grown_ms, options.sasl_login_retry_backoff_max_ms)
+            self._set_timer(max(wait_ms / 1000, RETRY_S_MIN))
 
     def _take(self, token: str) -> None:
         options, now_s, end_s = self._options, time.time(), expiry_s(token)
@@ -104,7 +108,7 @@ class TokenSource:
                 least_s=options.sasl_login_refresh_min_period_seconds,
                 buffer_s=options.sasl_login_refresh_buffer_seconds,
             )
-            self._set_timer(at_s - now_s)
+            self._set_timer(max(at_s - now_s, RENEWAL_S_MIN))
 
     def _set_timer(self, wait_s: float) -> None:
         # It must not keep alive what nobody uses any more.
@@ -124,12 +128,12 @@ def _renew(source: weakref.ref[TokenSource]) -> None:
         known.renew()
 
 
-def token_source(options: ProducerOptions, named: Mapping[str, str]) -> TokenSource:
-    """`named`: what stands in sasl.jaas.config."""
+def token_source(options: ProducerOptions, named: Callable[[], Mapping[str, str]]) -> TokenSource:
+    """`named`: what stands in sasl.jaas.config now."""
     provider = options.sasl_oauthbearer_token_provider
     if provider is not None:
         return TokenSource(_asking(provider), options)
-    return TokenSource(lambda: _token_of_endpoint(options, named), options)
+    return TokenSource(lambda: _token_of_endpoint(options, named()), options)
 
 
 # ---- a function of the user's ----------------------------------------------------------------------------------
@@ -176,17 +180,41 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+class _Https(urllib.request.HTTPSHandler):
+    """Connecting and reading have time limits of their own."""
+
+    def __init__(self, context: ssl.SSLContext, read_timeout_s: float) -> None:
+        super().__init__(context=context)
+        self._tls = context
+        self._read_timeout_s = read_timeout_s
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._connection, req)
+
+    def _connection(self, host: str, /, **more: Any) -> http.client.HTTPSConnection:
+        read_timeout_s = self._read_timeout_s
+
+        class Connection(http.client.HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                self.sock.settimeout(read_timeout_s)
+
+        return Connection(host, context=self._tls, **more)
+
+
 def _token_of_endpoint(options: ProducerOptions, named: Mapping[str, str]) -> str:
     url = looked_up(ENDPOINT, options.sasl_oauthbearer_token_endpoint_url or "")
     source = f"the token endpoint {_shown(url)}"
     request = _request(options, named, url)
-    timeouts = (options.sasl_login_connect_timeout_ms, options.sasl_login_read_timeout_ms)
-    # One limit for each wait of the socket; connecting and reading are not told apart there.
-    timeout_s = max(each if each is not None else DEFAULT_TIMEOUT_MS for each in timeouts) / 1000
-    context = tls_context(options) if options.has_tls else ssl.create_default_context()
-    opener = urllib.request.build_opener(
-        urllib.request.ProxyHandler(), _NoRedirect(), urllib.request.HTTPSHandler(context=context)
+    connect_s, read_s = (
+        (DEFAULT_TIMEOUT_MS if each is None else each) / 1000
+        for each in (options.sasl_login_connect_timeout_ms, options.sasl_login_read_timeout_ms)
     )
+    # What is not encrypted must not go through somebody else's hands.
+    proxies = urllib.request.ProxyHandler(None if url.startswith("https:") else {})
+    https = _Https(endpoint_context(options), read_s)
+    opener = urllib.request.build_opener(proxies, _NoRedirect(), https)
+    timeout_s = connect_s if url.startswith("https:") else read_s
     try:
         with opener.open(request, timeout=timeout_s) as answer:
             body = answer.read(ANSWER_BYTES_MAX + 1)

@@ -130,6 +130,15 @@ def test_an_endpoint_in_trouble_is_asked_again(server: TokenServer) -> None:
     assert len(server.requests) == 3
 
 
+def test_a_slow_endpoint_has_the_time_of_the_options(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with TokenServer(authority.issue("token", "127.0.0.1"), pause_s=1.0) as server:
+        tls = {"security_protocol": "SASL_SSL", "ssl_truststore_location": str(authority.path)}
+        error = refusal(options(server, **tls, sasl_login_read_timeout_ms=200, sasl_login_connect_timeout_ms=20_000))
+        assert isinstance(error, TransportError) and "did not answer: " in str(error) and "timed out" in str(error)
+        assert message(options(server, **tls, sasl_login_read_timeout_ms=20_000))
+
+
 def test_an_endpoint_that_is_down_is_named() -> None:
     with TokenServer() as server:
         chosen = options(server)

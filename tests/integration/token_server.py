@@ -38,7 +38,7 @@ def unsecured_token(subject: str = "alice", life_s: float = 3600) -> str:
 
 
 class TokenServer:
-    def __init__(self, issued: Issued | None = None) -> None:
+    def __init__(self, issued: Issued | None = None, *, pause_s: float = 0.0) -> None:
         self.key = rsa.generate_private_key(65537, 2048)
         self.life_s = 3600.0
         # (status, headers, body) to give instead of a token, one after the other.
@@ -55,6 +55,7 @@ class TokenServer:
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                time.sleep(pause_s)
                 server.requests.append((self.headers["Authorization"], body))
                 if server.answers:
                     self._answer(*server.answers.pop(0))
