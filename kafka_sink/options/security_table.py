@@ -70,16 +70,16 @@ _TLS = (
     _text("ssl.truststore.location", f"{_PEM_FILE} with the certificates to trust, or a folder of them as OpenSSL's "
           "rehash makes it. Without it and ssl.truststore.certificates those that the system trusts."),
     _text("ssl.truststore.certificates", f"{_PEM} with the certificates to trust.", kind="PASSWORD"),
-    _honoured("ssl.truststore.type", "STRING", "JKS", StoreType(), "What the file is. Only PEM can be read; a file of "
-              "another kind is refused with the command that converts it."),
+    _honoured("ssl.truststore.type", "STRING", "JKS", StoreType(), "What the file is. Only PEM can be read, whatever "
+              "the default says; another kind is refused with the command that converts it."),
     _refused("ssl.truststore.password", "PASSWORD", None, "Password of that file.", "files of PEM with certificates "
              "have none; convert a JKS file with keytool and set ssl.truststore.type=PEM"),
     _text("ssl.keystore.location", f"{_PEM_FILE} with the client's own key and certificates."),
     _text("ssl.keystore.certificate.chain", f"{_PEM} with the client's own certificates.", kind="PASSWORD"),
     _text("ssl.keystore.key", f"{_PEM} with the client's own key.", kind="PASSWORD"),
     _text("ssl.key.password", "Password of that key, if it is encrypted.", kind="PASSWORD"),
-    _honoured("ssl.keystore.type", "STRING", "JKS", StoreType(), "What the file is. Only PEM can be read; a file of "
-              "another kind is refused with the command that converts it."),
+    _honoured("ssl.keystore.type", "STRING", "JKS", StoreType(), "What the file is. Only PEM can be read, whatever "
+              "the default says; another kind is refused with the command that converts it."),
     _refused("ssl.keystore.password", "PASSWORD", None, "Password of that file.", "a key in PEM has the password "
              "ssl.key.password; convert a JKS file with keytool and set ssl.keystore.type=PEM"),
     _refused("ssl.provider", "STRING", None, "JVM provider of TLS.", _JVM),

@@ -44,6 +44,8 @@ class Listener:
 
     def __init__(self, issued: Issued | None, configure: Callable[[ssl.SSLContext], object] = lambda _: None) -> None:
         self.plain_bytes = b""
+        # Set before a connection is made: answers come in TLS records of this size.
+        self.record_bytes = 0
         self._issued = issued
         self._configure = configure
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -79,7 +81,9 @@ class Listener:
         with context.wrap_socket(accepted, server_side=True) as secured:
             while data := secured.recv(1 << 16):
                 self.plain_bytes += data
-                secured.sendall(data)
+                size = self.record_bytes or len(data)
+                for start in range(0, len(data), size):
+                    secured.sendall(data[start : start + size])
 
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -197,6 +201,39 @@ def test_an_address_is_verified_as_an_address(
         assert dialogue.connect(listening(good).port, "127.0.0.1") == Connected(1)
 
 
+def test_records_of_one_byte_are_put_together(
+    authority: Authority, good: Issued, listening: Callable[..., Listener]
+) -> None:
+    listener = listening(good)
+    listener.record_bytes = 1
+    with Dialogue(options(authority)) as dialogue:
+        assert dialogue.connect(listener.port) == Connected(1)
+        assert dialogue.echoed([bytes(range(256)) * 8]) == bytes(range(256)) * 8
+
+
+def test_what_was_said_before_the_connection_broke_is_told_first(authority: Authority, good: Issued) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, Dialogue(options(authority)) as dialogue:
+
+        def serve() -> None:
+            accepted, _ = listener.accept()
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(good.chain, good.key)
+            secured = context.wrap_socket(accepted, server_side=True)
+            secured.sendall(b"last words")
+            # Bytes that are no TLS, behind them.
+            raw = socket.socket(fileno=secured.detach())
+            raw.sendall(b"HTTP/1.1 500 Oh\r\n\r\n")
+            raw.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        assert dialogue.connect(listener.getsockname()[1]) == Connected(1)
+        event = dialogue.wait_for(1, (Disconnected,))
+        thread.join(WAIT_S)
+    assert b"".join(bytes(each.data) for each in dialogue.events if isinstance(each, Received)) == b"last words"
+    assert isinstance(event.reason, TransportError)
+
+
 def test_the_cipher_suite_is_the_chosen_one(
     authority: Authority, good: Issued, listening: Callable[..., Listener]
 ) -> None:
@@ -269,6 +306,13 @@ def test_a_certificate_that_proves_nothing_is_refused_by_name_before_a_byte_is_s
     assert isinstance(event, Disconnected) and isinstance(event.reason, AuthenticationError)
     assert says in str(event.reason) and str(event.reason).endswith("Nothing was sent to it")
     assert listener.plain_bytes == b""
+
+
+def test_without_a_truststore_the_system_decides(good: Issued, listening: Callable[..., Listener]) -> None:
+    nothing = parse_producer_options({"bootstrap.servers": "b:1", "security.protocol": "SSL"})
+    context = tls_context(nothing)
+    assert context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
+    assert "authority that is not trusted here" in str(refusal(nothing, listening(good).port))
 
 
 def test_an_address_needs_a_certificate_for_it(authority: Authority, listening: Callable[..., Listener]) -> None:

@@ -109,3 +109,30 @@ def test_a_wrong_password_ends_the_query_at_planning_without_showing_it(
     with pytest.raises(Exception, match="refused the credentials for SCRAM-SHA-512") as caught:
         writer.options(**{**options, "kafka.sasl.jaas.config": jaas}).save()
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_secret_that_stands_in_the_options_is_in_nothing_that_spark_shows_or_keeps(
+    secured: SecuredKafka,
+    spark: SparkSession,
+    options: dict[str, str],
+    topic_name: str,
+    tmp_path: Path,
+    checkpoint: str,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    canary = USERS["alice"]
+    writable_topic(secured.kafka, topic_name)
+    folder = Folder(spark, tmp_path)
+    folder.add("a")
+    literal = {**options, "kafka.sasl.jaas.config": f'{SCRAM} required username="alice" password="{canary}";'}
+    writer = folder.read().writeStream.format("pykafka-sink").options(**literal)
+    query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
+    run_to_end(query)
+    query.explain(True)
+    with pytest.raises(Exception, match="is not supported") as caught:
+        spark.range(1).write.format("pykafka-sink").options(**literal, batch_size="1").mode("overwrite").save()
+    kept = [path for path in Path(checkpoint).rglob("*") if path.is_file()]
+    shown = [str(caught.value), str(query.lastProgress), *capfd.readouterr(), *(str(query.status),)]
+    shown += [path.read_text(errors="replace") for path in kept]
+    assert len(kept) > 4 and values(secured.kafka, topic_name) == [b"a"]
+    assert [text for text in shown if canary in text] == []
