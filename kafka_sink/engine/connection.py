@@ -27,7 +27,9 @@ from kafka_sink.engine.authentication import Authenticator, check_handshake, nex
 from kafka_sink.engine.commands import Buffer, Command, RequestObserved, Send
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.errors import (
+    AuthenticationError,
     BrokerError,
+    ConfigError,
     KafkaSinkError,
     LocalProtocolError,
     RemoteProtocolError,
@@ -45,6 +47,8 @@ NEGOTIATION_FRAME_BYTES_MAX = 512 * 1024
 # 100 MB. The largest answer a producer sees is Metadata: 100 MiB hold about two million partitions.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 
+# How setting up a session fails: refused, without credentials, or for now.
+_FAILURES = (AuthenticationError, ConfigError, TransportError)
 UNSUPPORTED_VERSION = 35
 CORRELATION_ID_MAX = 2**31 - 1
 
@@ -307,9 +311,7 @@ class Connection:
                 self._on_handshake(now_ms, body)
             else:
                 self._on_token(now_ms, body)
-        except RemoteProtocolError:
-            raise
-        except KafkaSinkError as error:
+        except _FAILURES as error:
             self.failure = error
 
     def _ask_versions(self, version: int, now_ms: int) -> None:
@@ -340,7 +342,7 @@ class Connection:
         """Authenticates again; what is in flight is answered before (KIP-368)."""
         try:
             self._begin_authentication(now_ms)
-        except KafkaSinkError as error:
+        except _FAILURES as error:
             self.failure = error
 
     def _begin_authentication(self, now_ms: int) -> None:

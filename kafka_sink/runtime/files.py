@@ -32,7 +32,7 @@ def located(option: str, name: str) -> Path:
     if not path.is_absolute():
         places += [Path(folder) / path.name for folder in (each() for each in _more_folders) if folder is not None]
     for place in places:
-        if place.exists():
+        if os.path.exists(place):  # unlike the method of a path it never raises
             return place
     looked = ", ".join(str(place.parent) for place in places)
     raise ConfigError(

@@ -145,7 +145,7 @@ def _asking(provider: str | Callable[[], str]) -> Callable[[], str]:
     def get() -> str:
         try:
             token = function()
-        except KafkaSinkError:
+        except (AuthenticationError, ConfigError, TransportError):
             raise
         except Exception as error:
             # Its text may hold the token, or what the token was got with.

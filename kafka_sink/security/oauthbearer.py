@@ -31,10 +31,14 @@ class OAuthBearerExchange:
             if name == "auth" or not _EXTENSION_NAME.fullmatch(name) or not _EXTENSION_VALUE.fullmatch(value):
                 raise ConfigError(f"the SASL extension {name!a} is not valid: letters as name, printable text as value")
         pairs = "".join(f"{name}={value}\x01" for name, value in extensions.items())
+        self._is_refused = False
         self._message = f"n,,\x01auth=Bearer {token}\x01{pairs}\x01".encode()
 
     def first(self) -> bytes:
         return self._message
 
     def step(self, challenge: bytes) -> bytes | None:
+        if self._is_refused:
+            raise AuthenticationError("OAUTHBEARER with the server failed: it refused the token and went on talking")
+        self._is_refused = bool(challenge)
         return b"\x01" if challenge else None

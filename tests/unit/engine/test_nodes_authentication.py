@@ -12,7 +12,13 @@ from network_driver import Driver, notices, request
 from kafka_sink.engine.authentication import session_end_ms
 from kafka_sink.engine.commands import Append
 from kafka_sink.engine.connection import NEGOTIATION_FRAME_BYTES_MAX
-from kafka_sink.errors import AuthenticationError, ConfigError, RemoteProtocolError, TransportError
+from kafka_sink.errors import (
+    AuthenticationError,
+    ConfigError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    TransportError,
+)
 from kafka_sink.security.login import Exchange, Login, new_exchange
 from kafka_sink.wire.apis import API_VERSIONS, FIND_COORDINATOR, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
@@ -159,6 +165,16 @@ def test_credentials_that_are_not_there_end_it_before_anything_is_sent() -> None
     driver.run()
     assert isinstance(driver.nodes.refusal, ConfigError)
     assert apis(driver) == [API_VERSIONS]
+
+
+def test_a_mistake_of_our_own_is_raised_and_taken_for_no_refusal() -> None:
+    def mistaken() -> Exchange:
+        raise LocalProtocolError("a bug")
+
+    driver = authenticated(mistaken)
+    driver.nodes.connect(0, driver.now_ms)
+    with pytest.raises(LocalProtocolError, match="a bug"):
+        driver.run()
 
 
 # ---- troubles that may pass ------------------------------------------------------------------------------------

@@ -38,8 +38,15 @@ def test_oauthbearer_sends_the_token_and_extensions_in_one_message() -> None:
     login = Login(mechanism="OAUTHBEARER", token="a.b.c", extensions={"logicalCluster": "lkc-1"})
     exchange = new_exchange(login, "")
     assert exchange.first() == b"n,,\x01auth=Bearer a.b.c\x01logicalCluster=lkc-1\x01\x01"
-    assert exchange.step(b'{"status":"invalid_token"}') == b"\x01"
     assert exchange.step(b"") is None
+
+
+@pytest.mark.parametrize("after", [b"", b"more"])
+def test_a_token_that_was_refused_is_not_talked_about_any_longer(after: bytes) -> None:
+    exchange = new_exchange(Login(mechanism="OAUTHBEARER", token="a.b.c"), "")
+    assert exchange.step(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(AuthenticationError, match="refused the token and went on talking"):
+        exchange.step(after)
 
 
 @pytest.mark.parametrize("token", ["", "a b", "a\x01b", "a\n", "\u00e4", "x" * 200_000])
