@@ -6,18 +6,18 @@ The call may span topics, slices and hundreds of batches; this object is the tok
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from kafka_sink.engine.commands import Delivered, Failed
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.frozen import frozen
 from kafka_sink.records.assembler import Share
 from kafka_sink.runtime.callback import run_callback
 from kafka_sink.runtime.exchange import Calls, Exchange, retold
 from kafka_sink.runtime.future import UNKNOWN_OFFSET, wait_until_done
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionRange:
     """`record_count` records from the first to the last offset; other producers' records may lie between them."""
 
@@ -34,7 +34,7 @@ class PartitionRange:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArrowMetadata:
     """`byte_count` is that of keys, values and headers as records hold them, before compression."""
 
