@@ -165,8 +165,9 @@ class NodeSet:
             if node.throttled_until_ms > now_ms:
                 deadlines.append(node.throttled_until_ms)
             idle_ms = self._options.connections_max_idle_ms
-            if node.connection.deadline_ms is not None:
-                deadlines.append(node.connection.deadline_ms)
+            deadline_ms = node.connection.deadline_ms
+            if deadline_ms is not None:
+                deadlines.append(deadline_ms)
             elif node.connection.state is State.READY and idle_ms >= 0:
                 deadlines.append(node.connection.active_ms + idle_ms)
         return min(deadlines, default=None)
@@ -249,14 +250,15 @@ class NodeSet:
     def on_time(self, now_ms: int) -> None:
         for node in self._all():
             connection = node.connection
+            deadline_ms = None if connection is None else connection.deadline_ms
             if node.is_setup_overdue(now_ms):
                 what = "name was not resolved" if node.is_resolving else "connection was not established"
                 waited_ms = now_ms - node.attempt_ms
                 failure = TransportError(f"{node.attempt_title}: {what} within {waited_ms} ms")
                 self._disconnect(node)
                 self._fail(node, now_ms, failure)
-            elif connection is not None and connection.deadline_ms is not None:
-                if now_ms >= connection.deadline_ms:
+            elif connection is not None and deadline_ms is not None:
+                if now_ms >= deadline_ms:
                     failure = TransportError(connection.timeout_text(now_ms))
                     self._disconnect(node)
                     self._fail(node, now_ms, failure)
@@ -370,8 +372,9 @@ class NodeSet:
     def _can_take(self, node: Node, now_ms: int) -> bool:
         return (
             node.is_ready
+            and node.connection is not None
             and node.throttled_until_ms <= now_ms
-            and self.in_flight_count(node.node_id) < self._options.max_in_flight_requests_per_connection
+            and node.connection.in_flight_count < self._options.max_in_flight_requests_per_connection
         )
 
     def _note_availability(self, node: Node, now_ms: int) -> None:

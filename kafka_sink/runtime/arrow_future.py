@@ -26,12 +26,13 @@ class PartitionRange:
     record_count: int
 
     def joined(self, other: PartitionRange) -> PartitionRange:
-        known = [each for each in (self, other) if each.first_offset != UNKNOWN_OFFSET]
-        return PartitionRange(
-            min((each.first_offset for each in known), default=UNKNOWN_OFFSET),
-            max((each.last_offset for each in known), default=UNKNOWN_OFFSET),
-            self.record_count + other.record_count,
-        )
+        count = self.record_count + other.record_count
+        if self.first_offset == UNKNOWN_OFFSET:
+            return PartitionRange(other.first_offset, other.last_offset, count)
+        if other.first_offset == UNKNOWN_OFFSET:
+            return PartitionRange(self.first_offset, self.last_offset, count)
+        first = min(self.first_offset, other.first_offset)
+        return PartitionRange(first, max(self.last_offset, other.last_offset), count)
 
 
 @frozen
