@@ -2,15 +2,24 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
-TESTS := tests/unit tests/property tests/golden tests/sim tests/model tests/conformance tests/integration tests/spark tests/chaos
+# Those that only compute, and those that mostly wait for brokers and Spark: side by side they take two cores.
+COMPUTING := tests/unit tests/property tests/golden tests/sim tests/model
+WAITING := tests/conformance tests/integration tests/spark tests/chaos
 
-.PHONY: demo test check unit sim fuzz integration spark slow chaos soak bench zip clean
+.PHONY: demo test computing waiting check unit sim fuzz integration spark slow chaos soak bench zip clean
 
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
 
 test: $(READY)
-	$(BIN)/pytest $(TESTS)
+	@echo "two halves side by side; each is printed when it is done (about 8 and 25 minutes on two cores)"
+	@$(MAKE) --no-print-directory -j2 --output-sync=target computing waiting
+
+computing: $(READY)
+	$(BIN)/pytest $(COMPUTING)
+
+waiting: $(READY)
+	$(BIN)/pytest $(WAITING)
 
 check: $(READY)
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/python -m tools.tidy

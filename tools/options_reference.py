@@ -110,9 +110,9 @@ def _sink() -> list[str]:
     for row in SINK_OPTIONS.values():
         cells = [f"`{row.name}`", _default(row), row.rule.valid, row.meaning]
         lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
-    defaults = [f"`kafka.{name}` is `{value}`" for name, value in PRODUCER_DEFAULTS.items()]
+    *defaults, last_default = [f"`kafka.{name}` is `{value}`" for name, value in PRODUCER_DEFAULTS.items()]
     lines += [
-        f"\nUnless you set them, {' and '.join(defaults)} in the sink;",
+        f"\nUnless you set them, {', '.join(defaults)} and {last_default} in the sink;",
         "every other producer option has the default below.\n",
         *(f"`{name}` has no effect: {reason}.\n" for name, reason in NO_EFFECT.items()),
         _OF_OTHERS,

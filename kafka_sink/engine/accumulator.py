@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from kafka_sink.engine.cluster import ClusterView
 from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
+from kafka_sink.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Readiness:
     """Nodes with something to send, topics whose leader has to be found first, and when a back-off ends next."""
 

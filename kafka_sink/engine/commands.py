@@ -11,10 +11,11 @@ connection id is stale and is ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
+from kafka_sink.frozen import frozen
 
 if TYPE_CHECKING:
     from kafka_sink.engine.producer_batch import ProducerBatch
@@ -28,7 +29,7 @@ Buffer = bytes | bytearray | memoryview
 # ---- inputs: the network ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resolved:
     """All addresses of a node's host name; none and a reason when the name did not resolve."""
 
@@ -37,27 +38,27 @@ class Resolved:
     failure: TransportError | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Connected:
     """Bytes may be sent: with TLS, the broker's certificate has been verified."""
 
     connection_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Received:
     connection_id: int
     data: Buffer
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Written:
     """All buffers sent so far on this connection have been handed to the operating system."""
 
     connection_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disconnected:
     """An `AuthenticationError`: one side did not accept the other's certificate."""
 
@@ -69,36 +70,36 @@ class Disconnected:
 # Every wish that ends carries an `operation_id`; the engine answers it with exactly one `Finished`.
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Append:
     batches: Sequence[ProducerBatch]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class WantTopic:
     """Somebody waits for the metadata of this topic. No `Finished`: the shell watches the published cluster view."""
 
     topic: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flush:
     """Ends when every batch appended before it has been delivered or has failed."""
 
     operation_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InitTransactions:
     operation_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BeginTransaction:
     operation_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SendOffsets:
     """Consumer offsets that become part of the transaction: (topic, partition) -> (offset, leader epoch, metadata)."""
 
@@ -110,13 +111,13 @@ class SendOffsets:
     group_instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EndTransaction:
     operation_id: int
     commit: bool
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PrepareTransaction:
     """Ends when all records are acknowledged; the result is the receipt with which anybody may end the transaction.
 
@@ -126,7 +127,7 @@ class PrepareTransaction:
     operation_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ResumeTransaction:
     """Takes over a prepared transaction of another producer; the next wish must be `EndTransaction`."""
 
@@ -134,7 +135,7 @@ class ResumeTransaction:
     receipt: TransactionReceipt
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StartOver:
     """A producer at rest becomes a new one, with this transactional id or without: own identity, own sequences, own
     transaction. It keeps the connections and what it knows of the cluster."""
@@ -143,14 +144,14 @@ class StartOver:
     transactional_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Close:
     """Graceful: nothing new is accepted, what is queued is sent, an open transaction is aborted."""
 
     operation_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Abandon:
     """At once: every queued batch fails, every operation fails, all connections close."""
 
@@ -181,14 +182,14 @@ Input = (
 # ---- commands: the network -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Resolve:
     node_id: int
     host: str
     port: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Connect:
     """`host` is the name that the broker's certificate has to prove."""
 
@@ -198,13 +199,13 @@ class Connect:
     host: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Send:
     connection_id: int
     buffers: Sequence[Buffer]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Disconnect:
     """Close the socket. The engine has forgotten the connection already; no `Disconnected` is expected."""
 
@@ -214,7 +215,7 @@ class Disconnect:
 # ---- commands: results -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Delivered:
     """The batch is in the log. `base_offset` is -1 where the broker did not say (acks=0, or an old duplicate)."""
 
@@ -223,7 +224,7 @@ class Delivered:
     log_append_time_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failed:
     """The batch was given up. `record_errors` maps positions in the batch to the broker's text about that record."""
 
@@ -232,7 +233,7 @@ class Failed:
     record_errors: Mapping[int, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Finished:
     operation_id: int
     error: KafkaSinkError | None = None
@@ -242,7 +243,7 @@ class Finished:
 # ---- commands: observations, for logs and metrics --------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Notice:
     """Something an operator may want to read. `level` is debug, info or warning."""
 
@@ -250,7 +251,7 @@ class Notice:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RequestObserved:
     node_id: int
     api_key: int
@@ -258,7 +259,7 @@ class RequestObserved:
     throttle_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BatchObserved:
     """What happened to a batch on its way: `drained` (with the time it queued), `retried` or `split`."""
 
@@ -272,7 +273,7 @@ Command = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Step:
     """What one `Engine.step` decided. `wake_at_ms`: when to call again even if nothing happens; None: not needed."""
 

@@ -178,6 +178,10 @@ class Connection:
         """True: before the next request the session has to be renewed."""
         return self.state is State.READY and self._session_end_ms is not None and now_ms >= self._session_end_ms
 
+    def is_idle(self, now_ms: int, idle_ms: int) -> bool:
+        """Ready, and unused for so long; a negative time never passes."""
+        return self.state is State.READY and 0 <= idle_ms <= now_ms - self.active_ms
+
     # ---- events ----------------------------------------------------------------------------------------------------
 
     def on_connected(self, now_ms: int) -> None:

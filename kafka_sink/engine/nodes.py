@@ -172,8 +172,9 @@ class NodeSet:
             if node.throttled_until_ms > now_ms:
                 deadlines.append(node.throttled_until_ms)
             idle_ms = self._options.connections_max_idle_ms
-            if node.connection.deadline_ms is not None:
-                deadlines.append(node.connection.deadline_ms)
+            deadline_ms = node.connection.deadline_ms
+            if deadline_ms is not None:
+                deadlines.append(deadline_ms)
             elif node.connection.state is State.READY and idle_ms >= 0:
                 deadlines.append(node.connection.active_ms + idle_ms)
         return min(deadlines, default=None)
@@ -267,18 +268,19 @@ class NodeSet:
     def on_time(self, now_ms: int) -> None:
         for node in self._all():
             connection = node.connection
+            deadline_ms = None if connection is None else connection.deadline_ms
             if node.is_setup_overdue(now_ms):
                 what = "name was not resolved" if node.is_resolving else "connection was not established"
                 waited_ms = now_ms - node.attempt_ms
                 failure = TransportError(f"{node.attempt_title}: {what} within {waited_ms} ms")
                 self._disconnect(node)
                 self._fail(node, now_ms, failure)
-            elif connection is not None and connection.deadline_ms is not None:
-                if now_ms >= connection.deadline_ms:
+            elif connection is not None and deadline_ms is not None:
+                if now_ms >= deadline_ms:
                     failure = TransportError(connection.timeout_text(now_ms))
                     self._disconnect(node)
                     self._fail(node, now_ms, failure)
-            elif connection is not None and self._is_idle_too_long(connection, now_ms):
+            elif connection is not None and connection.is_idle(now_ms, self._options.connections_max_idle_ms):
                 self.tell("debug", f"connection to {node.title} was idle and is closed")
                 self._disconnect(node)
                 node.on_closed()
@@ -374,9 +376,10 @@ class NodeSet:
     def _can_take(self, node: Node, now_ms: int) -> bool:
         return (
             node.is_ready
+            and node.connection is not None
             and not node.is_session_over(now_ms)
             and node.throttled_until_ms <= now_ms
-            and self.in_flight_count(node.node_id) < self._options.max_in_flight_requests_per_connection
+            and node.connection.in_flight_count < self._options.max_in_flight_requests_per_connection
         )
 
     def _note_availability(self, node: Node, now_ms: int) -> None:
@@ -384,10 +387,6 @@ class NodeSet:
             node.unavailable_since_ms = None
         elif node.unavailable_since_ms is None and node.connection is not None:
             node.unavailable_since_ms = now_ms
-
-    def _is_idle_too_long(self, connection: Connection, now_ms: int) -> bool:
-        idle_ms = self._options.connections_max_idle_ms
-        return connection.state is State.READY and 0 <= idle_ms <= now_ms - connection.active_ms
 
     def _find(self, node_id: int) -> Node | None:
         return self._brokers.get(node_id) or self._bootstrap.get(node_id)

@@ -60,10 +60,10 @@ class ProducerBatch:
     # It is a part, and the whole was sent without a definite answer before it was split. A leader that has the whole
     # does not know the part's numbers as a duplicate, so no answer about them says anything about the whole.
     whole_may_be_in_log: bool = False
+    topic_partition: TopicPartition = field(init=False, repr=False)
 
-    @property
-    def topic_partition(self) -> TopicPartition:
-        return self.topic, self.partition
+    def __post_init__(self) -> None:
+        self.topic_partition = (self.topic, self.partition)
 
     @property
     def record_count(self) -> int:

@@ -8,7 +8,6 @@ not done, in order of arrival; whoever is not in it has had its one `Delivered` 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.engine import failure
@@ -22,6 +21,7 @@ from kafka_sink.engine.request import Answer, Request
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import Transaction
 from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted
+from kafka_sink.frozen import frozen
 from kafka_sink.options import ProducerOptions
 from kafka_sink.records.batch import seal
 from kafka_sink.records.compression import compressor
@@ -36,7 +36,7 @@ PRODUCE_FIRST_TOPIC_ID = 13
 REQUEST_OVERHEAD_BYTES = 512
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@frozen
 class Flight:
     """The batches of one Produce request."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from kafka_sink.engine.commands import Buffer
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import Api
 
 
@@ -29,7 +30,7 @@ class Request:
     expects_answer: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     """Exactly one per request. Either `body` or `failure` is set (neither for a request that expects no answer).
 

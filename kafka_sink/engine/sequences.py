@@ -79,8 +79,9 @@ class PartitionSequences:
     def forget(self, batch: ProducerBatch) -> None:
         if batch in self.unacked:
             self.unacked.remove(batch)
-        first = self.unacked[0].base_sequence if self.unacked else self.next_sequence
-        self.overtakers = [sequence for sequence in self.overtakers if _is_later(sequence, first)]
+        if self.overtakers:
+            first = self.unacked[0].base_sequence if self.unacked else self.next_sequence
+            self.overtakers = [sequence for sequence in self.overtakers if _is_later(sequence, first)]
 
 
 class Sequences:
@@ -174,7 +175,8 @@ class Sequences:
     def on_acked(self, batch: ProducerBatch, base_offset: int) -> None:
         """Also for a batch that was given up meanwhile: that it is in the log after all may settle its partition."""
         partition = self._partition_of(batch)
-        if batch.identity == partition.identity and partition.unacked[:1] != [batch]:
+        is_first = bool(partition.unacked) and partition.unacked[0] is batch
+        if batch.identity == partition.identity and not is_first:
             partition.overtakers.append(batch.base_sequence)
         partition.forget(batch)
         if batch.identity.producer_id == self.identity.producer_id:

@@ -88,9 +88,14 @@ _ROWS = (
 
 SINK_OPTIONS: Mapping[str, Option] = {row.name: row for row in _ROWS}
 
-# A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it. A transaction lasts
-# as long as the slowest task of its batch, and after a crash until the query runs again.
-PRODUCER_DEFAULTS: Mapping[str, str] = {"batch.size": "131072", "transaction.timeout.ms": "900000"}
+# A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it, and with Java's send
+# buffer of 128 KiB a request of several such batches is written in as many parts; the operating system finds a better
+# size. A transaction lasts as long as the slowest task of its batch, and after a crash until the query runs again.
+PRODUCER_DEFAULTS: Mapping[str, str] = {
+    "batch.size": "131072",
+    "send.buffer.bytes": "-1",
+    "transaction.timeout.ms": "900000",
+}
 
 # Options of Spark that change when a batch counts as done; exactly-once cannot be had with them.
 ASYNCHRONOUS_PROGRESS = frozenset({"asyncprogresstrackingenabled", "asyncprogresstrackingcheckpointintervalms"})

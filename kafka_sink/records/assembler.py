@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kafka_sink.frozen import frozen
 from kafka_sink.records.batch import HEADER_BYTES, RECORD_BYTES_MIN, EncodedBatch
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import Compressor
@@ -33,7 +34,7 @@ CHUNK_BYTES = 2 * 1024 * 1024
 ROWS_PER_PARTITION = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Share:
     """Which rows of one append call are in a batch, in record order.
 
@@ -45,7 +46,7 @@ class Share:
     first_record: int
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClosedBatch:
     topic: str
     partition: int
@@ -214,7 +215,7 @@ class Assembler:
         return ClosedBatch(batch.topic, batch.partition, encoded, batch.opened_ms, tuple(batch.shares))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Chunk:
     """Rows sorted by partition; those of `partitions[i]` end before `stops[i]`. Equal `timestamps` are one number."""
 

@@ -13,9 +13,10 @@ again: the usual batch gains, and a checksum that nobody can forget to keep is o
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
 from crc32c import crc32c
+
+from kafka_sink.frozen import frozen
 
 HEADER_BYTES = 61
 # Length, attributes, two deltas, two lengths and a header count of one byte each. It bounds how many records fit into
@@ -41,7 +42,7 @@ LENGTH_STARTS_AT = 12
 CHECKED = struct.Struct(">hiqqqhii")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EncodedBatch:
     """One record batch without its header. `records_bytes` is the size of the records before compression."""
 

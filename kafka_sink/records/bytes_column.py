@@ -8,20 +8,20 @@ read: the length of a null is -1, and only lengths decide.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_sink.errors import DataError
+from kafka_sink.frozen import frozen
 from kafka_sink.records.varint import Array, binary_array, length_counts
 
 STRING_TYPES = "string, large_string or string_view"
 BYTES_TYPES = f"binary, large_binary, binary_view, fixed_size_binary, {STRING_TYPES}"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class BytesColumn:
     """`starts` has one element more than rows. `shortest` and `longest` are over `lengths`, in which -1 is null."""
 

@@ -10,13 +10,13 @@ grouping, so that an error or an offset finds the way back.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from kafka_sink.errors import ConfigError, DataError
+from kafka_sink.frozen import frozen
 from kafka_sink.records.batch import HEADER_BYTES
 from kafka_sink.records.bytes_column import BytesColumn, check_bytes_type, plain, plain_type, wrong_type
 from kafka_sink.records.headers import check_headers_type, header_blocks
@@ -38,7 +38,7 @@ ArrowData = pa.RecordBatch | pa.Table
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RecordColumns:
     """A key or value of None is null in every row; headers of None are no headers; timestamps of None are all now.
 

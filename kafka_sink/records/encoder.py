@@ -14,11 +14,10 @@ byte later.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
+from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.varint import Array, Field, binary_array, constant, fields_of, length_elements, pack
@@ -28,7 +27,7 @@ _NO_HEADERS = constant(b"\x00")
 _EMPTY = pa.array([b""], pa.binary())
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class EncodedRows:
     """The records of all rows in their new order. `ends_early`: each row's last byte is the first of the next one."""
 

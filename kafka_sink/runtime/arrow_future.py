@@ -6,18 +6,18 @@ The call may span topics, slices and hundreds of batches; this object is the tok
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 from kafka_sink.engine.commands import Delivered, Failed
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.frozen import frozen
 from kafka_sink.records.assembler import Share
 from kafka_sink.runtime.callback import run_callback
 from kafka_sink.runtime.exchange import Calls, Exchange, retold
 from kafka_sink.runtime.future import UNKNOWN_OFFSET, wait_until_done
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionRange:
     """`record_count` records from the first to the last offset; other producers' records may lie between them."""
 
@@ -26,15 +26,16 @@ class PartitionRange:
     record_count: int
 
     def joined(self, other: PartitionRange) -> PartitionRange:
-        known = [each for each in (self, other) if each.first_offset != UNKNOWN_OFFSET]
-        return PartitionRange(
-            min((each.first_offset for each in known), default=UNKNOWN_OFFSET),
-            max((each.last_offset for each in known), default=UNKNOWN_OFFSET),
-            self.record_count + other.record_count,
-        )
+        count = self.record_count + other.record_count
+        if self.first_offset == UNKNOWN_OFFSET:
+            return PartitionRange(other.first_offset, other.last_offset, count)
+        if other.first_offset == UNKNOWN_OFFSET:
+            return PartitionRange(self.first_offset, self.last_offset, count)
+        first = min(self.first_offset, other.first_offset)
+        return PartitionRange(first, max(self.last_offset, other.last_offset), count)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ArrowMetadata:
     """`byte_count` is that of keys, values and headers as records hold them, before compression."""
 

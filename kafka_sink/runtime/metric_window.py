@@ -11,6 +11,7 @@ No clock and no lock: the caller brings the time and serialises the calls.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -41,13 +42,21 @@ class MetricWindow:
         self.total_count = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        self.total += value
-        self.total_count += 1
+        self._record(value, 1, value, now_ms)
+
+    def record_all(self, values: Sequence[float], now_ms: int) -> None:
+        """As `record` for each of them (at least one), at the price of one."""
+        self._record(sum(values), len(values), max(values), now_ms)
+
+    def _record(self, value_sum: float, count: int, largest: float, now_ms: int) -> None:
+        self.total += value_sum
+        self.total_count += count
         sample = self._sample_for(now_ms)
-        sample.count += 1
-        sample.sum += value
-        sample.max = max(sample.max, value)
+        sample.count += count
+        sample.sum += value_sum
         sample.last_event_ms = now_ms
+        if largest > sample.max:
+            sample.max = largest
 
     def average(self, now_ms: int) -> float:
         count = self.window_count(now_ms)

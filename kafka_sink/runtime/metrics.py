@@ -1,6 +1,6 @@
 """What the producer counts, under the names, groups and tags of the Java client.
 
-Fed by plain calls from the sender thread (per batch, request or select, never per record) and, rarely, from threads
+Fed by plain calls from the sender thread (per turn, request or rare event, never per record) and, rarely, from threads
 that wait. One lock guards all of it; gauges are asked outside of it, because they may take the producer's own lock.
 
 As in Java, records count as sent when their batch is drained, retries included, and latency is that of produce
@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.metric_window import MetricWindow
@@ -59,16 +60,30 @@ def _share_of_time(name: str, window: MetricWindow, now_ms: int) -> _Values:
     yield f"{name}-time-ns-total", window.total
 
 
+class DrainedBatch(NamedTuple):
+    """`batch_bytes` is its size on the wire, `records_bytes` that of its records before compression."""
+
+    topic: str
+    records: int
+    batch_bytes: int
+    records_bytes: int
+    queue_ms: int
+
+    @property
+    def compression(self) -> float:
+        return self.batch_bytes / self.records_bytes if self.records_bytes else 1.0
+
+
 class _Topic:
     __slots__ = ("_compression", "bytes", "errors", "records", "retries")
 
     def __init__(self, new: _NewWindow) -> None:
         self.records, self.bytes, self._compression, self.retries, self.errors = new(), new(), new(), new(), new()
 
-    def on_drained(self, records: int, batch_bytes: int, compression: float, now_ms: int) -> None:
-        self.records.record(records, now_ms)
-        self.bytes.record(batch_bytes, now_ms)
-        self._compression.record(compression, now_ms)
+    def on_drained(self, batches: Sequence[DrainedBatch], now_ms: int) -> None:
+        self.records.record_all([batch.records for batch in batches], now_ms)
+        self.bytes.record_all([batch.batch_bytes for batch in batches], now_ms)
+        self._compression.record_all([batch.compression for batch in batches], now_ms)
 
     def values(self, now_ms: int) -> _Values:
         yield from _meter("record-send", self.records, now_ms)
@@ -178,20 +193,17 @@ class ProducerMetrics:
 
     # ---- batches -----------------------------------------------------------------------------------------------
 
-    def on_drained(
-        self, topic: str, *, records: int, batch_bytes: int, records_bytes: int, queue_ms: int, now_ms: int
-    ) -> None:
-        """A batch goes into a request. `batch_bytes` is its size on the wire, `records_bytes` that of its records
-        before compression."""
-        compression = batch_bytes / records_bytes if records_bytes else 1.0
+    def on_drained(self, batches: Sequence[DrainedBatch], *, now_ms: int) -> None:
+        """Batches (at least one) go into requests: once per turn of the sender, because a turn has many of them."""
         totals = self._totals
         with self._lock:
-            totals.records.record(records, now_ms)
-            totals.batch_bytes.record(batch_bytes, now_ms)
-            totals.record_bytes.record(records_bytes, now_ms)
-            totals.compression.record(compression, now_ms)
-            totals.queue_ms.record(queue_ms, now_ms)
-            self._topic(topic).on_drained(records, batch_bytes, compression, now_ms)
+            totals.records.record_all([batch.records for batch in batches], now_ms)
+            totals.batch_bytes.record_all([batch.batch_bytes for batch in batches], now_ms)
+            totals.record_bytes.record_all([batch.records_bytes for batch in batches], now_ms)
+            totals.compression.record_all([batch.compression for batch in batches], now_ms)
+            totals.queue_ms.record_all([batch.queue_ms for batch in batches], now_ms)
+            for topic in {batch.topic for batch in batches}:
+                self._topic(topic).on_drained([batch for batch in batches if batch.topic == topic], now_ms)
 
     def on_retried(self, topic: str, *, records: int, now_ms: int) -> None:
         with self._lock:

@@ -50,6 +50,7 @@ RECEIVE_BYTES = 64 * 1024
 # How often one connection may read or write before the others have their turn.
 CALLS_PER_TURN = 8
 WAKE_BYTES = 4096
+NS_PER_MS = 1_000_000
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
@@ -102,21 +103,26 @@ class Network:
             self._wake_sender.send(b"\0")
 
     def poll(self, timeout_ms: int | None) -> list[NetworkEvent]:
-        """Waits for something to happen, at most so long (None: for ever), and returns all of it."""
+        """Waits for something to happen, at most so long (None: for ever), and returns all of it.
+
+        That a peer took a part of what is written to it is nothing to tell: it goes on waiting. A large request takes
+        several such parts, and a turn of the whole engine for each would cost more than writing it.
+        """
         if self._events or self._unread:
             timeout_ms = 0
-        started_ns = self._clock.monotonic_ns()
-        ready = self._selector.select(None if timeout_ms is None else timeout_ms / 1000)
-        selected_ns = self._clock.monotonic_ns()
-        for key, mask in ready:
-            if key.data is None:
-                self._take_wake()
-            else:
-                self._on_ready(key.data, mask)
-        for connection in list(self._unread):
-            self._read(connection)
-        self.wait_ns = selected_ns - started_ns
-        self.io_ns = self._clock.monotonic_ns() - selected_ns
+        now_ns = self._clock.monotonic_ns()
+        deadline_ns = None if timeout_ms is None else now_ns + timeout_ms * NS_PER_MS
+        self.wait_ns = self.io_ns = 0
+        is_over = False
+        while not is_over:
+            ready = self._selector.select(None if deadline_ns is None else max(0, deadline_ns - now_ns) / 1e9)
+            selected_ns = self._clock.monotonic_ns()
+            self.wait_ns += selected_ns - now_ns
+            is_woken = self._take_turns(ready)
+            now_ns = self._clock.monotonic_ns()
+            self.io_ns += now_ns - selected_ns
+            is_late = deadline_ns is not None and now_ns >= deadline_ns
+            is_over = is_woken or is_late or not ready or bool(self._events)
         taken, self._events = self._events, []
         return taken
 
@@ -201,6 +207,19 @@ class Network:
         with self._wake_lock:
             self._wake_receiver.recv(WAKE_BYTES)
             self._is_woken = False
+
+    def _take_turns(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
+        """Reads and writes where it is possible. True: somebody called `wake`."""
+        is_woken = False
+        for key, mask in ready:
+            if key.data is None:
+                self._take_wake()
+                is_woken = True
+            else:
+                self._on_ready(key.data, mask)
+        for connection in list(self._unread):
+            self._read(connection)
+        return is_woken
 
     def _on_ready(self, connection: PlainConnection, mask: int) -> None:
         if connection.is_connecting:

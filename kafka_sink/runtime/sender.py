@@ -25,7 +25,7 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.appender import Appender
 from kafka_sink.runtime.callback import run_callback
 from kafka_sink.runtime.exchange import CLOSED, Consignment, Exchange, TopicReport
-from kafka_sink.runtime.metrics import ProducerMetrics
+from kafka_sink.runtime.metrics import DrainedBatch, ProducerMetrics
 from kafka_sink.runtime.network import Network, NetworkCommand, NetworkEvent
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -118,6 +118,7 @@ class Sender:
 
     def _carry_out(self, commands: list[c.Command], now_ms: int) -> list[c.Finished]:
         finished: list[c.Finished] = []
+        drained: list[DrainedBatch] = []
         for command in commands:
             if isinstance(command, (c.Delivered, c.Failed)):
                 self._completions.append(command)
@@ -127,7 +128,7 @@ class Sender:
                 self._observe_network_command(command, now_ms)
                 self._network.execute(command)
             elif isinstance(command, c.BatchObserved):
-                self._observe_batch(command, now_ms)
+                self._observe_batch(command, drained, now_ms)
             elif isinstance(command, c.RequestObserved):
                 self._metrics.on_answer(
                     command.node_id,
@@ -138,6 +139,8 @@ class Sender:
                 )
             else:
                 _LOGGER.log(_LEVELS[command.level], "[%s] %s", self._client_id, command.text)
+        if drained:
+            self._metrics.on_drained(drained, now_ms=now_ms)
         return finished
 
     def _publish(self, now_ms: int) -> None:
@@ -270,16 +273,11 @@ class Sender:
             self._connected.remove(connection_id)
             self._metrics.on_connection_closed(now_ms=now_ms)
 
-    def _observe_batch(self, command: c.BatchObserved, now_ms: int) -> None:
-        batch = command.batch
+    def _observe_batch(self, command: c.BatchObserved, drained: list[DrainedBatch], now_ms: int) -> None:
+        batch, encoded = command.batch, command.batch.encoded
         if command.event == "drained":
-            self._metrics.on_drained(
-                batch.topic,
-                records=batch.record_count,
-                batch_bytes=batch.encoded.size,
-                records_bytes=batch.encoded.records_bytes,
-                queue_ms=command.queue_ms,
-                now_ms=now_ms,
+            drained.append(
+                DrainedBatch(batch.topic, encoded.record_count, encoded.size, encoded.records_bytes, command.queue_ms)
             )
         elif command.event == "retried":
             self._metrics.on_retried(batch.topic, records=batch.record_count, now_ms=now_ms)

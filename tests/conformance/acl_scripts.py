@@ -139,7 +139,8 @@ def _groups(peer: Peer, topic: str, foreign: str, group: str) -> Notes:
     yield "FindCoordinator of groups", [(one["error_code"], one["node_id"]) for one in answer["coordinators"]]
     old = peer.ask(1, apis.FIND_COORDINATOR, 3, {"key_type": 0, "key": group})
     yield "FindCoordinator v3", (old["error_code"], old["node_id"])
-    member = {"group_id": group, "member_id": "", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
+    # Nobody comes back with the member id that is given out, and the group has to last until it is listed.
+    member = {"group_id": group, "member_id": "", "session_timeout_ms": 120_000, "rebalance_timeout_ms": 120_000}
     body: dict[str, Any] = {**member, "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
     answer = peer.ask(1, apis.JOIN_GROUP, 5, body)
     yield "JoinGroup", (answer["error_code"], answer["generation_id"], bool(answer["member_id"]))

@@ -93,6 +93,14 @@ def test_a_payload_larger_than_every_buffer_arrives_whole_and_in_order_without_b
     assert peer.network.poll(0) == []
 
 
+def test_a_write_that_takes_many_parts_is_one_event_of_one_poll(peer: Peer) -> None:
+    reader = threading.Thread(target=lambda: [peer.socket.recv(8_192, socket.MSG_WAITALL) for _ in range(400)])
+    peer.network.execute(Send(1, [bytes(400 * 8_192)]))
+    reader.start()
+    assert peer.network.poll(None) == [Written(1)]
+    reader.join(LIMIT_S)
+
+
 def test_a_peer_that_does_not_read_never_blocks_the_loop(peer: Peer) -> None:
     started = time.monotonic()
     peer.network.execute(Send(1, [bytes(50_000_000)]))

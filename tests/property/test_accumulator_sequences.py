@@ -15,6 +15,8 @@ What must hold whatever happens:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -172,7 +174,8 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
     @precondition(lambda self: not self.sequences.identity.is_valid)
     @rule()
     def fetch_producer_id(self) -> None:
-        self.sequences.adopt(Identity(next(self.next_producer_id), PRODUCER_EPOCH_MAX - 1))
+        with self.checked_numbers():
+            self.sequences.adopt(Identity(next(self.next_producer_id), PRODUCER_EPOCH_MAX - 1))
         self.settle()
 
     # ---- the brokers ----
@@ -241,13 +244,19 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         self.take_results()
 
     def settle(self) -> None:
+        with self.checked_numbers():
+            self.production.expire(self.now_ms)
+            self.production.settle()
+        self.take_results()
+
+    @contextmanager
+    def checked_numbers(self) -> Iterator[None]:
+        """Around whatever may give new numbers."""
         before = {batch: (batch.identity, batch.base_sequence) for batch in self.production.incomplete}
-        self.production.expire(self.now_ms)
-        self.production.settle()
+        yield
         for batch, number in before.items():
             if number != (batch.identity, batch.base_sequence) and not batch.is_done:
                 self.check_renumbering(batch)
-        self.take_results()
 
     def check_renumbering(self, batch: ProducerBatch) -> None:
         on_wire = [

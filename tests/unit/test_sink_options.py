@@ -139,7 +139,7 @@ def test_a_default_of_the_sink_gives_way_to_the_user(name: str) -> None:
 def test_every_other_producer_option_keeps_javas_default() -> None:
     expected = parse_producer_options({"bootstrap.servers": "127.0.0.1:9092", **PRODUCER_DEFAULTS})
     assert parsed().producer == expected
-    assert set(PRODUCER_DEFAULTS) <= {"batch.size", "transaction.timeout.ms"}
+    assert set(PRODUCER_DEFAULTS) <= {"batch.size", "send.buffer.bytes", "transaction.timeout.ms"}
 
 
 @pytest.mark.parametrize("side", ["key", "value"])

@@ -11,7 +11,7 @@ import pytest
 
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.metric_window import MetricWindow
-from kafka_sink.runtime.metrics import TIMED_CALLS, ProducerMetrics
+from kafka_sink.runtime.metrics import TIMED_CALLS, DrainedBatch, ProducerMetrics
 from kafka_sink.wire.apis import METADATA, PRODUCE
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "metric_windows_4.3.1.json").read_text())
@@ -36,6 +36,17 @@ def test_windows_measure_what_the_java_client_measures(run: dict[str, Any]) -> N
         assert window.total == total
 
 
+def test_values_recorded_together_measure_what_each_alone_does() -> None:
+    together, alone = MetricWindow(2, 1000), MetricWindow(2, 1000)
+    for now_ms, values in ((0, [3.0, -1.0, 7.5]), (900, [0.0]), (1500, [2.0, 9.0]), (3100, [4.0])):
+        together.record_all(values, now_ms)
+        for value in values:
+            alone.record(value, now_ms)
+        for measure in (MetricWindow.average, MetricWindow.maximum, MetricWindow.rate, MetricWindow.count_rate):
+            assert measure(together, now_ms) == measure(alone, now_ms)
+        assert (together.total, together.total_count) == (alone.total, alone.total_count)
+
+
 def metrics(**options: Any) -> ProducerMetrics:
     return ProducerMetrics(ProducerOptions(bootstrap_servers=(("b", 1),), **options), client_id="producer-7")
 
@@ -56,7 +67,7 @@ def test_a_fresh_producer_has_nan_averages_zero_rates_and_zero_totals() -> None:
 
 def test_names_are_those_of_the_java_client() -> None:
     subject = metrics()
-    subject.on_drained("t", records=1, batch_bytes=70, records_bytes=9, queue_ms=1, now_ms=0)
+    subject.on_drained([DrainedBatch("t", 1, 70, 9, 1)], now_ms=0)
     subject.on_request(1, request_bytes=100, now_ms=0)
     names = {(group, name) for group, name, _ in subject.snapshot(0)}
     totals_of_calls = {f"{call}-time-ns-total" for call in TIMED_CALLS}
@@ -82,10 +93,15 @@ def test_names_are_those_of_the_java_client() -> None:
         assert found - totals_of_calls == set(expected.split())
 
 
-def test_drained_batches_count_for_producer_and_topic() -> None:
+@pytest.mark.parametrize("in_one_turn", [True, False])
+def test_drained_batches_count_for_producer_and_topic(in_one_turn: bool) -> None:
     subject = metrics()
-    subject.on_drained("a", records=10, batch_bytes=500, records_bytes=1000, queue_ms=4, now_ms=1000)
-    subject.on_drained("b", records=30, batch_bytes=3000, records_bytes=3000, queue_ms=8, now_ms=1500)
+    a, b = DrainedBatch("a", 10, 500, 1000, 4), DrainedBatch("b", 30, 3000, 3000, 8)
+    if in_one_turn:
+        subject.on_drained([a, b], now_ms=1000)
+    else:
+        subject.on_drained([a], now_ms=1000)
+        subject.on_drained([b], now_ms=1500)
     subject.on_answer(1, api_key=PRODUCE.key, latency_ms=5, throttle_ms=0, now_ms=1600)
     found = of_producer(subject, 2000)
     assert (found["record-send-total"], found["record-size-avg"], found["records-per-request-avg"]) == (40, 100, 40)
@@ -178,7 +194,7 @@ def test_gauges_are_asked_at_each_snapshot_and_may_feed_the_metrics_themselves()
 
 def test_averages_forget_what_left_the_window_and_totals_do_not() -> None:
     subject = metrics(metrics_num_samples=2, metrics_sample_window_ms=1000)
-    subject.on_drained("a", records=10, batch_bytes=500, records_bytes=1000, queue_ms=4, now_ms=0)
+    subject.on_drained([DrainedBatch("a", 10, 500, 1000, 4)], now_ms=0)
     found = of_producer(subject, 2000)
     assert math.isnan(found["batch-size-avg"]) and found["record-send-rate"] == 0.0
     assert found["record-send-total"] == 10
