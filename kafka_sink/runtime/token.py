@@ -81,18 +81,15 @@ class TokenSource:
             return self._token
         return token
 
-    def renew(self) -> None:
-        """By the timer."""
-        options = self._options
-        try:
-            self._take(self._get())
-        except Exception as error:
-            text = str(error) if isinstance(error, KafkaSinkError) else type(error).__name__
-            _LOGGER.warning("no new token for OAUTHBEARER, the current one is still used: %s", text)
-            self._failures += 1
-            grown_ms = options.sasl_login_retry_backoff_ms << min(self._failures - 1, 20)
-            wait_ms = min(grown_ms, options.sasl_login_retry_backoff_max_ms)
-            self._set_timer(max(wait_ms / 1000, RETRY_S_MIN))
+    def on_renewed(self, token: str | None, trouble: str) -> None:
+        """By the timer; None: there is none for now."""
+        if token is not None:
+            self._take(token)
+            return
+        _LOGGER.warning("no new token for OAUTHBEARER, the current one is still used: %s", trouble)
+        self._failures += 1
+        grown_ms = self._options.sasl_login_retry_backoff_ms << min(self._failures - 1, 20)
+        self._set_timer(max(min(grown_ms, self._options.sasl_login_retry_backoff_max_ms) / 1000, RETRY_S_MIN))
 
     def _take(self, token: str) -> None:
         options, now_s, end_s = self._options, time.time(), expiry_s(token)
@@ -112,7 +109,7 @@ class TokenSource:
 
     def _set_timer(self, wait_s: float) -> None:
         # It must not keep alive what nobody uses any more.
-        timer = threading.Timer(min(wait_s, WAIT_S_MAX), _renew, (weakref.ref(self),))
+        timer = threading.Timer(min(wait_s, WAIT_S_MAX), _renew, (weakref.ref(self), self._get))
         timer.daemon = True
         timer.name = "kafka-sink-token"
         with self._lock:
@@ -122,10 +119,23 @@ class TokenSource:
         timer.start()
 
 
-def _renew(source: weakref.ref[TokenSource]) -> None:
+def _renew(source: weakref.ref[TokenSource], get: Callable[[], str]) -> None:
+    # Three functions, because an error keeps alive what the frames below it see, sometimes for good. None of these
+    # frames may see the source, or one whose endpoint is down would go on asking after its producer is gone.
+    _tell(source, *_tried(get))
+
+
+def _tried(get: Callable[[], str]) -> tuple[str | None, str]:
+    try:
+        return get(), ""
+    except Exception as error:
+        return None, str(error) if isinstance(error, KafkaSinkError) else type(error).__name__
+
+
+def _tell(source: weakref.ref[TokenSource], token: str | None, trouble: str) -> None:
     known = source()
     if known is not None:
-        known.renew()
+        known.on_renewed(token, trouble)
 
 
 def token_source(options: ProducerOptions, named: Callable[[], Mapping[str, str]]) -> TokenSource:
@@ -226,9 +236,13 @@ def _token_of_endpoint(options: ProducerOptions, named: Mapping[str, str]) -> st
             raise TransportError(f"{text}; it is asked again") from None
         raise AuthenticationError(f"{text}: check client id, secret and scope") from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", error)
-        raise TransportError(f"{source} did not answer: {getattr(reason, 'strerror', None) or reason}") from None
+        raise TransportError(f"{source} did not answer: {_why(error)}") from None
     return token_of_answer(body, source)
+
+
+def _why(error: Exception) -> str:
+    reason = getattr(error, "reason", error)
+    return str(getattr(reason, "strerror", None) or reason)
 
 
 def _request(options: ProducerOptions, named: Mapping[str, str], url: str) -> urllib.request.Request:

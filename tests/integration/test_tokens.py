@@ -201,6 +201,29 @@ def test_a_token_is_renewed_behind_the_scenes_and_used_until_then(server: TokenS
     assert len(server.requests) == 2
 
 
+def test_nobody_is_asked_for_tokens_that_nobody_needs(caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[int] = []
+
+    def next_token() -> str:
+        asked.append(1)
+        if len(asked) > 1:
+            try:
+                raise ValueError
+            except ValueError as error:
+                kept = error  # a cycle: the error knows this frame, and the frame the error
+                raise RuntimeError from kept
+        return unsecured_token(life_s=2)
+
+    new_exchange = authenticator(options(sasl_oauthbearer_token_provider=next_token))
+    time.sleep(2.5)
+    assert len(asked) > 2 and "no new token for OAUTHBEARER" in caplog.text
+    del new_exchange
+    time.sleep(0.3)
+    count = len(asked)
+    time.sleep(0.5)
+    assert len(asked) == count
+
+
 def test_a_token_that_has_ended_is_not_sent(server: TokenServer) -> None:
     server.life_s = 1
     new_exchange = authenticator(options(server))
