@@ -24,6 +24,8 @@ TEST = [
     "kafka-python>=2.2",
     "aiokafka>=0.12",
     "kio>=0.6; python_version >= '3.11'",
+    # Makes certificates, good ones and bad ones.
+    "cryptography>=42",
 ]
 BENCH = [*ZSTD, *SNAPPY, "confluent-kafka>=2.4", "kafka-python>=2.2", "aiokafka>=0.12"]
 

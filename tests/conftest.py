@@ -10,11 +10,13 @@ import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from tests.secured_kafka import SecuredKafka
     from tools.kafka_cluster import KafkaCluster
 
 NEWEST = "4.3.1"
@@ -33,7 +35,7 @@ def without_kafka(reason: str) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """`pytest -m "not kafka"` leaves out whatever would start a broker."""
     for item in items:
-        if "kafka_of" in getattr(item, "fixturenames", ()):
+        if {"kafka_of", "secured_kafka_of"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
 
 
@@ -86,6 +88,26 @@ def kafka_three_nodes(kafka_of: Callable[[str, int], KafkaCluster]) -> Iterator[
     cluster = kafka_of(NEWEST, 3)
     yield cluster
     cluster.heal()
+
+
+@pytest.fixture(scope="session")
+def secured_kafka_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], SecuredKafka]]:
+    """`secured_kafka_of(version)`: one node with TLS and SASL listeners, started at its first use."""
+    from tests.secured_kafka import running
+    from tools.kafka_jars import KafkaUnavailable
+
+    clusters: dict[str, SecuredKafka] = {}
+    with ExitStack() as stack:
+
+        def of(version: str) -> SecuredKafka:
+            if version not in clusters:
+                try:
+                    clusters[version] = stack.enter_context(running(version, tmp_path_factory.mktemp("certificates")))
+                except KafkaUnavailable as error:
+                    without_kafka(str(error))
+            return clusters[version]
+
+        yield of
 
 
 @pytest.fixture

@@ -40,7 +40,8 @@ _POLL_S = 0.05
 class KafkaCluster:
     """Brokers of one version; node ids count from 1. Ready when `with` or `open()` returns.
 
-    With `users` (name -> password) every node has a second listener with SASL: `sasl_bootstrap_servers`.
+    With `users` (name -> password), with `tls`, and with both every node has further listeners (kafka_security.py):
+    `bootstrap_servers_of(name)`.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class KafkaCluster:
         *,
         transaction_version: int | None = None,
         users: Mapping[str, str] | None = None,
+        tls: kafka_security.BrokerTls | None = None,
         jvm_options: tuple[str, ...] = FAST_START,
         start_timeout_s: float = 60,
     ) -> None:
@@ -59,8 +61,8 @@ class KafkaCluster:
         self.version = version
         self._node_count = nodes
         self._users = dict(users or {})
-        security = kafka_security.listener_properties(self._users) if self._users else {}
-        self._properties = {**security, **(properties or {})}
+        self._listeners = kafka_security.listeners(has_users=bool(self._users), has_tls=tls is not None)
+        self._properties = {**kafka_security.listener_properties(self._users, tls), **(properties or {})}
         self._features = {} if transaction_version is None else {"transaction.version": transaction_version}
         self._jvm_options = jvm_options
         self._start_timeout_s = start_timeout_s
@@ -113,11 +115,14 @@ class KafkaCluster:
     def bootstrap_servers(self) -> str:
         return ",".join(node.address for node in self._nodes.values())
 
+    def bootstrap_servers_of(self, listener: str) -> str:
+        if listener not in self._listeners:
+            raise ValueError(f"the cluster has no listener {listener}")
+        return ",".join(f"{HOST}:{node.more_ports[listener]}" for node in self._nodes.values())
+
     @property
     def sasl_bootstrap_servers(self) -> str:
-        if not self._users:
-            raise ValueError("the cluster has no users")
-        return ",".join(f"{HOST}:{node.sasl_port}" for node in self._nodes.values())
+        return self.bootstrap_servers_of(kafka_security.LISTENER)
 
     @property
     def node_ids(self) -> tuple[int, ...]:
@@ -235,19 +240,21 @@ class KafkaCluster:
 
     def _make_nodes(self, folder: Path) -> None:
         ports: list[int] = []
-        while len(ports) < 3 * self._node_count:
+        per_node = 2 + len(self._listeners)
+        while len(ports) < per_node * self._node_count:
             ports.append(free_port(ports))
+        of_nodes = (ports[first : first + per_node] for first in range(0, len(ports), per_node))
         self._nodes = {
             number: KafkaNode(
                 self.version,
                 number,
-                ports[3 * number - 3],
-                ports[3 * number - 2],
+                port,
+                controller_port,
                 folder / f"node-{number}",
                 self._jvm_options,
-                ports[3 * number - 1] if self._users else 0,
+                dict(zip(self._listeners, more, strict=True)),
             )
-            for number in range(1, self._node_count + 1)
+            for number, (port, controller_port, *more) in enumerate(of_nodes, 1)
         }
         nodes = list(self._nodes.values())
         for node in nodes:

@@ -62,7 +62,8 @@ class KafkaNode:
     controller_port: int
     folder: Path
     jvm_options: tuple[str, ...] = FAST_START
-    sasl_port: int = 0
+    # Of further listeners, by their names.
+    more_ports: Mapping[str, int] = field(default_factory=dict)
     is_paused: bool = False
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -211,8 +212,8 @@ def _archive_path(version: str) -> Path:
 def _base_properties(node: KafkaNode, voters: Sequence[KafkaNode]) -> dict[str, str]:
     replicas = str(len(voters))
     open_to_clients = f"PLAINTEXT://{HOST}:{node.port}"
-    if node.sasl_port:
-        open_to_clients += f",{kafka_security.LISTENER}://{HOST}:{node.sasl_port}"
+    for name, port in node.more_ports.items():
+        open_to_clients += f",{name}://{HOST}:{port}"
     return {
         "process.roles": "broker,controller",
         "node.id": str(node.node_id),
@@ -220,7 +221,7 @@ def _base_properties(node: KafkaNode, voters: Sequence[KafkaNode]) -> dict[str, 
         "listeners": f"{open_to_clients},CONTROLLER://{HOST}:{node.controller_port}",
         "advertised.listeners": open_to_clients,
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "listener.security.protocol.map": ",".join(f"{name}:{how}" for name, how in kafka_security.PROTOCOLS.items()),
         "log.dirs": str(node.folder / "data"),
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kafka_sink.options.foreign_table import ALIASES, FOREIGN_OPTIONS
 from kafka_sink.options.option import Option, Treatment
-from kafka_sink.options.security_table import PLAINTEXT_ONLY
+from kafka_sink.options.security_table import SECURITY_OPTIONS, UNKNOWN_SECURITY
 from kafka_sink.options.sink_table import NO_EFFECT, PRODUCER_DEFAULTS, SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import written
@@ -51,8 +51,9 @@ booleans: text is trimmed, numbers are whole, lists are separated by commas. Siz
 Nothing is ignored silently: an unknown name is an error with the nearest known one. All problems of one call are
 reported together. Whatever the table does not say follows the Java producer, with these exceptions, where Java accepts
 what cannot work or only guesses: ports are 1 to 65535 and hosts not empty, IPv6 addresses need brackets and a scheme
-of `SSL` or `SASL_...` is refused in `bootstrap.servers`; `transaction.timeout.ms` and `metrics.sample.window.ms` are at
-least 1; `connections.max.idle.ms` is not 0, which means opposite things to Java and to librdkafka.
+of `SSL` or `SASL_...` in `bootstrap.servers` has to agree with `security.protocol`; `transaction.timeout.ms` and
+`metrics.sample.window.ms` are at least 1; `connections.max.idle.ms` is not 0, which means opposite things to Java and
+to librdkafka.
 """
 
 
@@ -124,10 +125,9 @@ def _sink() -> list[str]:
 
 
 def reference() -> str:
-    honoured = [row for row in OPTIONS.values() if row.treatment is Treatment.HONOURED]
-    others = [row for row in OPTIONS.values() if row.treatment is not Treatment.HONOURED]
-    security = [row for row in others if row.instead == PLAINTEXT_ONLY and not row.same]
-    fixed = [row for row in others if row not in security]
+    security = {row.name for row in SECURITY_OPTIONS}
+    honoured = [row for row in OPTIONS.values() if row.treatment is Treatment.HONOURED and row.name not in security]
+    fixed = [row for row in OPTIONS.values() if row.treatment is not Treatment.HONOURED and row.name not in security]
     lines = [_INTRODUCTION, *_sink(), _PRODUCER, "### Options of the Java producer\n"]
     lines += _table([*(row for row in honoured if row.origin == "Java"), *fixed], with_origin=False)
     lines += ["\n### Options that the Java producer does not have\n"]
@@ -148,10 +148,21 @@ def reference() -> str:
     ]
     lines += [
         "\n### Security options\n",
-        f"All `ssl.*` and `sasl.*` options are refused: {PLAINTEXT_ONLY}.\n",
-        "| name | default in Java | meaning in Java |",
-        "|---|---|---|",
-        *(f"| `{row.name}` | {_default(row)} | {row.meaning} |" for row in security),
+        "What to set for which kind of cluster, and what an error means: [security.md](security.md). Passwords, keys",
+        "and user names may be references, `${env:NAME}` or `${file:/path/to/file.properties:key}`, which are looked",
+        "up where connections are made. Any other name that begins with `ssl.` or `sasl.` is refused:",
+        f"{UNKNOWN_SECURITY}.\n",
+    ]
+    lines += _table([row for row in SECURITY_OPTIONS if row.treatment is Treatment.HONOURED], with_origin=True)
+    lines += [
+        "\n### Security options that are refused\n",
+        "| name | default in Java | meaning in Java | instead |",
+        "|---|---|---|---|",
+        *(
+            f"| `{row.name}` | {_default(row)} | {row.meaning} | {row.instead} |"
+            for row in SECURITY_OPTIONS
+            if row.treatment is not Treatment.HONOURED
+        ),
     ]
     return "\n".join(lines) + "\n"
 

@@ -26,15 +26,16 @@ FUNCTION_LINES_MAX = 70
 # Who may import whom inside the package; itself always. One way only: what is lower knows nothing of what is above.
 _BASE = frozenset({"errors", "frozen", "version"})
 _BYTES = _BASE | {"records", "wire"}
-_DECISIONS = _BYTES | {"options", "engine", "delivery"}
+_DECISIONS = _BYTES | {"security", "options", "engine", "delivery"}
 LAYERS: Mapping[str, frozenset[str]] = {
     "errors": frozenset(),
     "frozen": frozenset(),
     "version": frozenset(),
     "records": _BASE,
     "wire": _BASE,
-    "options": _BASE | {"records"},
-    "engine": _BYTES | {"options"},
+    "security": _BASE,
+    "options": _BASE | {"records", "security"},
+    "engine": _BYTES | {"security", "options"},
     "delivery": _BYTES | {"options"},
     "runtime": _DECISIONS,
     "spark": _DECISIONS | {"runtime"},

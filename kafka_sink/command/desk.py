@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from kafka_sink.command.properties import ENCODING, parse_properties
 from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import checked_sink_id, sink_id_of_checkpoint
 from kafka_sink.delivery.listing import Alone, LedgerListing, Listed, TransactionListing
@@ -23,6 +22,7 @@ from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.delivery.session import DeliverySettings, DriverSession, Job, Operation, Verdict
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.options.properties import ENCODING, parse_properties
 from kafka_sink.options.sink_table import TopicName
 from kafka_sink.runtime.client import Client
 

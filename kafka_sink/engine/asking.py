@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kafka_sink.engine.authentication import Authenticator
 from kafka_sink.engine.cluster import ClusterView
 from kafka_sink.engine.commands import Command
 from kafka_sink.engine.coordinator_lookup import CoordinatorLookup, LookupQuestion
@@ -39,7 +40,7 @@ from kafka_sink.engine.question import (
     ending_of,
 )
 from kafka_sink.engine.request import Answer, Request
-from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError
+from kafka_sink.errors import KafkaSinkError, TransportError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import FIND_COORDINATOR
 
@@ -99,8 +100,10 @@ _GRAVITY = {Ending.LOST: 0, Ending.REFUSED: 1, Ending.UNSUPPORTED: 2}
 
 
 class Asking:
-    def __init__(self, options: ProducerOptions, *, jitter: Callable[[], float]) -> None:
-        self.nodes = NodeSet(options, jitter=jitter)
+    def __init__(
+        self, options: ProducerOptions, *, jitter: Callable[[], float], authenticator: Authenticator | None = None
+    ) -> None:
+        self.nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
         self.metadata = Metadata(options, self.nodes, jitter=jitter)
         self._lookup = CoordinatorLookup(request_timeout_ms=options.request_timeout_ms)
         self._errands: list[_Errand] = []
@@ -337,19 +340,21 @@ class Asking:
 
     def _give_up(self, now_ms: int) -> None:
         """What is over its time, and, while nobody at all can be reached, what has not left."""
+        refusal = self.nodes.refusal
         is_alone = not self.nodes.is_any_reachable(now_ms)
         for errand in self._errands:
             is_overdue = now_ms >= errand.deadline_ms
-            if errand.is_over or not (is_overdue or (is_alone and errand.is_waiting_to_leave)):
+            is_hopeless = refusal is not None or (is_alone and errand.is_waiting_to_leave)
+            if errand.is_over or not (is_overdue or is_hopeless):
                 continue
             name = errand.question.api.name
             within = f"within {now_ms - errand.begun_ms} ms" if is_overdue else "and no broker can be reached"
-            failure = self.metadata.last_failure or self.nodes.last_failure
+            failure = refusal or self.metadata.last_failure or self.nodes.last_failure
             if errand.unanswered_count > len(errand.unsent):
                 errand.was_sent = True
                 errand.fail(TransportError(f"{name} was sent but not answered {within}"))
-            elif isinstance(failure, AuthenticationError):
-                errand.fail(failure)
+            elif refusal is not None:
+                errand.fail(refusal)
             else:
                 text = f"{name} was not sent {within}"
                 errand.fail(TransportError(text if failure is None else f"{text}: {failure}"))

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
-from kafka_sink.errors import KafkaSinkError, TransportError
+from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
 from kafka_sink.frozen import frozen
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ class Resolved:
 
 @frozen
 class Connected:
+    """Bytes may be sent: with TLS, the broker's certificate has been verified."""
+
     connection_id: int
 
 
@@ -58,8 +60,10 @@ class Written:
 
 @frozen
 class Disconnected:
+    """An `AuthenticationError`: one side did not accept the other's certificate."""
+
     connection_id: int
-    reason: TransportError
+    reason: TransportError | AuthenticationError | ConfigError
 
 
 # ---- inputs: the user ------------------------------------------------------------------------------------------
@@ -187,9 +191,12 @@ class Resolve:
 
 @frozen
 class Connect:
+    """`host` is the name that the broker's certificate has to prove."""
+
     connection_id: int
     node_id: int
     address: Address
+    host: str = ""
 
 
 @frozen

@@ -1,9 +1,15 @@
 """One TCP connection to a broker: requests in, buffers out; bytes in, answers out, each exactly once and in order.
 
 Theory of operation. A connection is born when the shell is told to connect. Once connected it asks which versions the
-broker speaks (ApiVersions); nothing else may be sent before that is answered. Then requests are pipelined: a broker
-answers in the order of the requests, so the oldest unanswered request owns the next frame, and a different
-correlation id there means that the two sides have lost each other: there is no way back but to close.
+broker speaks (ApiVersions); nothing else may be sent before that is answered. Where SASL is wanted the two agree on a
+mechanism (SaslHandshake) and exchange tokens (SaslAuthenticate) until both are content; no request leaves before. Then
+requests are pipelined: a broker answers in the order of the requests, so the oldest unanswered request owns the next
+frame, and a different correlation id there means that the two sides have lost each other: there is no way back but to
+close.
+
+A session may end before the connection does (KIP-368). Once most of its time is over the connection takes no new
+request; whoever wants it next has it authenticate again, behind the requests that are still in flight. Their answers
+come first, as the order says. A connection that nobody wants is left to grow old.
 
 It must not know other connections, back-off, or what a request is for. It never raises for what the broker sends:
 `failure` is set, and the owner closes the connection and fails what was in flight.
@@ -12,16 +18,26 @@ It must not know other connections, back-off, or what a request is for. It never
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from kafka_sink.engine.authentication import Authenticator, check_handshake, next_token, session_end_ms
 from kafka_sink.engine.commands import Buffer, Command, RequestObserved, Send
 from kafka_sink.engine.request import Answer, Request
-from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, RemoteProtocolError, TransportError
+from kafka_sink.errors import (
+    AuthenticationError,
+    BrokerError,
+    ConfigError,
+    KafkaSinkError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    TransportError,
+)
+from kafka_sink.security.login import Exchange
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
-from kafka_sink.wire.apis import API_VERSIONS, Api
+from kafka_sink.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from kafka_sink.wire.frames import FrameBuffer, decode_response, encode_request
 
 # Before the versions are known nothing larger than a list of them can arrive: 512 KiB hold 40,000 rows of it. A TLS
@@ -31,6 +47,8 @@ NEGOTIATION_FRAME_BYTES_MAX = 512 * 1024
 # 100 MB. The largest answer a producer sees is Metadata: 100 MiB hold about two million partitions.
 FRAME_BYTES_MAX = 100 * 1024 * 1024
 
+# How setting up a session fails: refused, without credentials, or for now.
+_FAILURES = (AuthenticationError, ConfigError, TransportError)
 UNSUPPORTED_VERSION = 35
 CORRELATION_ID_MAX = 2**31 - 1
 
@@ -46,6 +64,8 @@ THROTTLE_MS_MAX = 60_000
 class State(Enum):
     CONNECTING = "connecting"
     NEGOTIATING = "negotiating"
+    HANDSHAKING = "agreeing on a mechanism"
+    AUTHENTICATING = "authenticating"
     READY = "ready"
     CLOSED = "closed"
 
@@ -54,6 +74,10 @@ class Event(Enum):
     CONNECTED = "connected"
     VERSIONS_REFUSED = "versions refused"
     VERSIONS_AGREED = "versions agreed"
+    AUTHENTICATION_BEGUN = "authentication begun"
+    MECHANISM_AGREED = "mechanism agreed"
+    TOKEN_WANTED = "token wanted"
+    AUTHENTICATED = "authenticated"
     LOST = "lost"
 
 
@@ -62,9 +86,16 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
     State.NEGOTIATING: {
         Event.VERSIONS_REFUSED: State.NEGOTIATING,
         Event.VERSIONS_AGREED: State.READY,
+        Event.AUTHENTICATION_BEGUN: State.HANDSHAKING,
         Event.LOST: State.CLOSED,
     },
-    State.READY: {Event.LOST: State.CLOSED},
+    State.HANDSHAKING: {Event.MECHANISM_AGREED: State.AUTHENTICATING, Event.LOST: State.CLOSED},
+    State.AUTHENTICATING: {
+        Event.TOKEN_WANTED: State.AUTHENTICATING,
+        Event.AUTHENTICATED: State.READY,
+        Event.LOST: State.CLOSED,
+    },
+    State.READY: {Event.AUTHENTICATION_BEGUN: State.HANDSHAKING, Event.LOST: State.CLOSED},
     State.CLOSED: {},
 }
 
@@ -80,7 +111,16 @@ class InFlight:
 
 class Connection:
     def __init__(
-        self, connection_id: int, node_id: int, title: str, *, client_id: str, negotiation_timeout_ms: int, now_ms: int
+        self,
+        connection_id: int,
+        node_id: int,
+        title: str,
+        *,
+        client_id: str,
+        negotiation_timeout_ms: int,
+        now_ms: int,
+        authenticator: Authenticator | None = None,
+        dice: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.connection_id = connection_id
         self.node_id = node_id
@@ -91,6 +131,14 @@ class Connection:
         self.active_ms = now_ms
         self.finalized_features: Mapping[str, int] = {}
         self.finalized_features_epoch = -1
+        # How often it became ready: once, and once more for each renewed session.
+        self.sessions = 0
+        # Whether any request of the owner was ever answered.
+        self.has_served = False
+        self._authenticator = authenticator
+        self._dice = dice
+        self._exchange: Exchange | None = None
+        self._session_end_ms: int | None = None
         self._client_id = client_id
         self._negotiation_timeout_ms = negotiation_timeout_ms
         self._frames = FrameBuffer(NEGOTIATION_FRAME_BYTES_MAX)
@@ -104,8 +152,10 @@ class Connection:
 
     @property
     def in_flight_count(self) -> int:
-        """The owner's requests; the question for the versions is nobody's."""
-        return len(self._in_flight) if self.state is State.READY else 0
+        """The owner's requests; what this connection itself asks is nobody's."""
+        if self.state is State.READY:
+            return len(self._in_flight)
+        return sum(entry.request.purpose is not self for entry in self._in_flight)
 
     @property
     def deadline_ms(self) -> int | None:
@@ -119,6 +169,18 @@ class Connection:
     def take_commands(self) -> list[Command]:
         taken, self._commands = self._commands, []
         return taken
+
+    @property
+    def is_authenticated(self) -> bool:
+        return self._authenticator is not None and self.sessions > 0
+
+    def is_session_over(self, now_ms: int) -> bool:
+        """True: before the next request the session has to be renewed."""
+        return self.state is State.READY and self._session_end_ms is not None and now_ms >= self._session_end_ms
+
+    def is_idle(self, now_ms: int, idle_ms: int) -> bool:
+        """Ready, and unused for so long; a negative time never passes."""
+        return self.state is State.READY and 0 <= idle_ms <= now_ms - self.active_ms
 
     # ---- events ----------------------------------------------------------------------------------------------------
 
@@ -146,10 +208,9 @@ class Connection:
 
     def on_lost(self, now_ms: int, failure: KafkaSinkError) -> list[Answer]:
         """Fails all that is in flight, in order. Every one of them may have reached the broker."""
-        is_negotiating = self.state is State.NEGOTIATING
         self._transition(Event.LOST)
         lost, self._in_flight = self._in_flight, deque()
-        return [] if is_negotiating else [self._answer(entry, now_ms, failure=failure) for entry in lost]
+        return [self._answer(entry, now_ms, failure=failure) for entry in lost if entry.request.purpose is not self]
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
@@ -209,12 +270,13 @@ class Connection:
         entry = next((entry for entry in self._in_flight if entry.request.expects_answer), None)
         if entry is None:
             raise RemoteProtocolError(f"an answer of {len(frame)} bytes to no request")
-        if self.state is State.NEGOTIATING:
-            self._on_versions(now_ms, frame, entry)
-            return []
         body = decode_response(entry.request.api, entry.version, frame, entry.correlation_id)
         self._in_flight.remove(entry)
         self._observe(entry, body, now_ms)
+        if entry.request.purpose is self:
+            self._on_own_answer(now_ms, entry, body)
+            return []
+        self.has_served = True
         return [self._answer(entry, now_ms, body=body)]
 
     def _observe(self, entry: InFlight, body: Mapping[str, Any], now_ms: int) -> None:
@@ -241,37 +303,90 @@ class Connection:
 
     # ---- negotiation -----------------------------------------------------------------------------------------------
 
+    def _ask(self, api: Api, body: Mapping[str, Any], version: int, now_ms: int) -> None:
+        """A request of this connection itself."""
+        self._send(Request(api, body, self, self._negotiation_timeout_ms), version, now_ms)
+
+    def _on_own_answer(self, now_ms: int, entry: InFlight, body: Mapping[str, Any]) -> None:
+        try:
+            if self.state is State.NEGOTIATING:
+                self._on_versions(now_ms, entry.version, body)
+            elif self.state is State.HANDSHAKING:
+                self._on_handshake(now_ms, body)
+            else:
+                self._on_token(now_ms, body)
+        except _FAILURES as error:
+            self.failure = error
+
     def _ask_versions(self, version: int, now_ms: int) -> None:
         body = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
-        self._send(Request(API_VERSIONS, body, None, self._negotiation_timeout_ms), version, now_ms)
+        self._ask(API_VERSIONS, body, version, now_ms)
 
-    def _on_versions(self, now_ms: int, frame: bytes, entry: InFlight) -> None:
-        body = decode_response(API_VERSIONS, entry.version, frame, entry.correlation_id)
-        self._in_flight.clear()
-        self._observe(entry, body, now_ms)
+    def _on_versions(self, now_ms: int, version: int, body: Mapping[str, Any]) -> None:
         ranges = {row["api_key"]: (row["min_version"], row["max_version"]) for row in body["api_keys"]}
-        if body["error_code"] == UNSUPPORTED_VERSION and entry.version > 0:
+        if body["error_code"] == UNSUPPORTED_VERSION and version > 0:
             self._transition(Event.VERSIONS_REFUSED)
             # Brokers since 2.4 say which version they speak. Always lower than the last one: this ends.
             offered = ranges.get(API_VERSIONS.key, (0, 0))[1]
-            self._ask_versions(max(0, min(offered, entry.version - 1)), now_ms)
-        elif body["error_code"]:
-            text = (
-                f"{self.title} refused ApiVersions with error code {body['error_code']}: no Kafka broker, or too old?"
-            )
-            self.failure = TransportError(text)
-        else:
-            self._on_versions_agreed(ranges, body)
-
-    def _on_versions_agreed(self, ranges: dict[int, tuple[int, int]], body: Mapping[str, Any]) -> None:
-        self._transition(Event.VERSIONS_AGREED)
+            self._ask_versions(max(0, min(offered, version - 1)), now_ms)
+            return
+        if body["error_code"]:
+            said = f"{self.title} refused ApiVersions with error code {body['error_code']}"
+            raise TransportError(f"{said}: no Kafka broker, or too old?")
         self._ranges = ranges
         self.finalized_features_epoch = body.get("finalized_features_epoch", -1)
         features = body.get("finalized_features") or ()
         self.finalized_features = {feature["name"]: feature["max_version_level"] for feature in features}
+        if self._authenticator is None:
+            self._become_ready(Event.VERSIONS_AGREED)
+        else:
+            self._begin_authentication(now_ms)
+
+    def renew_session(self, now_ms: int) -> None:
+        """Authenticates again; what is in flight is answered before (KIP-368)."""
+        try:
+            self._begin_authentication(now_ms)
+        except _FAILURES as error:
+            self.failure = error
+
+    def _begin_authentication(self, now_ms: int) -> None:
+        self._transition(Event.AUTHENTICATION_BEGUN)
+        assert self._authenticator is not None
+        self._exchange = self._authenticator()
+        # Version 0 would go on in frames without headers; brokers before 1.0 know nothing else.
+        version = self.version_for(SASL_HANDSHAKE, version_min=1)
+        if version is None or self.version_for(SASL_AUTHENTICATE) is None:
+            raise TransportError(f"{self.title} offers no SaslHandshake v1: no SASL, or a broker before 1.0")
+        self._ask(SASL_HANDSHAKE, {"mechanism": self._exchange.mechanism}, version, now_ms)
+
+    def _on_handshake(self, now_ms: int, body: Mapping[str, Any]) -> None:
+        assert self._exchange is not None
+        check_handshake(self._exchange, self.title, body, is_renewal=self.sessions > 0)
+        self._transition(Event.MECHANISM_AGREED)
+        self._send_token(self._exchange.first(), now_ms)
+
+    def _on_token(self, now_ms: int, body: Mapping[str, Any]) -> None:
+        assert self._exchange is not None
+        token = next_token(self._exchange, self.title, body)
+        if token is not None:
+            self._transition(Event.TOKEN_WANTED)
+            self._send_token(token, now_ms)
+            return
+        self._exchange = None
+        self._session_end_ms = session_end_ms(now_ms, body.get("session_lifetime_ms", 0), self._dice())
+        self._become_ready(Event.AUTHENTICATED)
+
+    def _send_token(self, token: bytes, now_ms: int) -> None:
+        version = self.version_for(SASL_AUTHENTICATE)
+        assert version is not None
+        self._ask(SASL_AUTHENTICATE, {"auth_bytes": token}, version, now_ms)
+
+    def _become_ready(self, event: Event) -> None:
         # Nothing was asked since: bytes that came along already belong to no request.
         if len(self._frames):
-            raise RemoteProtocolError(f"{len(self._frames)} bytes after the answer to ApiVersions")
+            raise RemoteProtocolError(f"{len(self._frames)} bytes that nobody asked for, before the first request")
+        self._transition(event)
+        self.sessions += 1
         self._frames.frame_bytes_max = FRAME_BYTES_MAX
 
     def _transition(self, event: Event) -> None:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kafka_sink.engine import commands as c
+from kafka_sink.engine.authentication import Authenticator
 from kafka_sink.engine.backoff import Backoff
 from kafka_sink.engine.cluster import ClusterView
 from kafka_sink.engine.metadata import Metadata
@@ -40,9 +41,11 @@ TRANSACTION_FEATURE = "transaction.version"
 
 
 class Engine:
-    def __init__(self, options: ProducerOptions, *, jitter: Callable[[], float]) -> None:
+    def __init__(
+        self, options: ProducerOptions, *, jitter: Callable[[], float], authenticator: Authenticator | None = None
+    ) -> None:
         self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
-        self._nodes = NodeSet(options, jitter=jitter)
+        self._nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
         self._metadata = Metadata(options, self._nodes, jitter=jitter)
         self._begin_life(options)
         self._flushes: list[tuple[int, set[ProducerBatch]]] = []
@@ -111,6 +114,8 @@ class Engine:
         self._nodes.on_time(now_ms)
         for answer in self._nodes.take_answers():
             self._on_answer(now_ms, answer)
+        if self._nodes.refusal is not None and self._end is None:
+            self._finish_with(self._nodes.refusal)
         self._take_leader_hints(now_ms)
         self._production.expire(now_ms)
         # Before settling: a new epoch makes an end of all doubts about sequences of the transaction before.

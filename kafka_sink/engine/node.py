@@ -39,7 +39,7 @@ class Node:
     setup_deadline_ms: int = 0
     setup_failures: int = 0
     failures: int = 0
-    # Why it cannot be used, from the first failure until a connection works again.
+    # Why it cannot be used, from the first failure until a request is answered again.
     failure: KafkaSinkError | None = None
     retry_at_ms: int = 0
     throttled_until_ms: int = 0
@@ -63,7 +63,7 @@ class Node:
     @property
     def is_preparing(self) -> bool:
         return self.is_resolving or (
-            self.connection is not None and self.connection.state in (State.CONNECTING, State.NEGOTIATING)
+            self.connection is not None and self.connection.state not in (State.READY, State.CLOSED)
         )
 
     @property
@@ -71,14 +71,20 @@ class Node:
         return self.is_leaving or (self.connection is not None and self.connected_endpoint != self.endpoint)
 
     def is_connectable(self, now_ms: int) -> bool:
-        return self.connection is None and not self.is_resolving and now_ms >= self.retry_at_ms
+        """Could a connection be begun, or a new session on the one there is?"""
+        if self.connection is not None:
+            return self.is_session_over(now_ms) and now_ms >= self.throttled_until_ms
+        return not self.is_resolving and now_ms >= self.retry_at_ms
+
+    def is_session_over(self, now_ms: int) -> bool:
+        return self.connection is not None and self.connection.is_session_over(now_ms)
 
     def is_setup_overdue(self, now_ms: int) -> bool:
         return self.is_setting_up and now_ms >= self.setup_deadline_ms
 
     @property
     def is_setting_up(self) -> bool:
-        """Until TCP is established; the question for the versions has the time limit of a request instead."""
+        """Until TCP, and TLS, is established; what is asked before the first request has the time limit of one."""
         return self.is_resolving or (self.connection is not None and self.connection.state is State.CONNECTING)
 
     def on_attempt(self, now_ms: int, setup_timeout: Backoff) -> None:
@@ -97,7 +103,6 @@ class Node:
 
     def on_negotiated(self) -> None:
         self.failures = self.setup_failures = 0
-        self.failure = None
 
     def on_failed(self, now_ms: int, reconnect: Backoff, failure: KafkaSinkError) -> None:
         self.failure = failure

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from kafka_sink.engine.authentication import Authenticator
 from kafka_sink.engine.backoff import Backoff
 from kafka_sink.engine.cluster import Endpoint
 from kafka_sink.engine.commands import (
@@ -27,6 +28,7 @@ from kafka_sink.engine.commands import (
     Written,
 )
 from kafka_sink.engine.connection import Connection, State
+from kafka_sink.engine.connection_failure import failure_of_loss, is_final, notice_level, notice_text
 from kafka_sink.engine.node import Node
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransportError
@@ -39,8 +41,11 @@ NetworkEvent = Resolved | Connected | Received | Written | Disconnected
 
 
 class NodeSet:
-    def __init__(self, options: ProducerOptions, *, jitter: Callable[[], float]) -> None:
+    def __init__(
+        self, options: ProducerOptions, *, jitter: Callable[[], float], authenticator: Authenticator | None = None
+    ) -> None:
         self._options = options
+        self._authenticator = authenticator
         self._jitter = jitter
         self._reconnect = Backoff(options.reconnect_backoff_ms, options.reconnect_backoff_max_ms, jitter)
         self._setup_timeout = Backoff(
@@ -58,6 +63,8 @@ class NodeSet:
         # Connections that failed since the start. Whoever cares for the cluster's shape compares it with last time.
         self.losses = 0
         self.last_failure: KafkaSinkError | None = None
+        # Why nothing is tried any more, on no node: credentials or certificates were refused, by us or by a broker.
+        self.refusal: KafkaSinkError | None = None
         self.finalized_features: Mapping[str, int] = MappingProxyType({})
         self.finalized_features_epoch = -1
 
@@ -176,7 +183,11 @@ class NodeSet:
 
     def connect(self, node_id: int, now_ms: int) -> None:
         node = self._find(node_id)
-        if node is None or node.is_leaving or not node.is_connectable(now_ms):
+        if node is None or node.is_leaving or self.refusal is not None or not node.is_connectable(now_ms):
+            return
+        if node.connection is not None:
+            node.connection.renew_session(now_ms)
+            self._take_from(node, node.connection, now_ms)
             return
         node.on_attempt(now_ms, self._setup_timeout)
         if node.addresses:
@@ -227,7 +238,7 @@ class NodeSet:
         connection = node.connection
         if isinstance(event, Disconnected):
             del self._by_connection[event.connection_id]
-            self._fail(node, now_ms, self._loss(node, event.reason))
+            self._fail(node, now_ms, failure_of_loss(node.connection, event.reason))
             return
         if isinstance(event, Connected):
             connection.on_connected(now_ms)
@@ -235,9 +246,16 @@ class NodeSet:
             self._answers += connection.on_written(now_ms)
         else:
             was_ready = connection.state is State.READY
-            self._answers += connection.on_received(now_ms, event.data)
+            answers = connection.on_received(now_ms, event.data)
+            if answers:  # not before: a listener that wants SASL agrees on versions all the same
+                node.failure = self.last_failure = None
+            self._answers += answers
             if connection.state is State.READY and not was_ready:
                 self._on_negotiated(node, connection)
+        self._take_from(node, connection, now_ms)
+
+    def _take_from(self, node: Node, connection: Connection, now_ms: int) -> None:
+        """What the connection wants to be done after it was told something."""
         self._commands += connection.take_commands()
         node.throttled_until_ms = max(node.throttled_until_ms, connection.throttled_until_ms)
         if connection.failure is not None:
@@ -262,7 +280,7 @@ class NodeSet:
                     failure = TransportError(connection.timeout_text(now_ms))
                     self._disconnect(node)
                     self._fail(node, now_ms, failure)
-            elif connection is not None and self._is_idle_too_long(connection, now_ms):
+            elif connection is not None and connection.is_idle(now_ms, self._options.connections_max_idle_ms):
                 self.tell("debug", f"connection to {node.title} was idle and is closed")
                 self._disconnect(node)
                 node.on_closed()
@@ -306,31 +324,21 @@ class NodeSet:
             client_id=self._options.client_id,
             negotiation_timeout_ms=self._options.request_timeout_ms,
             now_ms=now_ms,
+            authenticator=self._authenticator,
+            dice=self._jitter,
         )
         node.connected_endpoint = node.endpoint
         self._by_connection[self._next_connection_id] = node
-        self._commands.append(Connect(self._next_connection_id, node.node_id, address))
+        self._commands.append(Connect(self._next_connection_id, node.node_id, address, node.endpoint.host))
         self._next_connection_id += 1
 
     def _on_negotiated(self, node: Node, connection: Connection) -> None:
         node.on_negotiated()
-        self.last_failure = None
-        self.tell("debug", f"connected to {connection.title}")
+        self.tell("debug", f"{'connected to' if connection.sessions == 1 else 'new session with'} {connection.title}")
         # Brokers learn of a feature one after the other; the highest epoch is the newest word of the cluster (KIP-584).
         if connection.finalized_features_epoch > self.finalized_features_epoch:
             self.finalized_features_epoch = connection.finalized_features_epoch
             self.finalized_features = connection.finalized_features
-
-    def _loss(self, node: Node, reason: TransportError) -> TransportError:
-        connection = node.connection
-        assert connection is not None
-        text = f"connection to {connection.title}"
-        if connection.state is State.CONNECTING:
-            return TransportError(f"{text} could not be established: {reason}")
-        if connection.state is State.NEGOTIATING:
-            hint = "is a TLS listener behind this port?"
-            return TransportError(f"{text} was closed by the peer during ApiVersions ({reason}): {hint}")
-        return TransportError(f"{text} was lost with {connection.in_flight_count} requests in flight: {reason}")
 
     def _fail(self, node: Node, now_ms: int, failure: KafkaSinkError) -> None:
         connection = node.connection
@@ -340,13 +348,9 @@ class NodeSet:
             self._answers += connection.on_lost(now_ms, failure)
         self.losses += 1
         self.last_failure = failure
-        # A lost connection that had worked is daily life (a broker restarts); one that never worked needs a look.
-        level = "info" if was_ready and isinstance(failure, TransportError) else "warning"
-        # Of a row of failures the first, second, fourth, eighth are told: a broker that is gone must not fill the log.
-        if node.failures & (node.failures - 1):
-            level = "debug"
-        wait_ms = node.retry_at_ms - now_ms
-        self.tell(level, f"{failure} (next attempt in {wait_ms} ms at the earliest)")
+        self.refusal = self.refusal or (failure if is_final(failure) else None)
+        level = notice_level(failure, was_ready=was_ready, failures=node.failures)
+        self.tell(level, notice_text(failure, node.retry_at_ms - now_ms))
         self._settle(node)
 
     def _disconnect(self, node: Node) -> None:
@@ -373,6 +377,7 @@ class NodeSet:
         return (
             node.is_ready
             and node.connection is not None
+            and not node.is_session_over(now_ms)
             and node.throttled_until_ms <= now_ms
             and node.connection.in_flight_count < self._options.max_in_flight_requests_per_connection
         )
@@ -382,10 +387,6 @@ class NodeSet:
             node.unavailable_since_ms = None
         elif node.unavailable_since_ms is None and node.connection is not None:
             node.unavailable_since_ms = now_ms
-
-    def _is_idle_too_long(self, connection: Connection, now_ms: int) -> bool:
-        idle_ms = self._options.connections_max_idle_ms
-        return connection.state is State.READY and 0 <= idle_ms <= now_ms - connection.active_ms
 
     def _find(self, node_id: int) -> Node | None:
         return self._brokers.get(node_id) or self._bootstrap.get(node_id)

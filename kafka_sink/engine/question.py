@@ -16,6 +16,7 @@ from kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
     BrokerError,
+    ConfigError,
     KafkaSinkError,
     LocalProtocolError,
 )
@@ -93,7 +94,7 @@ def ending_of(error: KafkaSinkError, *, was_sent: bool) -> Ending:
     """What a failure means for whoever asked. Once bytes have left there is but one answer."""
     if was_sent:
         return Ending.LOST
-    if isinstance(error, (AuthenticationError, AuthorizationError)):
+    if isinstance(error, (AuthenticationError, AuthorizationError, ConfigError)):
         return Ending.REFUSED
     is_unsupported = isinstance(error, BrokerError) and error.code == UNSUPPORTED_VERSION
     # A field that matters has no place in the version that the broker speaks.

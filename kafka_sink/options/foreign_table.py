@@ -10,6 +10,7 @@ from __future__ import annotations
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.option import Alias, Option, Treatment
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
+from kafka_sink.options.security_table import SECURITY_ALIASES
 from kafka_sink.options.values import INT_MIN, LONG_MIN, Flag, Rule, Text, Whole, refuse
 
 _OLD = "Kafka 0.8"
@@ -85,7 +86,7 @@ _ALIASES = (
     _alias("partitioner", "partitioner.class", "librdkafka, this producer", "Names and callables as there."),
     _alias("interceptors", "interceptor.classes", "this producer", "Python objects."),
 )  # fmt: skip
-ALIASES: dict[str, Alias] = {alias.name: alias for alias in _ALIASES}
+ALIASES: dict[str, Alias] = {alias.name: alias for alias in (*_ALIASES, *SECURITY_ALIASES)}
 
 
 def _row(name: str, origin: str, meaning: str, instead: str, rule: Rule | None = None, *same: object,

@@ -15,7 +15,7 @@ from kafka_sink.options.foreign_table import ALIASES, CONSUMER_OPTIONS, FOREIGN_
 from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.rules import RULES, Draft
-from kafka_sink.options.security_table import PLAINTEXT_ONLY, SECURITY_PREFIXES
+from kafka_sink.options.security_table import SECURITY_PREFIXES, UNKNOWN_SECURITY
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import written
 
@@ -25,7 +25,7 @@ _KNOWN_NAMES = (*OPTIONS, *FOREIGN_OPTIONS, *ALIASES)
 def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
     if not isinstance(settings, Mapping):
         raise ConfigError(f"options must be a mapping of names to values, not {type(settings).__name__}")
-    draft = Draft(values={}, named={})
+    draft = Draft(values={}, named={}, raw={})
     problems: list[ConfigError] = []
     for name, value in settings.items():
         try:
@@ -71,6 +71,7 @@ def _take(draft: Draft, name: str, value: object) -> None:
     if canonical not in draft.named or canonical == name:
         draft.named[canonical] = name
     draft.values[canonical] = parsed
+    draft.raw[canonical] = value
     if alias and "this producer" not in alias.origin:
         draft.notices.append(f"{name} is a name of {alias.origin}: use {canonical}")
     if option.deprecation:
@@ -98,7 +99,9 @@ def _take_fallbacks(draft: Draft, settings: Mapping[str, object]) -> None:
 
 def _unknown(name: str) -> ConfigError:
     if name.startswith(SECURITY_PREFIXES):
-        return ConfigError(f"{name} is not supported: {PLAINTEXT_ONLY}")
+        nearest = difflib.get_close_matches(name, _KNOWN_NAMES, 1)
+        hint = f", did you mean {nearest[0]}?" if nearest else ""
+        return ConfigError(f"{name} is not supported: {UNKNOWN_SECURITY}{hint}")
     if name in CONSUMER_OPTIONS:
         return ConfigError(f"{name} is an option of consumers: leave it out")
     # Underscores are Python's spelling, hyphens the command line's.

@@ -21,7 +21,12 @@ Partitioner = Callable[..., int]
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
 
-SECRET_NAME = re.compile(r"password|passphrase|secret|token|jaas|credential|private", re.IGNORECASE)
+# `ssl_keystore_key`, but not `key_serializer`. A user name is an API key where a cloud sells Kafka.
+SECRET_NAME = re.compile(
+    r"password|passphrase|secret|token|jaas|credential|private|username|keystore.key|certificate.chain|certificates|"
+    r"\.pem",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -74,6 +79,46 @@ class ProducerOptions:
     metadata_recovery_rebootstrap_trigger_ms: int = 300_000
     allow_auto_create_topics: bool = True
 
+    # Encryption. Locations are paths or names of files that Spark distributes; texts may be references.
+    security_protocol: str = "PLAINTEXT"
+    ssl_protocol: str = "TLSv1.3"
+    ssl_enabled_protocols: tuple[str, ...] = ("TLSv1.2", "TLSv1.3")
+    ssl_cipher_suites: tuple[str, ...] = ()
+    ssl_endpoint_identification_algorithm: str = "https"
+    ssl_truststore_type: str = "JKS"
+    ssl_truststore_location: str | None = None
+    ssl_truststore_certificates: str | None = None
+    ssl_keystore_type: str = "JKS"
+    ssl_keystore_location: str | None = None
+    ssl_keystore_certificate_chain: str | None = None
+    ssl_keystore_key: str | None = None
+    ssl_key_password: str | None = None
+    ssl_certificate_location: str | None = None
+    ssl_key_location: str | None = None
+    ssl_crl_location: str | None = None
+    enable_ssl_certificate_verification: bool = True
+
+    # Authentication.
+    sasl_mechanism: str = "GSSAPI"
+    sasl_jaas_config: str | None = None
+    sasl_username: str | None = None
+    sasl_password: str | None = None
+    sasl_oauthbearer_token_provider: str | Callable[[], str] | None = None
+    sasl_oauthbearer_token_endpoint_url: str | None = None
+    sasl_oauthbearer_client_credentials_client_id: str | None = None
+    sasl_oauthbearer_client_credentials_client_secret: str | None = None
+    sasl_oauthbearer_scope: str | None = None
+    sasl_oauthbearer_header_urlencode: bool = False
+    sasl_login_callback_handler_class: str | None = None
+    sasl_login_connect_timeout_ms: int | None = None
+    sasl_login_read_timeout_ms: int | None = None
+    sasl_login_retry_backoff_ms: int = 100
+    sasl_login_retry_backoff_max_ms: int = 10_000
+    sasl_login_refresh_window_factor: float = 0.8
+    sasl_login_refresh_window_jitter: float = 0.05
+    sasl_login_refresh_min_period_seconds: int = 60
+    sasl_login_refresh_buffer_seconds: int = 300
+
     # Hooks. A serializer of None takes bytes as they are and text as UTF-8.
     key_serializer: Serializer | None = None
     value_serializer: Serializer | None = None
@@ -91,6 +136,14 @@ class ProducerOptions:
 
     # What the operator should hear about these options once, when the producer starts.
     notices: tuple[str, ...] = ()
+
+    @property
+    def has_tls(self) -> bool:
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def has_sasl(self) -> bool:
+        return self.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL")
 
     @property
     def compression_level(self) -> int | None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.producer_options import INT_MAX
+from kafka_sink.options.security_rules import check_security
 from kafka_sink.options.table import OPTIONS
 
 IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
@@ -19,10 +20,13 @@ IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
 
 @dataclass(slots=True)
 class Draft:
-    """Parsed values by canonical option name; the user may have named some of them under another name."""
+    """Parsed values by canonical option name; the user may have named some of them under another name.
+
+    `raw` holds what he wrote."""
 
     values: dict[str, Any]
     named: dict[str, str]
+    raw: dict[str, object]
     notices: list[str] = field(default_factory=list)
 
     def spelling(self, name: str) -> str:
@@ -127,5 +131,6 @@ def fill_client_id(draft: Draft) -> None:
 
 
 RULES: tuple[Callable[[Draft], None], ...] = (
-    check_bootstrap, check_idempotence, check_timeouts, check_record_limits, check_compression, fill_client_id,
+    check_bootstrap, check_idempotence, check_timeouts, check_record_limits, check_compression, check_security,
+    fill_client_id,
 )  # fmt: skip

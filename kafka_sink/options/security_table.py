@@ -1,63 +1,145 @@
-"""The security options: all of them are refused, because this version speaks PLAINTEXT only.
+"""The security options: TLS and SASL as the Java client names them, and librdkafka's names for files of PEM.
 
-They are rows all the same, so that each is refused by its own name instead of as a misspelling, and so that the
-reference tells a reader of a Java configuration what he would lose. Names with these prefixes that are not listed
-(other clients have their own) are refused with the same text.
+What only a JVM can do is refused by name. Names with these prefixes that are not listed (other clients have their own)
+are refused, too.
 """
 
 from __future__ import annotations
 
-from kafka_sink.options.option import Option, Treatment
-from kafka_sink.options.values import Choice, Text
+from kafka_sink.options.option import Alias, Option, Treatment
+from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
+from kafka_sink.options.security_values import (
+    CallbackHandler,
+    CipherSuites,
+    Fraction,
+    HostCheck,
+    Mechanism,
+    StoreType,
+    TlsVersion,
+    TlsVersions,
+    TokenProvider,
+)
+from kafka_sink.options.values import Choice, Flag, Rule, Text, Whole
 
 SECURITY_PREFIXES = ("ssl.", "sasl.", "https.", "enable.ssl.", "enable.sasl.")
-PLAINTEXT_ONLY = "this version speaks PLAINTEXT only"
+UNKNOWN_SECURITY = "this producer has no such security option"
+
+_PEM_FILE, _PEM = "a file of PEM", "PEM text"
+_JVM = "there is no JVM here to load it"
+_KERBEROS = "GSSAPI (Kerberos) is not built in; use SCRAM, OAUTHBEARER or a client certificate"
+_BROKER_SIDE = "it is for brokers, which check tokens; leave it out"
+_ASSERTION = (
+    "signed assertions are not built in; pass a function that gets the token as sasl.oauthbearer.token.provider"
+)
+
+
+def _honoured(name: str, kind: str, default: object, rule: Rule, meaning: str, *, origin: str = "Java") -> Option:
+    return Option(
+        name=name, kind=kind, default=default, rule=rule, meaning=meaning, field=name.replace(".", "_"), origin=origin
+    )
+
+
+def _text(name: str, meaning: str, *, kind: str = "STRING", origin: str = "Java") -> Option:
+    return _honoured(name, kind, None, Text(empty_allowed=False), meaning, origin=origin)
+
+
+def _refused(name: str, kind: str, default: object, meaning: str, instead: str) -> Option:
+    return Option(
+        name=name, kind=kind, default=default, rule=Text(), meaning=meaning, treatment=Treatment.REFUSED,
+        instead=instead,
+    )  # fmt: skip
+
+
+_CONNECTIONS = (
+    _honoured("security.protocol", "STRING", "PLAINTEXT",
+              Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), any_case=True),
+              "Encryption (SSL) and authentication (SASL) of connections. SASL_PLAINTEXT shows what is sent, with "
+              "PLAIN even the password, to whoever can read the network."),
+    _refused("security.providers", "STRING", None, "JVM security providers.", _JVM),
+)  # fmt: skip
+
+_TLS = (
+    _honoured("ssl.protocol", "STRING", "TLSv1.3", TlsVersion(), "The newest TLS version that may be used."),
+    _honoured("ssl.enabled.protocols", "LIST", ("TLSv1.2", "TLSv1.3"), TlsVersions(), "TLS versions that may be used."),
+    _honoured("ssl.cipher.suites", "LIST", (), CipherSuites(), "Ciphers that may be used, by Java's or OpenSSL's "
+              "names; empty: what OpenSSL thinks safe. Those of TLS 1.3 cannot be chosen one by one: naming any allows "
+              "all three."),
+    _honoured("ssl.endpoint.identification.algorithm", "STRING", "https", HostCheck(), "Check that the certificate of "
+              "a broker is for its host name; empty: no check, so that any holder of a trusted certificate can "
+              "pretend to be a broker."),
+    _text("ssl.truststore.location", f"{_PEM_FILE} with the certificates to trust, or a folder of them as OpenSSL's "
+          "rehash makes it. Without it and ssl.truststore.certificates those that the system trusts."),
+    _text("ssl.truststore.certificates", f"{_PEM} with the certificates to trust.", kind="PASSWORD"),
+    _honoured("ssl.truststore.type", "STRING", "JKS", StoreType(), "What the file is. Only PEM can be read, whatever "
+              "the default says; another kind is refused with the command that converts it."),
+    _refused("ssl.truststore.password", "PASSWORD", None, "Password of that file.", "files of PEM with certificates "
+             "have none; convert a JKS file with keytool and set ssl.truststore.type=PEM"),
+    _text("ssl.keystore.location", f"{_PEM_FILE} with the client's own key and certificates."),
+    _text("ssl.keystore.certificate.chain", f"{_PEM} with the client's own certificates.", kind="PASSWORD"),
+    _text("ssl.keystore.key", f"{_PEM} with the client's own key.", kind="PASSWORD"),
+    _text("ssl.key.password", "Password of that key, if it is encrypted.", kind="PASSWORD"),
+    _honoured("ssl.keystore.type", "STRING", "JKS", StoreType(), "What the file is. Only PEM can be read, whatever "
+              "the default says; another kind is refused with the command that converts it."),
+    _refused("ssl.keystore.password", "PASSWORD", None, "Password of that file.", "a key in PEM has the password "
+             "ssl.key.password; convert a JKS file with keytool and set ssl.keystore.type=PEM"),
+    _refused("ssl.provider", "STRING", None, "JVM provider of TLS.", _JVM),
+    _refused("ssl.engine.factory.class", "CLASS", None, "JVM class that makes TLS engines.", _JVM),
+    _refused("ssl.secure.random.implementation", "STRING", None, "JVM source of randomness.", _JVM),
+    _refused("ssl.keymanager.algorithm", "STRING", "SunX509", "JVM algorithm for own keys.", _JVM),
+    _refused("ssl.trustmanager.algorithm", "STRING", "PKIX", "JVM algorithm for trust.", _JVM),
+    _text("ssl.certificate.location", f"{_PEM_FILE} with the client's own certificates.", origin="librdkafka"),
+    _text("ssl.key.location", f"{_PEM_FILE} with the client's own key.", origin="librdkafka"),
+    _text("ssl.crl.location", f"{_PEM_FILE} with lists of revoked certificates: one from each authority that signed a "
+          "broker's certificate, or every connection fails.", origin="librdkafka"),
+    _honoured("enable.ssl.certificate.verification", "BOOLEAN", True, Flag(), "false: take any certificate. Whoever is "
+              "in between reads and changes everything, credentials included.", origin="librdkafka"),
+)  # fmt: skip
+
+_SASL = (
+    _honoured("sasl.mechanism", "STRING", "GSSAPI", Mechanism(), "How the client proves who it is."),
+    _text("sasl.jaas.config", "Login module and credentials as the Java client takes them: PlainLoginModule, "
+          "ScramLoginModule (also with tokenauth) or OAuthBearerLoginModule.", kind="PASSWORD"),
+    _text("sasl.username", "User name for PLAIN and SCRAM.", origin="librdkafka"),
+    _text("sasl.password", "Password for PLAIN and SCRAM.", kind="PASSWORD", origin="librdkafka"),
+    _refused("sasl.client.callback.handler.class", "CLASS", None, "JVM class asked for credentials.", _JVM),
+    _honoured("sasl.login.callback.handler.class", "CLASS", None, CallbackHandler(), "Kafka's own handlers for "
+              "OAUTHBEARER are understood: they say what happens anyway."),
+    _refused("sasl.login.class", "CLASS", None, "JVM class that logs in.", _JVM),
+)  # fmt: skip
+
+_TOKENS = (
+    _honoured("sasl.oauthbearer.token.provider", "STRING", None, TokenProvider(), "OAUTHBEARER: a function without "
+              "arguments that returns the token as text, by import name or as a Python callable. It is called where "
+              "connections are made, also on executors.", origin="this producer"),
+    _text("sasl.oauthbearer.token.endpoint.url", "OAUTHBEARER: where tokens are got with client id and secret (OIDC "
+          "client credentials). https, or http for an address of this host."),
+    _text("sasl.oauthbearer.client.credentials.client.id", "Id of the client at the token endpoint."),
+    _text("sasl.oauthbearer.client.credentials.client.secret", "Its secret.", kind="PASSWORD"),
+    _text("sasl.oauthbearer.scope", "Scope asked for with a token."),
+    _honoured("sasl.oauthbearer.header.urlencode", "BOOLEAN", False, Flag(), "Encode id and secret as URL text."),
+    _honoured("sasl.login.connect.timeout.ms", "INT", None, Whole(1, INT_MAX), "Time for connecting to the token "
+              "endpoint; 10 seconds by default."),
+    _honoured("sasl.login.read.timeout.ms", "INT", None, Whole(1, INT_MAX), "Time for its answer; 10 seconds by "
+              "default."),
+    _honoured("sasl.login.retry.backoff.ms", "LONG", 100, Whole(0, LONG_MAX), "First wait before asking it again."),
+    _honoured("sasl.login.retry.backoff.max.ms", "LONG", 10_000, Whole(0, LONG_MAX), "Longest such wait."),
+    _honoured("sasl.login.refresh.window.factor", "DOUBLE", 0.8, Fraction(0.5, 1.0), "Share of a token's life after "
+              "which it is renewed."),
+    _honoured("sasl.login.refresh.window.jitter", "DOUBLE", 0.05, Fraction(0.0, 0.25), "Random part of that moment."),
+    _honoured("sasl.login.refresh.min.period.seconds", "SHORT", 60, Whole(0, 900), "Least time between two renewals."),
+    _honoured("sasl.login.refresh.buffer.seconds", "SHORT", 300, Whole(0, 3600), "Time kept free before a token "
+              "expires."),
+)  # fmt: skip
 
 # name, Java's type, default, meaning
-_ROWS: tuple[tuple[str, str, object, str], ...] = (
-    ("security.providers", "STRING", None, "JVM security providers."),
-    ("ssl.protocol", "STRING", "TLSv1.3", "TLS version to begin with."),
-    ("ssl.enabled.protocols", "LIST", ("TLSv1.2", "TLSv1.3"), "TLS versions that may be used."),
-    ("ssl.provider", "STRING", None, "JVM provider of TLS."),
-    ("ssl.cipher.suites", "LIST", (), "Ciphers that may be used; empty: all."),
-    ("ssl.engine.factory.class", "CLASS", None, "JVM class that makes TLS engines."),
-    ("ssl.secure.random.implementation", "STRING", None, "JVM source of randomness."),
-    ("ssl.keystore.type", "STRING", "JKS", "File format of the own key."),
-    ("ssl.keystore.location", "STRING", None, "File with the own key and certificate."),
-    ("ssl.keystore.password", "PASSWORD", None, "Password of that file."),
-    ("ssl.keystore.key", "PASSWORD", None, "The own key as PEM text."),
-    ("ssl.keystore.certificate.chain", "PASSWORD", None, "The own certificates as PEM text."),
-    ("ssl.key.password", "PASSWORD", None, "Password of the own key."),
-    ("ssl.keymanager.algorithm", "STRING", "SunX509", "JVM algorithm for own keys."),
-    ("ssl.truststore.type", "STRING", "JKS", "File format of the trusted certificates."),
-    ("ssl.truststore.location", "STRING", None, "File with the trusted certificates."),
-    ("ssl.truststore.password", "PASSWORD", None, "Password of that file."),
-    ("ssl.truststore.certificates", "PASSWORD", None, "Trusted certificates as PEM text."),
-    ("ssl.trustmanager.algorithm", "STRING", "PKIX", "JVM algorithm for trust."),
-    ("ssl.endpoint.identification.algorithm", "STRING", "https", "Check of the broker's host name; empty: none."),
-    ("sasl.mechanism", "STRING", "GSSAPI", "How the client proves who it is."),
-    ("sasl.jaas.config", "PASSWORD", None, "Login module and its credentials."),
-    ("sasl.client.callback.handler.class", "CLASS", None, "JVM class asked for credentials."),
-    ("sasl.login.callback.handler.class", "CLASS", None, "JVM class asked at login."),
-    ("sasl.login.class", "CLASS", None, "JVM class that logs in."),
-    ("sasl.login.connect.timeout.ms", "INT", None, "Time for connecting to an identity provider."),
-    ("sasl.login.read.timeout.ms", "INT", None, "Time for its answer."),
-    ("sasl.login.retry.backoff.ms", "LONG", 100, "First wait before asking it again."),
-    ("sasl.login.retry.backoff.max.ms", "LONG", 10_000, "Longest such wait."),
-    ("sasl.login.refresh.window.factor", "DOUBLE", 0.8, "Share of a credential's life after which it is renewed."),
-    ("sasl.login.refresh.window.jitter", "DOUBLE", 0.05, "Random part of that moment."),
-    ("sasl.login.refresh.min.period.seconds", "SHORT", 60, "Least time between two renewals."),
-    ("sasl.login.refresh.buffer.seconds", "SHORT", 300, "Time kept free before a credential expires."),
+_KERBEROS_ROWS: tuple[tuple[str, str, object, str], ...] = (
     ("sasl.kerberos.service.name", "STRING", None, "The brokers' Kerberos name."),
     ("sasl.kerberos.kinit.cmd", "STRING", "/usr/bin/kinit", "Program that gets tickets."),
     ("sasl.kerberos.min.time.before.relogin", "LONG", 60_000, "Least time between two Kerberos logins."),
     ("sasl.kerberos.ticket.renew.jitter", "DOUBLE", 0.05, "Random part of a ticket's renewal time."),
     ("sasl.kerberos.ticket.renew.window.factor", "DOUBLE", 0.8, "Share of a ticket's life after which it is renewed."),
-    ("sasl.oauthbearer.token.endpoint.url", "STRING", None, "Where tokens are got."),
-    ("sasl.oauthbearer.scope", "STRING", None, "Scope asked for with a token."),
-    ("sasl.oauthbearer.client.credentials.client.id", "STRING", None, "Id of the client at the token endpoint."),
-    ("sasl.oauthbearer.client.credentials.client.secret", "PASSWORD", None, "Its secret."),
-    ("sasl.oauthbearer.header.urlencode", "BOOLEAN", False, "Encode id and secret as URL text."),
+)
+_BROKER_ROWS: tuple[tuple[str, str, object, str], ...] = (
     ("sasl.oauthbearer.scope.claim.name", "STRING", "scope", "Claim that holds the scope."),
     ("sasl.oauthbearer.sub.claim.name", "STRING", "sub", "Claim that holds the subject."),
     ("sasl.oauthbearer.clock.skew.seconds", "INT", 30, "Allowed difference of clocks."),
@@ -71,6 +153,8 @@ _ROWS: tuple[tuple[str, str, object, str], ...] = (
      "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever", "JVM class that gets tokens."),
     ("sasl.oauthbearer.jwt.validator.class", "CLASS",
      "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator", "JVM class that checks tokens."),
+)  # fmt: skip
+_ASSERTION_ROWS: tuple[tuple[str, str, object, str], ...] = (
     ("sasl.oauthbearer.assertion.algorithm", "STRING", "RS256", "Algorithm that signs an assertion."),
     ("sasl.oauthbearer.assertion.claim.aud", "STRING", None, "Audience in an assertion."),
     ("sasl.oauthbearer.assertion.claim.iss", "STRING", None, "Issuer in an assertion."),
@@ -82,20 +166,29 @@ _ROWS: tuple[tuple[str, str, object, str], ...] = (
     ("sasl.oauthbearer.assertion.private.key.file", "STRING", None, "File with the key that signs assertions."),
     ("sasl.oauthbearer.assertion.private.key.passphrase", "PASSWORD", None, "Passphrase of that key."),
     ("sasl.oauthbearer.assertion.template.file", "STRING", None, "File with further claims of assertions."),
-)  # fmt: skip
+)
 
 SECURITY_OPTIONS: tuple[Option, ...] = (
-    Option(
-        name="security.protocol", kind="STRING", default="PLAINTEXT",
-        rule=Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), any_case=True),
-        meaning="Encryption and authentication of connections.", treatment=Treatment.REFUSED, same=("PLAINTEXT",),
-        instead=PLAINTEXT_ONLY,
-    ),
-    *(
-        Option(
-            name=name, kind=kind, default=default, rule=Text(), meaning=meaning, treatment=Treatment.REFUSED,
-            instead=PLAINTEXT_ONLY,
-        )
-        for name, kind, default, meaning in _ROWS
-    ),
-)  # fmt: skip
+    *_CONNECTIONS,
+    *_TLS,
+    *_SASL,
+    *_TOKENS,
+    *(_refused(*row, instead=_KERBEROS) for row in _KERBEROS_ROWS),
+    *(_refused(*row, instead=_BROKER_SIDE) for row in _BROKER_ROWS),
+    *(_refused(*row, instead=_ASSERTION) for row in _ASSERTION_ROWS),
+)
+
+
+def _alias(name: str, target: str) -> Alias:
+    return Alias(name=name, target=target, origin="librdkafka", meaning="The same.")
+
+
+SECURITY_ALIASES = (
+    _alias("ssl.ca.location", "ssl.truststore.location"),
+    _alias("ssl.ca.pem", "ssl.truststore.certificates"),
+    _alias("ssl.certificate.pem", "ssl.keystore.certificate.chain"),
+    _alias("ssl.key.pem", "ssl.keystore.key"),
+    _alias("sasl.mechanisms", "sasl.mechanism"),
+    _alias("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id"),
+    _alias("sasl.oauthbearer.client.secret", "sasl.oauthbearer.client.credentials.client.secret"),
+)

@@ -43,7 +43,8 @@ def _fixed(
 
 _SENDING = (
     _option("bootstrap.servers", "LIST", None, Servers(), "Brokers to ask first; the rest of the cluster is learnt "
-            "from them. A scheme such as PLAINTEXT:// may stand in front and is ignored.", is_required=True),
+            "from them. A scheme such as PLAINTEXT:// may stand in front; one that asks for TLS or SASL must "
+            "agree with security.protocol.", is_required=True),
     _option("acks", "STRING", "all", Acks(), "When a request counts as written: once all in-sync replicas have it "
             "(all, -1), once the leader has it (1), or as soon as it is sent (0)."),
     _flag("enable.idempotence", True, "Number the batches so that the broker drops the copies a retry makes. Turned "

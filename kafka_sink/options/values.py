@@ -175,7 +175,10 @@ class Servers:
         port = int(match["port"])
         if not 1 <= port <= 65535:
             raise ConfigError(f"{name}: the entry {said} has port {port}: expected a port from 1 to 65535")
-        scheme = (match["scheme"] or "").upper()
-        if scheme == "SSL" or scheme.startswith("SASL_"):
-            raise ConfigError(f"{name}: the entry {said} asks for {scheme}: this version speaks PLAINTEXT only")
         return match["v6"] or match["host"], port
+
+
+def schemes(value: object) -> set[str]:
+    """What stands before the :// of bootstrap servers, in capitals."""
+    entries = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else ()
+    return {str(entry).partition("://")[0].strip().upper() for entry in entries if "://" in str(entry)}

@@ -26,7 +26,10 @@ from kafka_sink.engine.question import VERSION_MAX, Ending, Question, Reply, Tar
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.clock import Clock
+from kafka_sink.runtime.exchange import retold
+from kafka_sink.runtime.login import authenticator
 from kafka_sink.runtime.network import Network
+from kafka_sink.runtime.tls import TlsContexts
 from kafka_sink.wire.apis import Api
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -93,6 +96,7 @@ class Asker:
         may have arrived a failure is raised, unless it `changes_nothing` there; and so is one that trying again does
         not mend.
         """
+        self._start_afresh_if_refused()
         limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.now_ms() + limit_ms
         attempt = 0
@@ -125,6 +129,9 @@ class Asker:
             if self.now_ms() >= deadline_ms:
                 return False
             self._turn((), deadline_ms)
+            refusal = self._opened()[1].nodes.refusal
+            if refusal is not None:
+                raise retold(refusal)
         return True
 
     def _turn(self, questions: Sequence[Question], until_ms: int | None) -> list[Reply]:
@@ -154,15 +161,22 @@ class Asker:
             raise LocalProtocolError("the client is closed")
         if self._network is None or self._asking is None:
             options = self.options
-            self._asking = Asking(options, jitter=random.random)
+            tls = TlsContexts(options) if options.has_tls else None
+            self._asking = Asking(options, jitter=random.random, authenticator=authenticator(options))
             self._wake_at_ms = 0
             _open.add(self)
             self._network = Network(
                 self._clock,
                 send_buffer_bytes=options.send_buffer_bytes,
                 receive_buffer_bytes=options.receive_buffer_bytes,
+                tls=tls,
             )
         return self._network, self._asking
+
+    def _start_afresh_if_refused(self) -> None:
+        """For the beginning of a call. Within one, nobody is asked again who has refused, or was refused by us."""
+        if self._asking is not None and self._asking.nodes.refusal is not None:
+            self._drop()
 
     def _drop(self) -> None:
         network, self._network, self._asking = self._network, None, None

@@ -33,6 +33,7 @@ from kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
     BrokerError,
+    ConfigError,
     KafkaSinkError,
     LocalProtocolError,
     OperationTimeout,
@@ -93,6 +94,7 @@ class Client(Asker):
         A request whose key is used again before it was answered is one that the machine has given up: its answer must
         not be taken for one to the newer request.
         """
+        self._start_afresh_if_refused()
         requests: dict[d.RequestKey, Question] = {}
         answers: list[d.DriverAnswer] = []
         try:
@@ -117,14 +119,13 @@ class Client(Asker):
 
     def reach(self, timeout_ms: int | None = None) -> None:
         """Returns when a broker has said who the brokers are; max.block.ms is the time limit by default."""
+        self._start_afresh_if_refused()
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         metadata = self._opened()[1].metadata
         seen = metadata.view
         metadata.request_update()
-        if self._wait_until(lambda: self._is_refused() or self._has_news(seen), self.now_ms() + limit_ms):
-            if self._has_news(seen):
-                return
-            raise AuthenticationError(f"the cluster cannot be used: {self._said()}")
+        if self._wait_until(lambda: self._has_news(seen), self.now_ms() + limit_ms):
+            return
         raise OperationTimeout(f"no broker has answered within {self._limit(timeout_ms)}: {self._said()}")
 
     def features(self) -> dict[str, int]:
@@ -162,6 +163,7 @@ class Client(Asker):
         creates = self.creates_topics if create is None else create
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.now_ms() + limit_ms
+        self._start_afresh_if_refused()
         metadata = self._opened()[1].metadata
         seen = metadata.view
         metadata.want_topic(topic, self.now_ms())
@@ -170,14 +172,12 @@ class Client(Asker):
             if creates:
                 self._ask_to_create(topic)
             patience_ms = min(deadline_ms, self.now_ms() + CREATION_REPEATED_MS)
-            if self._wait_until(lambda: self._is_refused() or self._is_topic_settled(topic, seen), patience_ms):
+            if self._wait_until(lambda: self._is_topic_settled(topic, seen), patience_ms):
                 break
             if self.now_ms() >= deadline_ms:
                 trouble = metadata.topic_trouble(topic) or self._said()
                 raise OperationTimeout(f"topic {topic} is not known within {self._limit(timeout_ms)}: {trouble}")
             metadata.want_topic(topic, self.now_ms())
-        if not self._is_topic_settled(topic, seen):
-            raise AuthenticationError(f"topic {topic} cannot be described: {self._said()}")
         error = metadata.topic_error(topic)
         if error is not None:
             raise error
@@ -243,11 +243,6 @@ class Client(Asker):
             return False
         return metadata.view.partition_count(topic) is not None or metadata.topic_error(topic) is not None
 
-    def _is_refused(self) -> bool:
-        """Credentials were refused, and nobody is left who might take them: waiting is pointless."""
-        nodes = self._opened()[1].nodes
-        return isinstance(nodes.last_failure, AuthenticationError) and not nodes.is_any_reachable(self.now_ms())
-
     def _said(self) -> str:
         """Every bootstrap server and what became of the attempt to use it."""
         nodes = self._opened()[1].nodes
@@ -261,6 +256,8 @@ class Client(Asker):
     def _ask_to_create(self, topic: str) -> None:
         body = {"topics": [{"name": topic}], "allow_auto_topic_creation": True}
         (reply,) = self._replies((Question(AnyBroker(), METADATA, body, self.options.request_timeout_ms),))
+        if isinstance(reply.error, (AuthenticationError, ConfigError)):
+            raise reply.error
         for answer in reply.bodies:
             if answer["topics"][0]["error_code"] == TOPIC_AUTHORIZATION_FAILED:
                 text = (

@@ -22,9 +22,11 @@ from kafka_sink.runtime.appender import Appender
 from kafka_sink.runtime.clock import Clock
 from kafka_sink.runtime.exchange import Exchange
 from kafka_sink.runtime.interceptors import Interceptors
+from kafka_sink.runtime.login import authenticator
 from kafka_sink.runtime.metrics import ProducerMetrics
 from kafka_sink.runtime.network import Network
 from kafka_sink.runtime.sender import Sender
+from kafka_sink.runtime.tls import TlsContexts
 
 _LOGGER = logging.getLogger("kafka_sink")
 # After it was told to stop at once, the thread needs no more than the turn it is in.
@@ -42,7 +44,10 @@ class Core:
         self.options = options
         clock = Clock()
         self.network = Network(
-            clock, send_buffer_bytes=options.send_buffer_bytes, receive_buffer_bytes=options.receive_buffer_bytes
+            clock,
+            send_buffer_bytes=options.send_buffer_bytes,
+            receive_buffer_bytes=options.receive_buffer_bytes,
+            tls=TlsContexts(options) if options.has_tls else None,
         )
         try:
             self._put_together(clock)
@@ -62,7 +67,7 @@ class Core:
         self.appender = Appender(
             options, self.exchange, self.metrics, random_number=jitter, interceptors=self.interceptors
         )
-        engine = Engine(options, jitter=jitter)
+        engine = Engine(options, jitter=jitter, authenticator=authenticator(options))
         # Until the sender has taken its first turn, others see the engine as it was made.
         self.exchange.refusal = engine.refusal
         self.sender = Sender(options, engine, self.network, self.exchange, self.appender, self.metrics)

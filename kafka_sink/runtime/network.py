@@ -7,6 +7,9 @@ Errors of the operating system end here. `OSError` and `gaierror` become a `Tran
 and reason; it travels as an event, nothing is raised. What a lost connection means, and whether something is sent
 again, is not known here.
 
+A connection with TLS (`tls_connection.py`) has the same interface as a plain one; here it only takes a second step
+until it is established. `Connected` is told after the broker's certificate was verified, so nothing can be sent before.
+
 Resolving a name is the one call that can block (`getaddrinfo` has no non-blocking form). It blocks the sender thread,
 as it does in the Java client; an address in place of a name avoids it.
 """
@@ -18,10 +21,7 @@ import os
 import selectors
 import socket
 import threading
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import islice
 
 from kafka_sink.engine.commands import (
     Address,
@@ -36,8 +36,11 @@ from kafka_sink.engine.commands import (
     Send,
     Written,
 )
-from kafka_sink.errors import TransportError
+from kafka_sink.errors import KafkaSinkError, TransportError
 from kafka_sink.runtime.clock import Clock
+from kafka_sink.runtime.plain_connection import PlainConnection, failure_of
+from kafka_sink.runtime.tls import TlsContexts
+from kafka_sink.runtime.tls_connection import TlsConnection
 
 NetworkCommand = Resolve | Connect | Send | Disconnect
 NetworkEvent = Resolved | Connected | Received | Written | Disconnected
@@ -46,29 +49,28 @@ NetworkEvent = Resolved | Connected | Received | Written | Disconnected
 RECEIVE_BYTES = 64 * 1024
 # How often one connection may read or write before the others have their turn.
 CALLS_PER_TURN = 8
-# Linux takes 1024 buffers in one call; the send buffer is full long before.
-BUFFERS_PER_CALL = 256
 WAKE_BYTES = 4096
 NS_PER_MS = 1_000_000
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
-@dataclass(slots=True, eq=False)
-class _Connection:
-    connection_id: int
-    socket: socket.socket
-    peer: str
-    is_connecting: bool = True
-    outgoing: deque[memoryview] = field(default_factory=deque)
-
-
 class Network:
-    def __init__(self, clock: Clock, *, send_buffer_bytes: int = -1, receive_buffer_bytes: int = -1) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+        tls: TlsContexts | None = None,
+    ) -> None:
         self._clock = clock
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
-        self._connections: dict[int, _Connection] = {}
+        self._tls = tls
+        self._connections: dict[int, PlainConnection] = {}
+        # Those that have decrypted more than was taken in one turn: the selector does not know of it.
+        self._unread: set[PlainConnection] = set()
         # Events of commands, until the next poll takes them along.
         self._events: list[NetworkEvent] = []
         self._received = memoryview(bytearray(RECEIVE_BYTES))
@@ -106,8 +108,10 @@ class Network:
         That a peer took a part of what is written to it is nothing to tell: it goes on waiting. A large request takes
         several such parts, and a turn of the whole engine for each would cost more than writing it.
         """
+        if self._events or self._unread:
+            timeout_ms = 0
         now_ns = self._clock.monotonic_ns()
-        deadline_ns = None if timeout_ms is None else now_ns + (0 if self._events else timeout_ms * NS_PER_MS)
+        deadline_ns = None if timeout_ms is None else now_ns + timeout_ms * NS_PER_MS
         self.wait_ns = self.io_ns = 0
         is_over = False
         while not is_over:
@@ -160,9 +164,12 @@ class Network:
         try:
             opened = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
-            self._events.append(Disconnected(command.connection_id, _failure(peer, error)))
+            self._events.append(Disconnected(command.connection_id, failure_of(peer, error)))
             return
-        connection = _Connection(command.connection_id, opened, peer)
+        if self._tls is None:
+            connection = PlainConnection(command.connection_id, opened, peer)
+        else:
+            connection = TlsConnection(command.connection_id, opened, peer, command.host, self._tls)
         try:
             self._set_options(opened)
             refused = opened.connect_ex(address)
@@ -171,7 +178,7 @@ class Network:
             self._selector.register(opened, _WRITE, connection)
         except (OSError, OverflowError) as error:
             opened.close()
-            self._events.append(Disconnected(command.connection_id, _failure(peer, error)))
+            self._events.append(Disconnected(command.connection_id, failure_of(peer, error)))
             return
         self._connections[command.connection_id] = connection
 
@@ -210,31 +217,43 @@ class Network:
                 is_woken = True
             else:
                 self._on_ready(key.data, mask)
+        for connection in list(self._unread):
+            self._read(connection)
         return is_woken
 
-    def _on_ready(self, connection: _Connection, mask: int) -> None:
+    def _on_ready(self, connection: PlainConnection, mask: int) -> None:
         if connection.is_connecting:
-            self._on_connect_ended(connection)
+            self._establish(connection)
             return
         if mask & _READ and not self._read(connection):
             return
         if mask & _WRITE and self._write(connection) and not connection.outgoing:
             self._selector.modify(connection.socket, _READ, connection)
 
-    def _on_connect_ended(self, connection: _Connection) -> None:
-        refused = connection.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if refused:
-            self._lose(connection, OSError(refused, os.strerror(refused)))
+    def _establish(self, connection: PlainConnection) -> None:
+        before = connection.socket
+        try:
+            wanted = connection.establish()
+        except (OSError, ValueError, KafkaSinkError) as error:
+            self._lose(connection, error)
+            return
+        if connection.socket is not before:
+            # TLS took over the descriptor; the selector knows it by the object that is gone.
+            self._selector.unregister(before)
+            self._selector.register(connection.socket, wanted or _READ, connection)
+        if wanted:
+            self._selector.modify(connection.socket, wanted, connection)
             return
         connection.is_connecting = False
         self._selector.modify(connection.socket, _READ | _WRITE if connection.outgoing else _READ, connection)
         self._events.append(Connected(connection.connection_id))
 
-    def _read(self, connection: _Connection) -> bool:
+    def _read(self, connection: PlainConnection) -> bool:
         """False: the connection is gone. What it said before that is told first."""
+        self._unread.discard(connection)
         for _ in range(CALLS_PER_TURN):
             try:
-                count = connection.socket.recv_into(self._received)
+                count = connection.receive_into(self._received)
             except (BlockingIOError, InterruptedError):
                 return True
             except OSError as error:
@@ -245,15 +264,17 @@ class Network:
                 return False
             self._events.append(Received(connection.connection_id, bytes(self._received[:count])))
             if count < RECEIVE_BYTES:
-                return True
+                break
+        if connection.has_unread:
+            self._unread.add(connection)
         return True
 
-    def _write(self, connection: _Connection) -> bool:
+    def _write(self, connection: PlainConnection) -> bool:
         """False: the connection is gone. `Written` is told when nothing is left."""
         outgoing = connection.outgoing
         for _ in range(CALLS_PER_TURN):
             try:
-                count = connection.socket.sendmsg(islice(outgoing, BUFFERS_PER_CALL))
+                count = connection.send()
             except (BlockingIOError, InterruptedError):
                 return True
             except OSError as error:
@@ -270,12 +291,13 @@ class Network:
 
     # ---- endings ---------------------------------------------------------------------------------------------------
 
-    def _lose(self, connection: _Connection, error: OSError | None) -> None:
+    def _lose(self, connection: PlainConnection, error: Exception | None) -> None:
         self._drop(connection)
-        self._events.append(Disconnected(connection.connection_id, _failure(connection.peer, error)))
+        self._events.append(Disconnected(connection.connection_id, connection.failure_of(error)))
 
-    def _drop(self, connection: _Connection) -> None:
+    def _drop(self, connection: PlainConnection) -> None:
         del self._connections[connection.connection_id]
+        self._unread.discard(connection)
         self._selector.unregister(connection.socket)
         connection.socket.close()
 
@@ -289,12 +311,6 @@ def title_of(address: Address) -> str:
 
 def _views(buffers: Sequence[Buffer]) -> list[memoryview]:
     return [memoryview(buffer) for buffer in buffers if len(buffer)]
-
-
-def _failure(peer: str, error: OSError | OverflowError | None) -> TransportError:
-    if error is None:
-        return TransportError(f"{peer} closed the connection")
-    return TransportError(f"{peer}: {getattr(error, 'strerror', None) or error}")
 
 
 def _resolve(command: Resolve) -> Resolved:

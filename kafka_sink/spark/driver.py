@@ -20,7 +20,9 @@ from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSess
 from kafka_sink.errors import BrokerError, ConfigError
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.runtime.client import Client
+from kafka_sink.spark.files import look_in_spark_files
 
+look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
 UNKNOWN_TOPIC = 3
 MAX_TIMEOUT, DEFAULT_REPLICATION = "transaction.max.timeout.ms", "default.replication.factor"

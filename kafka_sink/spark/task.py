@@ -37,7 +37,10 @@ from kafka_sink.runtime.exchange import retold
 from kafka_sink.runtime.pool import POOL
 from kafka_sink.runtime.producer import Producer
 from kafka_sink.spark.columns import WrittenColumns
+from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.unsendable import Unsendable, sorted_out
+
+look_in_spark_files()
 
 # An attempt that fails tells the coordinator so, if it can be told soon; if not, the driver's sweep does.
 ABORT_TIMEOUT_S = 10.0

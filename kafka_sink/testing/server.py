@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import selectors
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -44,6 +45,7 @@ class Peer:
     connection_id: int
     unsent: bytearray = field(default_factory=bytearray)
     is_closing: bool = False
+    is_shaking_hands: bool = False
 
 
 class EmbeddedBroker:
@@ -52,7 +54,7 @@ class EmbeddedBroker:
     `port` is that of the first broker, the others follow; 0 lets the system choose. `properties` are Kafka's (see
     settings.py, others are refused), `release` chooses the versions on offer. With `data_dir` a later instance finds
     topics, records, transactions and offsets. With `users` (name -> password) clients must authenticate, with `acls`
-    what is not allowed is denied.
+    what is not allowed is denied. `tls` is the `ssl.SSLContext` of a server: then all listeners speak TLS only.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class EmbeddedBroker:
         topics: Mapping[str, int] | None = None,
         users: Mapping[str, str] | None = None,
         acls: Iterable[Acl] | None = None,
+        tls: ssl.SSLContext | None = None,
         data_dir: str | Path | None = None,
         properties: Mapping[str, str] | None = None,
         release: str = RELEASES[0],
@@ -69,6 +72,7 @@ class EmbeddedBroker:
         port: int = 0,
     ) -> None:
         self._host = host
+        self._tls = tls
         self._topics = dict(topics or {})
         self._storage = Storage(Path(data_dir)) if data_dir is not None else None
         nodes = [Broker(number, host, port + number - 1 if port else 0) for number in range(1, brokers + 1)]
@@ -195,6 +199,9 @@ class EmbeddedBroker:
         if isinstance(key.data, int):
             self._accept(key.data)
         elif isinstance(key.data, Peer):
+            if key.data.is_shaking_hands:
+                self._shake_hands(key.data)
+                return
             if mask & selectors.EVENT_WRITE:
                 self._flush(key.data)
             if mask & selectors.EVENT_READ:
@@ -212,17 +219,37 @@ class EmbeddedBroker:
             return  # gone before it was taken
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._tls is not None:
+            accepted = self._tls.wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
         self._connection_count += 1
-        peer = Peer(accepted, node_id, self._connection_count)
+        peer = Peer(accepted, node_id, self._connection_count, is_shaking_hands=self._tls is not None)
         self._peers[peer.connection_id] = peer
         self._selector.register(accepted, selectors.EVENT_READ, peer)
+
+    def _shake_hands(self, peer: Peer) -> None:
+        assert isinstance(peer.socket, ssl.SSLSocket)
+        wanted = selectors.EVENT_READ
+        try:
+            peer.socket.do_handshake()
+            peer.is_shaking_hands = False
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLWantWriteError:
+            wanted = selectors.EVENT_WRITE
+        except OSError:
+            self._drop(peer)
+            return
+        self._selector.modify(peer.socket, wanted, peer)
 
     def _read(self, peer: Peer) -> None:
         if peer.connection_id not in self._peers:
             return
         try:
             data = peer.socket.recv(READ_BYTES)
-        except BlockingIOError:
+            # TLS hands out one record at a time, and the selector does not see what it has decrypted.
+            while isinstance(peer.socket, ssl.SSLSocket) and peer.socket.pending():
+                data += peer.socket.recv(READ_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except OSError:
             data = b""
@@ -250,7 +277,7 @@ class EmbeddedBroker:
             while peer.unsent:
                 sent = peer.socket.send(peer.unsent)
                 del peer.unsent[:sent]
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
             return
         except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from kafka_sink import Producer
 from kafka_sink.testing import Acl, EmbeddedBroker
+from tests.certificates import Authority
 
 WAIT_S = 20
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -148,3 +151,22 @@ def test_users_are_given_on_the_command_line() -> None:
         process.wait(WAIT_S)
         if process.stdout is not None:
             process.stdout.close()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_all_listeners_speak_tls_when_they_are_told_to(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    authority = Authority(tmp_path)
+    issued = authority.issue("embedded", "127.0.0.1")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.maximum_version = version
+    context.load_cert_chain(issued.chain, issued.key)
+    values = [b"%06d" % number * 200 for number in range(2000)]
+    with EmbeddedBroker(2, topics={"events": 2}, users=USERS, tls=context) as kafka:
+        secured = {"security.protocol": "SASL_SSL", "ssl.ca.location": str(authority.path)}
+        assert write({**login(kafka, "SCRAM-SHA-256", "alice"), **secured}, values[:1000]) == []
+        chosen = {**login(kafka, "SCRAM-SHA-256", "alice"), **secured}
+        del chosen["log_level"]
+        with Producer(chosen) as producer:
+            for value in values[1000:]:
+                producer.send("events", value=value)
+        assert read({**login(kafka, "PLAIN", "bob"), **secured}, 2000) == values

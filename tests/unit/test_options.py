@@ -73,6 +73,8 @@ def test_number_ranges_equal_those_of_java(name: str) -> None:
     stricter = {"transaction.timeout.ms", "metrics.sample.window.ms"}
     without_range = {
         "connections.max.idle.ms", "socket.connection.setup.timeout.ms", "socket.connection.setup.timeout.max.ms",
+        "sasl.login.connect.timeout.ms", "sasl.login.read.timeout.ms", "sasl.login.retry.backoff.ms",
+        "sasl.login.retry.backoff.max.ms",
     }  # fmt: skip
     if name not in stricter | without_range:
         ours = f"{lowest},{highest}" if highest != "]" else f"{lowest}]"
@@ -142,7 +144,9 @@ def test_every_row_that_is_not_honoured_says_what_to_do_instead() -> None:
 
 @pytest.mark.parametrize("row", [*OPTIONS.values(), *FOREIGN_OPTIONS.values()], ids=lambda row: row.name)
 def test_every_row_has_an_effect_or_an_answer(row: Any) -> None:
-    samples = ["1", "7", "99999", "false", "true", "gzip", "none", "sync", "random", "LongSerializer", "DEBUG", "b:1"]
+    # The first ones are for security options.
+    samples = ["SSL", "PLAIN", "TLSv1.2", "PEM", "0.7", "0.2", "m:f", "a.OAuthBearerLoginCallbackHandler"]
+    samples += ["1", "7", "99999", "false", "true", "gzip", "none", "sync", "random", "LongSerializer", "DEBUG", "b:1"]
     before = parse(compression_type="gzip")
     answers = set()
     for sample in samples:
@@ -239,8 +243,11 @@ def test_a_missing_bootstrap_list_is_an_error() -> None:
         parse_producer_options({})
 
 
-def test_a_scheme_that_asks_for_encryption_is_refused() -> None:
-    assert "PLAINTEXT only" in refusal({"bootstrap.servers": "SASL_SSL://a:1"})
+def test_a_scheme_that_asks_for_encryption_must_agree_with_the_protocol() -> None:
+    text = refusal({"bootstrap.servers": "SASL_SSL://a:1"})
+    assert text == "bootstrap.servers asks for SASL_SSL, but security.protocol=PLAINTEXT: make them agree"
+    both = {"bootstrap.servers": "SSL://a:1", "security.protocol": "ssl"}
+    assert parse_producer_options(both).bootstrap_servers == (("a", 1),)
 
 
 def test_credentials_in_a_bootstrap_entry_are_not_repeated() -> None:

@@ -64,22 +64,9 @@ def test_contradictions_are_reported_together() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["ssl.keystore.password", "sasl.jaas.config", "sasl.mechanism", "ssl.ca.location", "ssl.protocol"]
-)
-def test_security_options_are_refused_by_name_and_never_repeat_the_value(name: str) -> None:
-    assert refusal({name: "hunter2"}) == f"{name} is not supported: this version speaks PLAINTEXT only"
-
-
-@pytest.mark.parametrize("protocol", ["SSL", "sasl_ssl", "SASL_PLAINTEXT"])
-def test_other_security_protocols_are_refused(protocol: str) -> None:
-    text = refusal({"security.protocol": protocol})
-    assert text == f"security.protocol={protocol.upper()} is not supported: this version speaks PLAINTEXT only"
-
-
-@pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("security.protocol", "plaintext"), ("config.providers", ""), ("enable.metrics.push", "false"),
+        ("config.providers", ""), ("enable.metrics.push", "false"),
         ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter"), ("metrics.recording.level", "INFO"),
         ("client.dns.lookup", "use_all_dns_ips"), ("transaction.two.phase.commit.enable", "false"),
         ("socket.keepalive.enable", "true"), ("statistics.interval.ms", 0),

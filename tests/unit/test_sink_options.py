@@ -168,10 +168,14 @@ def test_a_partitioner_that_cannot_be_a_function_is_refused_by_name(value: str) 
     assert "partitioner.class" in refusal({"kafka.partitioner.class": value})
 
 
-@pytest.mark.parametrize("name", sorted(name for name in OPTIONS if name.startswith(("ssl.", "sasl."))))
-def test_no_text_repeats_the_value_of_a_security_option(name: str) -> None:
+SECRETS = ["sasl.username", *sorted(option.name for option in OPTIONS.values() if option.kind == "PASSWORD")]
+
+
+@pytest.mark.parametrize("protocol", ["PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("name", SECRETS)
+def test_no_text_repeats_the_value_of_a_security_option(name: str, protocol: str) -> None:
     try:
-        said = repr(parsed({f"kafka.{name}": "hunter2"}))
+        said = repr(parsed({f"kafka.{name}": "hunter2", "kafka.security.protocol": protocol}))
     except ConfigError as error:
         said = str(error)
     assert "hunter2" not in said

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_sink.command.properties import parse_properties
 from kafka_sink.errors import ConfigError
+from kafka_sink.options.properties import parse_properties
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 from fake_cluster import FakeCluster
 
+from kafka_sink.engine.authentication import Authenticator
 from kafka_sink.engine.cluster import Endpoint
 from kafka_sink.engine.commands import Address, Command, Connect, Input, Notice, Resolve, Step
 from kafka_sink.engine.metadata import Metadata, MetadataQuestion
@@ -43,13 +44,14 @@ class Driver:
         has_metadata: bool = False,
         jitter: float = NO_JITTER,
         knows_brokers: bool = True,
+        authenticator: Authenticator | None = None,
         **options: Any,
     ) -> None:
         self.cluster = cluster or FakeCluster({0: ("a", 9092)}, {"t": {0: 0}})
         options.setdefault("bootstrap_servers", (next(iter(self.cluster.brokers.values())),))
         self.options = ProducerOptions(**options)
         self.jitter = jitter
-        self.nodes = NodeSet(self.options, jitter=lambda: self.jitter)
+        self.nodes = NodeSet(self.options, jitter=lambda: self.jitter, authenticator=authenticator)
         self.metadata = Metadata(self.options, self.nodes, jitter=lambda: self.jitter) if has_metadata else None
         self.answers: list[Answer] = []
         self.now_ms = 1_000_000

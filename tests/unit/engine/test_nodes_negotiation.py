@@ -291,4 +291,4 @@ def test_bytes_after_the_answer_to_api_versions_belong_to_no_request() -> None:
     assert isinstance(event, Received)
     driver.nodes.on_input(driver.now_ms, Received(event.connection_id, bytes(event.data) + b"\x00"))
     assert not driver.nodes.is_ready(0, driver.now_ms)
-    assert "1 bytes after the answer to ApiVersions" in str(driver.nodes.last_failure)
+    assert "1 bytes that nobody asked for, before the first request" in str(driver.nodes.last_failure)

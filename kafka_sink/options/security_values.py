@@ -1,0 +1,149 @@
+"""Rules for the values of security options, in the manner of values.py."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.options.values import Names, refuse
+from kafka_sink.security.login import MECHANISMS
+
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
+TLS_13_SUITES = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+GSSAPI, AWS_MSK_IAM = "GSSAPI", "AWS_MSK_IAM"
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+# Handlers of Kafka and what they do here as well.
+_HANDLERS = frozenset(("OAuthBearerLoginCallbackHandler",))
+_SUITE = re.compile(r"[A-Za-z0-9_\-+!:@=.]{1,200}")
+
+# Java's name of a suite is put together like OpenSSL's, only with other joints.
+_JOINTS = (("TLS_RSA_WITH_", ""), ("TLS_", ""), ("_WITH_", "-"), ("AES_", "AES"), ("_CBC", ""), ("_", "-"))
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    valid: str = f"one of {', '.join(MECHANISMS)}"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if text not in (*MECHANISMS, GSSAPI):
+            why = ": sign in with OAUTHBEARER and a token provider instead" if text == AWS_MSK_IAM else ""
+            raise ConfigError(f"{name}={text!a} is not supported{why}: expected {self.valid}")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class TlsVersion:
+    valid: str = "TLSv1.2 or TLSv1.3 (TLS means TLSv1.3)"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if text == "TLS":
+            return TLS_VERSIONS[-1]
+        if text not in TLS_VERSIONS:
+            raise refuse(name, value, self.valid)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class TlsVersions:
+    valid: str = "TLSv1.2, TLSv1.3 or both, separated by commas; older versions are not safe"
+
+    def parse(self, name: str, value: object) -> tuple[str, ...]:
+        versions = Names(self.valid).parse(name, value)
+        if not versions or not set(versions) <= set(TLS_VERSIONS):
+            raise refuse(name, value, self.valid)
+        return tuple(version for version in TLS_VERSIONS if version in versions)
+
+
+@dataclass(frozen=True, slots=True)
+class CipherSuites:
+    """OpenSSL's names, with those of TLS 1.3 as they are. Whether OpenSSL knows them shows when TLS is set up."""
+
+    valid: str = "cipher suites separated by commas, by the names of Java or OpenSSL"
+
+    def parse(self, name: str, value: object) -> tuple[str, ...]:
+        suites = Names(self.valid).parse(name, value)
+        if not all(_SUITE.fullmatch(suite) for suite in suites):
+            raise refuse(name, value, self.valid)
+        return tuple(suite if suite in TLS_13_SUITES else _openssl_name(suite) for suite in suites)
+
+
+def _openssl_name(suite: str) -> str:
+    if not suite.startswith("TLS_"):
+        return suite
+    for java, openssl in _JOINTS:
+        suite = suite.replace(java, openssl)
+    return suite.replace("CHACHA20-POLY1305-SHA256", "CHACHA20-POLY1305")
+
+
+@dataclass(frozen=True, slots=True)
+class HostCheck:
+    valid: str = "https, or empty for no check"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip().lower() if isinstance(value, str) else None
+        # none is librdkafka's word.
+        if text not in ("https", "", "none"):
+            raise refuse(name, value, self.valid)
+        return "" if text == "none" else text
+
+
+@dataclass(frozen=True, slots=True)
+class StoreType:
+    """The default of Java has to be a value, too."""
+
+    valid: str = "PEM"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip().upper() if isinstance(value, str) else ""
+        if text not in ("PEM", "JKS", "PKCS12"):
+            raise refuse(name, value, self.valid)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Fraction:
+    least: float
+    most: float
+
+    @property
+    def valid(self) -> str:
+        return f"a number from {self.least} to {self.most}"
+
+    def parse(self, name: str, value: object) -> float:
+        try:
+            number = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else -1.0
+        except ValueError:
+            number = -1.0
+        if not self.least <= number <= self.most:
+            raise refuse(name, value, self.valid)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackHandler:
+    valid: str = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if text.rpartition(".")[2] not in _HANDLERS:
+            raise ConfigError(
+                f"{name} names a class of the JVM: pass sasl.oauthbearer.token.provider, a Python function, instead"
+            )
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class TokenProvider:
+    valid: str = "module:function, importable where it runs, or a Python callable"
+
+    def parse(self, name: str, value: object) -> Any:
+        if callable(value) and not isinstance(value, type):
+            return value
+        text = value.strip() if isinstance(value, str) else ""
+        if not _FUNCTION.fullmatch(text):
+            raise refuse(name, value, self.valid)
+        return text

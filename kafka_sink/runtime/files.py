@@ -1,0 +1,67 @@
+"""Finds the files that options name, and looks up what `${env:NAME}` and `${file:/path:key}` stand for.
+
+A name without a leading slash is looked for in the working directory, where YARN and Kubernetes put what was passed
+with `--files`, and then where Spark itself keeps such files; that place is told by whoever knows Spark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.options.properties import ENCODING, parse_properties
+from kafka_sink.security.reference import resolved
+
+# A key, a certificate with its chain, a list of authorities: the largest known is below 1 MiB.
+FILE_BYTES_MAX = 16 * 1024 * 1024
+
+_more_folders: list[Callable[[], str | None]] = []
+
+
+def also_look_in(folder: Callable[[], str | None]) -> None:
+    """`folder` gives None while there is none. Told twice it is looked in once."""
+    if folder not in _more_folders:
+        _more_folders.append(folder)
+
+
+def located(option: str, name: str) -> Path:
+    path = Path(name)
+    places = [path] if path.is_absolute() else [Path.cwd() / path]
+    if not path.is_absolute():
+        places += [Path(folder) / path.name for folder in (each() for each in _more_folders) if folder is not None]
+    for place in places:
+        if os.path.exists(place):  # unlike the method of a path it never raises
+            return place
+    looked = ", ".join(str(place.parent) for place in places)
+    raise ConfigError(
+        f"{option}={name}: there is no such file in {looked}. The file has to be on every host that connects; with "
+        "spark-submit --files FILE name it here without its folder"
+    )
+
+
+def read_file(option: str, name: str) -> bytes:
+    path = located(option, name)
+    try:
+        with path.open("rb") as opened:
+            content = opened.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"{option}={name} cannot be read: {error.strerror}") from None
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError(f"{option}={name} has more than {FILE_BYTES_MAX} bytes: it is not what it should be")
+    return content
+
+
+def looked_up(option: str, text: str) -> str:
+    """The text with all of its references replaced."""
+
+    def look_up(provider: str, place: str) -> str | None:
+        if provider == "env":
+            return os.environ.get(place)
+        name, _, key = place.rpartition(":")
+        if not name:
+            raise ConfigError(f"{option}: a file is referred to as ${{file:/path/to/file:key}}, with a key")
+        return parse_properties(read_file(option, name).decode(ENCODING)).get(key)
+
+    return resolved(option, text, look_up)

@@ -1,0 +1,71 @@
+"""Makes the exchange for each new session: reads the credentials as they are at that moment, and draws the nonce.
+
+So a password that was changed in a file or in the environment is used by the next connection, without a restart.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+from kafka_sink.engine.authentication import Authenticator
+from kafka_sink.errors import ConfigError
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.security_rules import EXTENSION, MODULES, NEEDS
+from kafka_sink.runtime.files import looked_up
+from kafka_sink.runtime.token import TokenSource, token_source
+from kafka_sink.security.jaas import parse_jaas
+from kafka_sink.security.login import OAUTHBEARER, Exchange, Login, new_exchange
+from kafka_sink.security.reference import is_reference
+
+NONCE_BYTES = 24
+
+
+def authenticator(options: ProducerOptions) -> Authenticator | None:
+    """None: connections are not authenticated by SASL."""
+    if not options.has_sasl:
+        return None
+    tokens = token_source(options, lambda: login_options(options)) if options.sasl_mechanism == OAUTHBEARER else None
+
+    def next_exchange() -> Exchange:
+        return new_exchange(_login(options, tokens), secrets.token_urlsafe(NONCE_BYTES))
+
+    return next_exchange
+
+
+def _login(options: ProducerOptions, tokens: TokenSource | None) -> Login:
+    named = login_options(options)
+    if tokens is not None:
+        extensions = {
+            name.removeprefix(EXTENSION): value for name, value in named.items() if name.startswith(EXTENSION)
+        }
+        return Login(mechanism=OAUTHBEARER, token=tokens.token(), extensions=extensions)
+    if not named:
+        if options.sasl_username is None or options.sasl_password is None:
+            raise ConfigError(f"sasl.mechanism={options.sasl_mechanism} needs {NEEDS}")
+        named = {
+            "username": looked_up("sasl.username", options.sasl_username),
+            "password": looked_up("sasl.password", options.sasl_password),
+        }
+    return Login(
+        mechanism=options.sasl_mechanism,
+        username=named.get("username", ""),
+        password=named.get("password", ""),
+        is_token=named.get("tokenauth", "").lower() == "true",
+    )
+
+
+def login_options(options: ProducerOptions) -> Mapping[str, str]:
+    """What stands in sasl.jaas.config, references replaced; nothing if it is not set.
+
+    A value is looked up after the text was taken apart: a secret may contain quotes.
+    """
+    text = options.sasl_jaas_config
+    if text is None:
+        return {}
+    if is_reference(text):
+        text = looked_up("sasl.jaas.config", text)
+    module = parse_jaas(text)
+    if options.sasl_mechanism not in MODULES.get(module.name, ()):
+        raise ConfigError(f"sasl.jaas.config names {module.name}, which does not fit {options.sasl_mechanism}")
+    return {name: looked_up("sasl.jaas.config", value) for name, value in module.options.items()}

@@ -1,0 +1,62 @@
+"""Who logs in, and by which mechanism: the values that an exchange is made of.
+
+What reads options and files makes a `Login`; `new_exchange` makes the conversation. Each connection has its own, and
+so has each session on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Protocol
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.security.oauthbearer import OAuthBearerExchange
+from kafka_sink.security.plain import PlainExchange
+from kafka_sink.security.scram import SCRAM_HASHES, ScramExchange
+
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
+MECHANISMS = (PLAIN, *SCRAM_HASHES, OAUTHBEARER)
+
+
+class Exchange(Protocol):
+    """`first` once, then `step` with each answer of the server until it gives None.
+
+    None means: nothing more is to be said, and the server has proved itself as far as the mechanism lets it. Both
+    raise `AuthenticationError` for what the server must not say.
+    """
+
+    mechanism: str
+
+    def first(self) -> bytes: ...
+
+    def step(self, challenge: bytes) -> bytes | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """`is_token`: name and password are those of a delegation token (SCRAM only)."""
+
+    mechanism: str
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    is_token: bool = False
+    token: str = field(default="", repr=False)
+    extensions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+
+def new_exchange(login: Login, nonce: str) -> Exchange:
+    """`nonce` is printable ASCII without a comma, and unpredictable."""
+    if login.mechanism == OAUTHBEARER:
+        return OAuthBearerExchange(login.token, login.extensions)
+    for name, value in (("user name", login.username), ("password", login.password)):
+        if not value or "\0" in value:
+            fault = "is missing or empty" if not value else "contains a NUL character"
+            raise ConfigError(
+                f"the {name} for sasl.mechanism={login.mechanism} {fault}: set it in sasl.jaas.config, or as "
+                "sasl.username and sasl.password"
+            )
+    if login.mechanism == PLAIN:
+        return PlainExchange(login.username, login.password)
+    return ScramExchange(login.mechanism, login.username, login.password, nonce, is_token=login.is_token)

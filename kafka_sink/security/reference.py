@@ -1,0 +1,35 @@
+"""Values by reference, as Java's config providers write them: `${env:NAME}` and `${file:/path/to/file:key}`.
+
+They are looked up where the value is used, so that neither job code nor what Spark ships between processes holds the
+secret. What is looked up is not looked into again. The looking up itself needs a file system and is passed in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from kafka_sink.errors import ConfigError
+
+_REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<place>[^}]+)\}")
+
+
+def is_reference(text: str) -> bool:
+    """True: the whole value is one."""
+    return _REFERENCE.fullmatch(text.strip()) is not None
+
+
+def has_reference(text: str) -> bool:
+    return _REFERENCE.search(text) is not None
+
+
+def resolved(option: str, text: str, look_up: Callable[[str, str], str | None]) -> str:
+    """`look_up(provider, place)` gives None for what is not there."""
+
+    def value_of(match: re.Match[str]) -> str:
+        found = look_up(match["provider"], match["place"])
+        if found is None:
+            raise ConfigError(f"{option} refers to {match[0]}, which is not there (on this host, in this process)")
+        return found
+
+    return _REFERENCE.sub(value_of, text)

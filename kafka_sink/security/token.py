@@ -1,0 +1,73 @@
+"""What an access token says about itself, and when to get the next one. No signature is checked: brokers do that.
+
+A token need not be readable: if it is no JSON web token, or names no end, it is used until a broker refuses it or ends
+the session.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+
+from kafka_sink.errors import AuthenticationError
+from kafka_sink.security.oauthbearer import TOKEN_CHARACTERS_MAX
+
+# An answer of a token endpoint: a token and a few words.
+ANSWER_BYTES_MAX = 2 * TOKEN_CHARACTERS_MAX
+# The year 9999: what lies behind is no time but a mistake.
+EXPIRY_S_MAX = 253_402_300_799
+_ERROR_WORD = re.compile(r"[\x20-\x21\x23-\x5B\x5D-\x7E]{1,100}")
+
+
+def expiry_s(token: str) -> float | None:
+    """When the token ends, in seconds since 1970; None: it does not say."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        return None
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (ValueError, binascii.Error, RecursionError):
+        return None
+    end = claims.get("exp") if isinstance(claims, dict) else None
+    if isinstance(end, bool) or not isinstance(end, (int, float)) or not 0 < end <= EXPIRY_S_MAX:
+        return None
+    return float(end)
+
+
+def renewal_s(now_s: float, end_s: float, *, factor: float, jitter: float, least_s: float, buffer_s: float) -> float:
+    """When to get the next token, as the Java client chooses it.
+
+    After a share of its life, but not in the last `buffer_s` of it, and not before `least_s` have passed; where the
+    life is too short for both, the share alone counts.
+    """
+    life_s = max(0.0, end_s - now_s)
+    wanted_s = now_s + life_s * min(1.0, factor + jitter)
+    if least_s + buffer_s >= life_s:
+        return wanted_s
+    return min(max(wanted_s, now_s + least_s), end_s - buffer_s)
+
+
+def token_of_answer(body: bytes, source: str) -> str:
+    """The token in the JSON answer of a token endpoint (RFC 6749, 5.1). Nothing of the answer gets into a text."""
+    if len(body) > ANSWER_BYTES_MAX:
+        raise AuthenticationError(f"{source} answered with more than {ANSWER_BYTES_MAX} bytes: that is no token")
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        raise AuthenticationError(f"{source} did not answer with JSON") from None
+    token = answer.get("access_token") if isinstance(answer, dict) else None
+    if not isinstance(token, str) or not token.strip():
+        raise AuthenticationError(f"{source} answered without an access_token")
+    return token.strip()
+
+
+def error_of_answer(body: bytes) -> str:
+    """The word by which a token endpoint names what is wrong (RFC 6749, 5.2), such as invalid_client; or nothing."""
+    try:
+        answer = json.loads(body[:ANSWER_BYTES_MAX])
+    except (ValueError, RecursionError):
+        return ""
+    word = answer.get("error") if isinstance(answer, dict) else None
+    return word if isinstance(word, str) and _ERROR_WORD.fullmatch(word) else ""

@@ -1,0 +1,453 @@
+"""TLS byte by byte: what is accepted, what is refused by which text, and that nothing leaves before it is verified.
+
+The peers are listeners of Python's own ssl module, one certificate each. What a real broker says is in
+test_security_kafka.py.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_sink.engine.commands import Connect, Connected, Disconnect, Disconnected, Received, Send, Written
+from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
+from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.runtime.clock import Clock
+from kafka_sink.runtime.network import Network
+from kafka_sink.runtime.tls import TlsContexts, tls_context
+from tests.certificates import DAY, NOW, Authority, Issued
+
+WAIT_S = 20.0
+HOST = "localhost"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def good(authority: Authority) -> Issued:
+    return authority.issue("good", HOST, "127.0.0.1")
+
+
+class Listener:
+    """Takes connections one after the other and echoes what it gets; remembers the bytes that came through TLS."""
+
+    def __init__(self, issued: Issued | None, configure: Callable[[ssl.SSLContext], object] = lambda _: None) -> None:
+        self.plain_bytes = b""
+        # Set before a connection is made: answers come in TLS records of this size.
+        self.record_bytes = 0
+        self._issued = issued
+        self._configure = configure
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def use(self, issued: Issued) -> None:
+        self._issued = issued
+
+    def _run(self) -> None:
+        while True:
+            try:
+                accepted, _ = self._listener.accept()
+            except OSError:
+                return
+            accepted.settimeout(WAIT_S)
+            try:
+                self._serve(accepted)
+            except OSError:
+                pass
+            finally:
+                accepted.close()
+
+    def _serve(self, accepted: socket.socket) -> None:
+        if self._issued is None:
+            accepted.recv(10)
+            accepted.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            return
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self._issued.chain, self._issued.key)
+        self._configure(context)
+        with context.wrap_socket(accepted, server_side=True) as secured:
+            while data := secured.recv(1 << 16):
+                self.plain_bytes += data
+                size = self.record_bytes or len(data)
+                for start in range(0, len(data), size):
+                    secured.sendall(data[start : start + size])
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join(WAIT_S)
+
+
+@pytest.fixture
+def listening() -> Iterator[Callable[..., Listener]]:
+    with ExitStack() as stack:
+
+        def listen(*arguments: Any) -> Listener:
+            listener = Listener(*arguments)
+            stack.callback(listener.close)
+            return listener
+
+        yield listen
+
+
+def options(authority: Authority, **more: object) -> ProducerOptions:
+    named = {name.replace("_", "."): value for name, value in more.items()}
+    trust = {} if "ssl.truststore.certificates" in named else {"ssl.truststore.location": str(authority.path)}
+    base = {"bootstrap.servers": "b:1", "security.protocol": "SSL"}
+    return parse_producer_options({**base, **trust, **named})
+
+
+class Dialogue:
+    """One network and what it told."""
+
+    def __init__(self, chosen: ProducerOptions) -> None:
+        self.network = Network(Clock(), tls=TlsContexts(chosen))
+        self.events: list[Any] = []
+
+    def __enter__(self) -> Dialogue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.network.close()
+
+    def connect(self, port: int, host: str = HOST, connection_id: int = 1) -> Any:
+        address = (int(socket.AF_INET), ("127.0.0.1", port))
+        self.network.execute(Connect(connection_id, 0, address, host))
+        return self.wait_for(connection_id, (Connected, Disconnected))
+
+    def wait_for(self, connection_id: int, kinds: tuple[type, ...]) -> Any:
+        deadline_s = time.monotonic() + WAIT_S
+        while time.monotonic() < deadline_s:
+            for event in self.events:
+                if isinstance(event, kinds) and event.connection_id == connection_id:
+                    return event
+            self.events += self.network.poll(100)
+        raise AssertionError(f"none of {kinds} in {self.events}")
+
+    def echoed(self, buffers: list[bytes], connection_id: int = 1) -> bytes:
+        self.network.execute(Send(connection_id, buffers))
+        wanted = sum(map(len, buffers))
+        received = b""
+        deadline_s = time.monotonic() + WAIT_S
+        while len(received) < wanted and time.monotonic() < deadline_s:
+            self.events += self.network.poll(100)
+            received += b"".join(bytes(each.data) for each in self.events if isinstance(each, Received))
+            lost = [each for each in self.events if isinstance(each, Disconnected)]
+            assert connection_id not in [each.connection_id for each in lost], lost
+            self.events = [each for each in self.events if not isinstance(each, Received)]
+        return received
+
+
+def refusal(chosen: ProducerOptions, port: int, host: str = HOST) -> KafkaSinkError:
+    with Dialogue(chosen) as dialogue:
+        event = dialogue.connect(port, host)
+        assert isinstance(event, Disconnected)
+        return event.reason
+
+
+# ---- what works ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_bytes_of_any_size_come_back_as_they_were(
+    version: str, authority: Authority, good: Issued, listening: Callable[..., Listener]
+) -> None:
+    listener = listening(good)
+    with Dialogue(options(authority, ssl_enabled_protocols=version)) as dialogue:
+        assert dialogue.connect(listener.port) == Connected(1)
+        many = [bytes([number % 251]) * (number * 7 % 40) for number in range(1500)]
+        assert dialogue.echoed(many) == b"".join(many)
+        large = [b"head", bytes(range(256)) * 12_000, b"", b"tail" * 5000, b"\x00" * 16_384]
+        assert dialogue.echoed(large) == b"".join(large)
+        assert Written(1) in dialogue.events
+
+
+def test_trust_and_key_may_be_text(authority: Authority, good: Issued, listening: Callable[..., Listener]) -> None:
+    client = authority.issue("client-text", is_for_clients=True, password="pa\u00dfw")
+
+    def demand(context: ssl.SSLContext) -> None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(authority.path)
+
+    chosen = options(
+        authority,
+        ssl_truststore_certificates=authority.text,
+        ssl_keystore_certificate_chain=client.chain.read_text(),
+        ssl_keystore_key=client.key.read_text(),
+        ssl_key_password="pa\u00dfw",
+    )
+    with Dialogue(chosen) as dialogue:
+        assert dialogue.connect(listening(good, demand).port) == Connected(1)
+        assert dialogue.echoed([b"hello"]) == b"hello"
+
+
+def test_an_address_is_verified_as_an_address(
+    authority: Authority, good: Issued, listening: Callable[..., Listener]
+) -> None:
+    with Dialogue(options(authority)) as dialogue:
+        assert dialogue.connect(listening(good).port, "127.0.0.1") == Connected(1)
+
+
+def test_records_of_one_byte_are_put_together(
+    authority: Authority, good: Issued, listening: Callable[..., Listener]
+) -> None:
+    listener = listening(good)
+    listener.record_bytes = 1
+    with Dialogue(options(authority)) as dialogue:
+        assert dialogue.connect(listener.port) == Connected(1)
+        assert dialogue.echoed([bytes(range(256)) * 8]) == bytes(range(256)) * 8
+
+
+def test_what_was_said_before_the_connection_broke_is_told_first(authority: Authority, good: Issued) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, Dialogue(options(authority)) as dialogue:
+
+        def serve() -> None:
+            accepted, _ = listener.accept()
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(good.chain, good.key)
+            secured = context.wrap_socket(accepted, server_side=True)
+            secured.sendall(b"last words")
+            # Bytes that are no TLS, behind them.
+            raw = socket.socket(fileno=secured.detach())
+            raw.sendall(b"HTTP/1.1 500 Oh\r\n\r\n")
+            raw.close()
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        assert dialogue.connect(listener.getsockname()[1]) == Connected(1)
+        event = dialogue.wait_for(1, (Disconnected,))
+        thread.join(WAIT_S)
+    assert b"".join(bytes(each.data) for each in dialogue.events if isinstance(each, Received)) == b"last words"
+    assert isinstance(event.reason, TransportError)
+
+
+def test_the_cipher_suite_is_the_chosen_one(
+    authority: Authority, good: Issued, listening: Callable[..., Listener]
+) -> None:
+    used: list[Any] = []
+    listener = listening(good, lambda context: setattr(context, "sni_callback", lambda tls, *_: used.append(tls)))
+    chosen = options(authority, ssl_cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256")
+    with Dialogue(chosen) as dialogue:
+        assert dialogue.connect(listener.port) == Connected(1)
+        assert dialogue.echoed([b"x"]) == b"x"
+        assert used[0].cipher()[:2] == ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLSv1.2")
+
+
+def test_a_slow_handshake_keeps_nobody_waiting(
+    authority: Authority, good: Issued, listening: Callable[..., Listener]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, Dialogue(options(authority)) as dialogue:
+        stuck = (int(socket.AF_INET), ("127.0.0.1", silent.getsockname()[1]))
+        dialogue.network.execute(Connect(7, 0, stuck, HOST))
+        assert dialogue.connect(listening(good).port) == Connected(1)
+        assert dialogue.echoed([b"x" * 100_000]) == b"x" * 100_000
+        assert not [each for each in dialogue.events if each.connection_id == 7]
+        dialogue.network.execute(Disconnect(7))
+        assert dialogue.network.connection_count == 1
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------
+
+
+def wrong(authority: Authority, tmp: Path) -> dict[str, tuple[Issued, dict[str, object], str]]:
+    """Certificate of the listener, options of the client, what the error says."""
+    stranger = Authority(tmp, "stranger")
+    revoked = authority.issue("revoked", HOST)
+    return {
+        "unknown authority": (
+            stranger.issue("s", HOST),
+            {},
+            "signed by an authority that is not trusted here: set ssl.t",
+        ),
+        "self-signed": (authority.issue("self", HOST, is_self_signed=True), {}, "self-signed and not trusted"),
+        "expired": (authority.issue("old", HOST, valid_from=NOW - 9 * DAY, valid_until=NOW - DAY), {}, "has expired"),
+        "not yet valid": (
+            authority.issue("young", HOST, valid_from=NOW + DAY),
+            {},
+            "not valid yet: compare the clocks",
+        ),
+        "another name": (authority.issue("other", "broker.example.org"), {}, "it is for another host name"),
+        "no name": (authority.issue("nameless"), {}, "it is for another host name"),
+        "for clients": (authority.issue("clients", HOST, is_for_clients=True), {}, "not meant for servers"),
+        "revoked": (revoked, {"ssl_crl_location": str(authority.revoke(revoked))}, "it was revoked"),
+    }
+
+
+NAMES = [
+    "unknown authority", "self-signed", "expired", "not yet valid", "another name", "no name", "for clients", "revoked",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_certificate_that_proves_nothing_is_refused_by_name_before_a_byte_is_sent(
+    name: str, authority: Authority, tmp_path: Path, listening: Callable[..., Listener]
+) -> None:
+    issued, more, says = wrong(authority, tmp_path)[name]
+    listener = listening(issued)
+    with Dialogue(options(authority, **more)) as dialogue:
+        address = (int(socket.AF_INET), ("127.0.0.1", listener.port))
+        dialogue.network.execute(Connect(1, 0, address, HOST))
+        # Sent at once: a network that did not wait for the handshake would let it out.
+        dialogue.network.execute(Send(1, [b"hunter2"]))
+        event = dialogue.wait_for(1, (Connected, Disconnected))
+    assert isinstance(event, Disconnected) and isinstance(event.reason, AuthenticationError)
+    assert says in str(event.reason) and str(event.reason).endswith("Nothing was sent to it")
+    assert listener.plain_bytes == b""
+
+
+def test_without_a_truststore_the_system_decides(good: Issued, listening: Callable[..., Listener]) -> None:
+    nothing = parse_producer_options({"bootstrap.servers": "b:1", "security.protocol": "SSL"})
+    context = tls_context(nothing)
+    assert context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
+    assert "authority that is not trusted here" in str(refusal(nothing, listening(good).port))
+
+
+def test_an_address_needs_a_certificate_for_it(authority: Authority, listening: Callable[..., Listener]) -> None:
+    issued = authority.issue("names-only", HOST, "127.0.0.1.example.org")
+    text = str(refusal(options(authority), listening(issued).port, "127.0.0.1"))
+    assert "does not prove that it is 127.0.0.1: it is for another address" in text
+
+
+def test_checks_that_were_turned_off_are_off(authority: Authority, listening: Callable[..., Listener]) -> None:
+    listener = listening(authority.issue("another", "broker.example.org"))
+    chosen = options(authority, ssl_endpoint_identification_algorithm="")
+    assert "host names of brokers are not checked" in chosen.notices[0]
+    with Dialogue(chosen) as dialogue:
+        assert dialogue.connect(listener.port) == Connected(1)
+    stranger = listening(authority.issue("alone", HOST, is_self_signed=True))
+    chosen = options(authority, enable_ssl_certificate_verification="false")
+    with Dialogue(chosen) as dialogue:
+        assert dialogue.connect(stranger.port) == Connected(1)
+
+
+def test_a_revocation_list_without_the_certificate_lets_it_pass(
+    authority: Authority, good: Issued, listening: Callable[..., Listener]
+) -> None:
+    with Dialogue(options(authority, ssl_crl_location=str(authority.revoke()))) as dialogue:
+        assert dialogue.connect(listening(good).port) == Connected(1)
+
+
+def test_a_peer_that_does_not_speak_tls_is_named_and_may_be_tried_again(
+    authority: Authority, listening: Callable[..., Listener]
+) -> None:
+    error = refusal(options(authority), listening(None).port)
+    assert isinstance(error, TransportError)
+    assert "does not speak TLS on this port" in str(error) and "security.protocol=PLAINTEXT" in str(error)
+
+
+def test_a_peer_that_hangs_up_during_the_handshake_is_named(authority: Authority) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=lambda: listener.accept()[0].close(), daemon=True).start()
+        error = refusal(options(authority), listener.getsockname()[1])
+    assert isinstance(error, TransportError) and "during the TLS handshake" in str(error)
+
+
+def test_without_a_common_version_the_option_is_named(
+    authority: Authority, good: Issued, listening: Callable[..., Listener]
+) -> None:
+    def newest_only(context: ssl.SSLContext) -> None:
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+
+    error = refusal(options(authority, ssl_enabled_protocols="TLSv1.2"), listening(good, newest_only).port)
+    assert isinstance(error, AuthenticationError) and "see ssl.enabled.protocols" in str(error)
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_a_listener_that_demands_a_client_certificate_says_so(
+    version: str, authority: Authority, good: Issued, listening: Callable[..., Listener]
+) -> None:
+    def demand(context: ssl.SSLContext) -> None:
+        context.verify_mode = ssl.CERT_REQUIRED
+
+    listener = listening(good, demand)
+    with Dialogue(options(authority, ssl_enabled_protocols=version)) as dialogue:
+        dialogue.connect(listener.port)
+        event = dialogue.wait_for(1, (Disconnected,))
+    assert isinstance(event.reason, AuthenticationError)
+    assert "ssl.keystore.location" in str(event.reason)
+    assert listener.plain_bytes == b""
+
+
+# ---- files -----------------------------------------------------------------------------------------------------
+
+
+def test_a_certificate_that_was_replaced_is_used_by_the_next_connection(
+    authority: Authority,
+    good: Issued,
+    listening: Callable[..., Listener],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trusted = tmp_path / "trusted.pem"
+    trusted.write_text(Authority(tmp_path, "former").text)
+    listener = listening(good)
+    with Dialogue(options(authority, ssl_truststore_location=str(trusted))) as dialogue:
+        assert isinstance(dialogue.connect(listener.port, connection_id=1), Disconnected)
+        trusted.write_text(authority.text * 2)
+        assert dialogue.connect(listener.port, connection_id=2) == Connected(2)
+        trusted.write_text("")
+        assert dialogue.echoed([b"still"], 2) == b"still"
+        with caplog.at_level("WARNING", logger="kafka_sink"):
+            assert dialogue.connect(listener.port, connection_id=3) == Connected(3)
+    assert "changed files for TLS are not used" in caplog.text and "is no file of PEM" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"\xfe\xed\xfe\xed\x00\x00\x00\x02", "is a JKS file: convert it to PEM with `keytool -importkeystore"),
+        (b"\x30\x82\x01\x00", "is a PKCS12 file, or DER: convert it to PEM with `openssl pkcs12 -in"),
+        (b"hello", "is no file of PEM"),
+        (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "no certificate that OpenSSL can read"),
+    ],
+)
+def test_a_file_of_another_kind_is_refused_with_what_to_do(
+    content: bytes, says: str, authority: Authority, tmp_path: Path
+) -> None:
+    path = tmp_path / "store"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        tls_context(options(authority, ssl_truststore_location=str(path)))
+    assert says in str(caught.value) and str(path) in str(caught.value)
+
+
+def test_a_file_that_is_missing_says_where_it_was_looked_for(authority: Authority) -> None:
+    with pytest.raises(ConfigError, match=r"there is no such file in .*spark-submit --files"):
+        tls_context(options(authority, ssl_truststore_location="nowhere.pem"))
+
+
+def test_a_bare_name_is_found_in_the_working_directory(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ca.pem").write_text(authority.text)
+    monkeypatch.chdir(tmp_path)
+    assert len(tls_context(options(authority, ssl_truststore_location="ca.pem")).get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize("password", [None, "hunter3"])
+def test_a_wrong_password_of_the_key_is_named_and_not_shown(password: str | None, authority: Authority) -> None:
+    client = authority.issue(f"client-{password is None}", is_for_clients=True, password="hunter2")
+    more = {} if password is None else {"ssl_key_password": password}
+    with pytest.raises(ConfigError, match=r"is the key encrypted, and ssl\.key\.password") as caught:
+        tls_context(options(authority, ssl_keystore_location=str(client.both), **more))
+    assert "hunter2" not in str(caught.value) and "key.password=" not in str(caught.value)
+
+
+def test_a_key_that_belongs_to_another_certificate_is_named(authority: Authority) -> None:
+    one, other = (authority.issue(name, is_for_clients=True) for name in ("one", "two"))
+    more = {"ssl_certificate_location": str(one.chain), "ssl_key_location": str(other.key)}
+    with pytest.raises(ConfigError, match="the key does not belong to the first certificate"):
+        tls_context(options(authority, **more))

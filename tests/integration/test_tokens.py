@@ -1,0 +1,320 @@
+"""OAUTHBEARER: tokens from a function and from a token endpoint, good ones, bad ones, and ones that end."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Producer, TransportError
+from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.runtime.login import authenticator
+from tests.certificates import Authority
+from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tests.integration.token_server import AUDIENCE, ISSUER, TokenServer, unsecured_token
+from tests.secured_kafka import SecuredKafka, running
+from tools.foreign_reader import read_topic
+from tools.kafka_jars import KafkaUnavailable
+from tools.kafka_node import FAST_START
+from tools.kafka_security import SASL_SSL
+
+WAIT_S = 30.0
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+CREDENTIALS = "sasl.oauthbearer.client.credentials."
+
+
+@pytest.fixture
+def server() -> Iterator[TokenServer]:
+    with TokenServer() as server:
+        yield server
+
+
+def options(server: TokenServer | None = None, **more: Any) -> ProducerOptions:
+    chosen: dict[str, Any] = {
+        "bootstrap.servers": "b:1",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        # Once: a test that fails does not wait.
+        "sasl.login.retry.backoff.max.ms": 100,
+    }
+    if server is not None:
+        chosen |= {ENDPOINT: server.url, f"{CREDENTIALS}client.id": "me", f"{CREDENTIALS}client.secret": "hunter2"}
+    return parse_producer_options(chosen | {name.replace("_", "."): value for name, value in more.items()})
+
+
+def message(chosen: ProducerOptions) -> bytes:
+    new_exchange = authenticator(chosen)
+    assert new_exchange is not None
+    return new_exchange().first()
+
+
+def refusal(chosen: ProducerOptions) -> KafkaSinkError:
+    with pytest.raises(KafkaSinkError) as caught:
+        message(chosen)
+    assert "hunter2" not in str(caught.value)
+    return caught.value
+
+
+# ---- the token endpoint ----------------------------------------------------------------------------------------
+
+
+def test_id_and_secret_are_exchanged_for_a_token(server: TokenServer) -> None:
+    first = message(options(server, sasl_oauthbearer_scope="kafka read"))
+    assert first.startswith(b"n,,\x01auth=Bearer ey") and first.endswith(b"\x01\x01")
+    ((authorization, body),) = server.requests
+    assert authorization == "Basic bWU6aHVudGVyMg=="
+    assert body == "grant_type=client_credentials&scope=kafka+read"
+
+
+def test_a_jaas_configuration_of_java_holds_id_secret_scope_and_extensions(server: TokenServer) -> None:
+    jaas = (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'clientId="me" clientSecret="hunter2" scope="s" extension_logicalCluster="lkc-1";'
+    )
+    handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+    more = {ENDPOINT: server.url, "sasl.jaas.config": jaas, "sasl.login.callback.handler.class": handler}
+    assert message(options(**more)).endswith(b"\x01logicalCluster=lkc-1\x01\x01")
+    assert server.requests == [("Basic bWU6aHVudGVyMg==", "grant_type=client_credentials&scope=s")]
+
+
+def test_an_endpoint_with_a_certificate_is_verified(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with TokenServer(authority.issue("token", "127.0.0.1")) as server:
+        tls = {"security_protocol": "SASL_SSL"}
+        assert message(options(server, **tls, ssl_truststore_location=str(authority.path)))
+        stranger = Authority(tmp_path, "stranger")
+        error = refusal(options(server, **tls, ssl_truststore_location=str(stranger.path)))
+        assert "certificate verify failed" in str(error) or "CERTIFICATE_VERIFY_FAILED" in str(error)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "says"),
+    [
+        (
+            (401, {}, b'{"error": "invalid_client"}'),
+            AuthenticationError,
+            "answered 401 (invalid_client): check client id",
+        ),
+        ((400, {}, b"<html>hunter2</html>"), AuthenticationError, "answered 400: check"),
+        ((302, {"Location": "http://127.0.0.1:1/"}, b""), AuthenticationError, "answered 302"),
+        ((200, {}, b"x" * 1_000_000), AuthenticationError, "more than 262144 bytes"),
+        ((200, {}, b"[" * 100_000), AuthenticationError, "did not answer with JSON"),
+        ((200, {}, b'{"access_token": 7}'), AuthenticationError, "without an access_token"),
+        (
+            (200, {}, b'{"access_token": "hunter2 \\u0001"}'),
+            AuthenticationError,
+            "the token for OAUTHBEARER is not one",
+        ),
+    ],
+)
+def test_an_answer_that_holds_no_token_is_told_without_its_content(
+    server: TokenServer, answer: tuple[int, dict[str, str], bytes], kind: type[KafkaSinkError], says: str
+) -> None:
+    server.answers.append(answer)
+    error = refusal(options(server))
+    assert isinstance(error, kind) and says in str(error), error
+    assert len(server.requests) == 1
+
+
+def test_an_endpoint_in_trouble_is_asked_again(server: TokenServer) -> None:
+    server.answers += [(503, {}, b""), (429, {}, b"")]
+    assert message(options(server, sasl_login_retry_backoff_ms=10, sasl_login_retry_backoff_max_ms=5_000))
+    assert len(server.requests) == 3
+
+
+def test_a_slow_endpoint_has_the_time_of_the_options(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with TokenServer(authority.issue("token", "127.0.0.1"), pause_s=1.0) as server:
+        tls = {"security_protocol": "SASL_SSL", "ssl_truststore_location": str(authority.path)}
+        error = refusal(options(server, **tls, sasl_login_read_timeout_ms=200, sasl_login_connect_timeout_ms=20_000))
+        assert isinstance(error, TransportError) and "did not answer: " in str(error) and "timed out" in str(error)
+        assert message(options(server, **tls, sasl_login_read_timeout_ms=20_000))
+
+
+def test_an_endpoint_that_is_down_is_named() -> None:
+    with TokenServer() as server:
+        chosen = options(server)
+    error = refusal(chosen)
+    assert isinstance(error, TransportError) and "did not answer" in str(error)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://tokens.example.org/", "http://localhost/", "file:///etc/passwd", "ftp://127.0.0.1/", "https:///x"]
+)
+def test_a_secret_goes_nowhere_but_over_tls_or_to_this_host(url: str) -> None:
+    chosen = options(**{ENDPOINT: url, f"{CREDENTIALS}client.id": "me", f"{CREDENTIALS}client.secret": "hunter2"})
+    error = refusal(chosen)
+    assert isinstance(error, ConfigError) and "must begin with https://" in str(error)
+
+
+# ---- a function ------------------------------------------------------------------------------------------------
+
+
+def boom() -> str:
+    raise RuntimeError("hunter2")
+
+
+def test_a_function_is_called_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_tokens.py").write_text("def get():\n    return 'a.b.c'\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert b"auth=Bearer a.b.c\x01" in message(options(sasl_oauthbearer_token_provider="my_tokens:get"))
+    sys.modules.pop("my_tokens")
+
+
+@pytest.mark.parametrize(
+    ("provider", "says"),
+    [
+        (boom, "raised RuntimeError"),
+        (lambda: 7, "returned int, not text"),
+        (lambda: "hunter2 with blanks", "the token for OAUTHBEARER is not one"),
+        ("no_such_module:get", "cannot be imported here"),
+        ("json:no_such_function", "cannot be imported here"),
+        ("json:__name__", "is no function"),
+    ],
+)
+def test_a_function_that_gives_no_token_is_named_and_nothing_of_it_is_shown(provider: Any, says: str) -> None:
+    assert says in str(refusal(options(sasl_oauthbearer_token_provider=provider)))
+
+
+# ---- tokens that end -------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_renewed_behind_the_scenes_and_used_until_then(server: TokenServer) -> None:
+    server.life_s = 5
+    more = {"sasl.login.refresh.window.factor": 0.5, "sasl.login.refresh.window.jitter": 0}
+    new_exchange = authenticator(options(server, **more))
+    assert new_exchange is not None
+    first = new_exchange().first()
+    assert new_exchange().first() == first and len(server.requests) == 1
+    deadline_s = time.monotonic() + WAIT_S
+    while new_exchange().first() == first:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    assert len(server.requests) == 2
+
+
+def test_nobody_is_asked_for_tokens_that_nobody_needs(caplog: pytest.LogCaptureFixture) -> None:
+    asked: list[int] = []
+
+    def next_token() -> str:
+        asked.append(1)
+        if len(asked) > 1:
+            try:
+                raise ValueError
+            except ValueError as error:
+                kept = error  # a cycle: the error knows this frame, and the frame the error
+                raise RuntimeError from kept
+        return unsecured_token(life_s=2)
+
+    new_exchange = authenticator(options(sasl_oauthbearer_token_provider=next_token))
+    time.sleep(2.5)
+    assert len(asked) > 2 and "no new token for OAUTHBEARER" in caplog.text
+    del new_exchange
+    time.sleep(0.3)
+    count = len(asked)
+    time.sleep(0.5)
+    assert len(asked) == count
+
+
+def test_a_token_that_has_ended_is_not_sent(server: TokenServer) -> None:
+    server.life_s = 1
+    new_exchange = authenticator(options(server))
+    assert new_exchange is not None
+    first = new_exchange().first()
+    time.sleep(2.1)
+    assert new_exchange().first() != first
+
+
+# ---- Apache Kafka ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[NEWEST, FIRST_GENERATION])
+def secured(request: pytest.FixtureRequest, secured_kafka_of: Callable[[str], SecuredKafka]) -> SecuredKafka:
+    return secured_kafka_of(request.param)
+
+
+def test_a_transaction_goes_on_while_its_token_ends(
+    secured: SecuredKafka, topic_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = secured.kafka.create_topic(topic_name)
+    tokens: list[str] = []
+
+    def next_token() -> str:
+        tokens.append(unsecured_token(life_s=4))
+        return tokens[-1]
+
+    chosen = secured.options(
+        SASL_SSL, "OAUTHBEARER", sasl_oauthbearer_token_provider=next_token, transactional_id=topic, linger_ms=0
+    )
+    sent = []
+    with caplog.at_level(logging.DEBUG, "kafka_sink"), Producer(chosen) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        until_s = time.monotonic() + 9
+        while time.monotonic() < until_s:
+            sent.append(b"%06d" % len(sent))
+            producer.send(topic, value=sent[-1])
+            time.sleep(0.005)
+        producer.commit_transaction()
+    assert sorted(record.value or b"" for record in read_topic(secured.kafka.bootstrap_servers, topic)) == sent
+    assert len(tokens) >= 3
+    told = [record.getMessage() for record in caplog.records]
+    assert sum("new session with" in text for text in told) >= 2
+    assert not [text for text in told if "lost" in text or "refused" in text or "Bearer" in text]
+
+
+def test_a_token_that_kafka_does_not_take_is_told_with_its_reason(secured: SecuredKafka, topic_name: str) -> None:
+    topic = secured.kafka.create_topic(topic_name)
+    chosen = secured.options(
+        SASL_SSL, "OAUTHBEARER", sasl_oauthbearer_token_provider=lambda: unsecured_token(life_s=-100)
+    )
+    with Producer(chosen) as producer, pytest.raises(AuthenticationError) as caught:
+        producer.send(topic, value=b"never").result(WAIT_S)
+    assert "refused the credentials for OAUTHBEARER: SASL_AUTHENTICATION_FAILED (58)" in str(caught.value)
+    assert json.dumps({"status": "invalid_token"})[1:-1].replace(" ", "") in str(caught.value).replace(" ", "")
+
+
+def test_kafka_takes_the_signed_token_of_an_endpoint_and_its_next_one(
+    server: TokenServer, tmp_path: Path, topic_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The whole way of OIDC: the broker gets the keys from the same server and checks signature and audience."""
+    server.life_s = 5
+    listener = "listener.name.sasl_ssl.oauthbearer"
+    package = "org.apache.kafka.common.security.oauthbearer"
+    properties = {
+        f"{listener}.sasl.server.callback.handler.class": f"{package}.OAuthBearerValidatorCallbackHandler",
+        f"{listener}.sasl.jaas.config": f"{package}.OAuthBearerLoginModule required;",
+        f"{listener}.sasl.oauthbearer.jwks.endpoint.url": server.url,
+        f"{listener}.sasl.oauthbearer.expected.audience": AUDIENCE,
+        f"{listener}.sasl.oauthbearer.expected.issuer": ISSUER,
+        f"{listener}.sasl.oauthbearer.clock.skew.seconds": 1,
+        f"{listener}.connections.max.reauth.ms": 3_600_000,
+    }
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={server.url}"
+    with ExitStack() as stack:
+        try:
+            jvm_options = (*FAST_START, allowed)
+            secured = stack.enter_context(running(NEWEST, tmp_path, properties, jvm_options=jvm_options))
+        except KafkaUnavailable as missing:
+            without_kafka(str(missing))
+        topic = secured.kafka.create_topic(topic_name)
+        credentials = {ENDPOINT: server.url, f"{CREDENTIALS}client.id": "me", f"{CREDENTIALS}client.secret": "hunter2"}
+        chosen = {**secured.options(SASL_SSL, "OAUTHBEARER"), **credentials}
+        with caplog.at_level(logging.DEBUG, "kafka_sink"), Producer(chosen) as producer:
+            until_s = time.monotonic() + 9
+            count = 0
+            while time.monotonic() < until_s:
+                producer.send(topic, value=b"%d" % count).result(WAIT_S)
+                count += 1
+                time.sleep(0.05)
+        assert len(list(read_topic(secured.kafka.bootstrap_servers, topic))) == count
+    assert len(server.requests) >= 2
+    assert "new session with" in caplog.text and "hunter2" not in caplog.text and "refused" not in caplog.text

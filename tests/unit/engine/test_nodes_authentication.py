@@ -1,0 +1,363 @@
+"""From agreed versions to an authenticated connection, and to its next session. The broker may say anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from driver import EngineDriver, new_batch
+from fake_cluster import Asked, FakeCluster
+from network_driver import Driver, notices, request
+
+from kafka_sink.engine.authentication import session_end_ms
+from kafka_sink.engine.commands import Append
+from kafka_sink.engine.connection import NEGOTIATION_FRAME_BYTES_MAX
+from kafka_sink.errors import (
+    AuthenticationError,
+    ConfigError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    TransportError,
+)
+from kafka_sink.security.login import Exchange, Login, new_exchange
+from kafka_sink.wire.apis import API_VERSIONS, FIND_COORDINATOR, SASL_AUTHENTICATE, SASL_HANDSHAKE
+
+TOKEN = b"\0alice\0hunter2"
+GREETING = [API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE]
+
+
+def plain() -> Exchange:
+    return new_exchange(Login(mechanism="PLAIN", username="alice", password="hunter2"), "")
+
+
+class TwoSteps:
+    """Wants a second token, and a last word that is right."""
+
+    mechanism = "TWO"
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = []
+
+    def first(self) -> bytes:
+        return b"one"
+
+    def step(self, challenge: bytes) -> bytes | None:
+        self.heard.append(challenge)
+        if len(self.heard) == 1:
+            return b"two"
+        if challenge != b"right":
+            raise AuthenticationError("the server did not prove itself")
+        return None
+
+
+def accepted(request: Asked, lifetime_ms: int = 0) -> dict[str, Any]:
+    return {"error_code": 0, "error_message": None, "auth_bytes": b"", "session_lifetime_ms": lifetime_ms}
+
+
+def authenticated(make: Any = plain, *, lifetime_ms: int = 0, **more: Any) -> Driver:
+    """A driver whose broker takes whoever comes."""
+    driver = Driver(authenticator=make, **more)
+    scripts = driver.cluster.scripts
+    scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 0, "mechanisms": ["PLAIN"]}
+    scripts[SASL_AUTHENTICATE.key] = lambda asked: accepted(asked, lifetime_ms)
+    return driver
+
+
+def apis(driver: Driver) -> list[Any]:
+    return [asked.api for asked in driver.cluster.requests]
+
+
+def test_nothing_but_the_greeting_is_said_before_the_connection_is_ready() -> None:
+    driver = authenticated()
+    driver.await_ready()
+    assert apis(driver) == GREETING
+    handshake, token = driver.cluster.requests[1:]
+    assert (handshake.version, handshake.body) == (1, {"mechanism": "PLAIN"})
+    assert token.body == {"auth_bytes": TOKEN}
+    assert driver.nodes.in_flight_count(0) == 0 and driver.take_answers() == []
+
+
+@pytest.mark.parametrize("stage", [SASL_HANDSHAKE, SASL_AUTHENTICATE])
+def test_a_node_is_not_ready_while_an_answer_is_missing(stage: Any) -> None:
+    driver = authenticated()
+    driver.cluster.scripts[stage.key] = lambda asked: None
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    assert not driver.nodes.is_ready(0, driver.now_ms) and driver.nodes.in_flight_count(0) == 0
+    driver.sleep(driver.options.request_timeout_ms)
+    assert f"did not answer {stage.name}" in str(driver.nodes.last_failure)
+    assert driver.nodes.refusal is None
+
+
+@pytest.mark.parametrize(("version", "lifetime_field"), [(0, False), (1, True), (2, True)])
+def test_every_version_of_sasl_authenticate_is_understood(version: int, lifetime_field: bool) -> None:
+    cluster = FakeCluster({0: ("a", 9092)}, api_versions={SASL_AUTHENTICATE.key: (0, version)})
+    driver = authenticated(cluster=cluster, lifetime_ms=1000 if lifetime_field else 0)
+    driver.await_ready()
+    assert driver.cluster.requests[-1].version == version
+
+
+def test_a_mechanism_of_several_steps_is_stepped_until_it_is_content() -> None:
+    exchange = TwoSteps()
+    driver = authenticated(lambda: exchange)
+    words = iter([b"more", b"right"])
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "auth_bytes": next(words)}
+    driver.await_ready()
+    assert exchange.heard == [b"more", b"right"]
+    assert [asked.body["auth_bytes"] for asked in driver.cluster.requests[2:]] == [b"one", b"two"]
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------
+
+
+def refused(driver: Driver) -> str:
+    """What is told, once, and nothing is tried any more."""
+    driver.nodes.connect(0, driver.now_ms)
+    told = notices(driver.run())
+    assert isinstance(driver.nodes.refusal, AuthenticationError)
+    connects = len(driver.connects())
+    for _ in range(5):
+        driver.sleep(60_000)
+        driver.nodes.connect(0, driver.now_ms)
+        told += notices(driver.run())
+    assert len(driver.connects()) == connects == 1
+    assert told == [str(driver.nodes.refusal)]
+    return told[0]
+
+
+def test_wrong_credentials_are_told_once_in_the_words_of_the_broker_and_never_tried_again() -> None:
+    driver = authenticated()
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {
+        **accepted(asked), "error_code": 58, "error_message": "no such user\nfake log line" + "x" * 5000
+    }  # fmt: skip
+    text = refused(driver)
+    assert "refused the credentials for PLAIN: SASL_AUTHENTICATION_FAILED (58)" in text
+    assert "the broker says: no such user?fake log linexxx" in text
+    assert len(text) < 1400 and "hunter2" not in text
+
+
+def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
+    driver = authenticated()
+    offered = ["SCRAM-SHA-512", "evil\n"]
+    driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 33, "mechanisms": offered}
+    assert "does not take sasl.mechanism=PLAIN: it offers SCRAM-SHA-512, evil?" in refused(driver)
+    assert SASL_AUTHENTICATE not in apis(driver)
+
+
+def test_a_listener_without_sasl_says_so() -> None:
+    driver = authenticated()
+    driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 34, "mechanisms": []}
+    assert "does not want SASL on this port" in refused(driver)
+
+
+def test_a_server_that_does_not_prove_itself_is_refused_by_us() -> None:
+    driver = authenticated(TwoSteps)
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "auth_bytes": b"wrong"}
+    assert "the server did not prove itself. Nothing was sent to it but" in refused(driver)
+
+
+def test_credentials_that_are_not_there_end_it_before_anything_is_sent() -> None:
+    def nothing() -> Exchange:
+        raise ConfigError("sasl.password refers to ${env:X}, which is not there")
+
+    driver = authenticated(nothing)
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    assert isinstance(driver.nodes.refusal, ConfigError)
+    assert apis(driver) == [API_VERSIONS]
+
+
+def test_a_mistake_of_our_own_is_raised_and_taken_for_no_refusal() -> None:
+    def mistaken() -> Exchange:
+        raise LocalProtocolError("a bug")
+
+    driver = authenticated(mistaken)
+    driver.nodes.connect(0, driver.now_ms)
+    with pytest.raises(LocalProtocolError, match="a bug"):
+        driver.run()
+
+
+# ---- troubles that may pass ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("stage", "code"), [(SASL_HANDSHAKE, -1), (SASL_AUTHENTICATE, 7), (SASL_AUTHENTICATE, 56)])
+def test_another_error_code_is_a_trouble_of_the_broker_and_tried_again(stage: Any, code: int) -> None:
+    driver = authenticated()
+    good = driver.cluster.scripts[stage.key]
+    bodies: dict[Any, dict[str, Any]] = {
+        SASL_HANDSHAKE: {"error_code": code, "mechanisms": []},
+        SASL_AUTHENTICATE: {"error_code": code, "error_message": None, "auth_bytes": b""},
+    }
+    driver.cluster.scripts[stage.key] = lambda asked: bodies[stage]
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    assert isinstance(driver.nodes.last_failure, TransportError) and driver.nodes.refusal is None
+    driver.cluster.scripts[stage.key] = good
+    driver.sleep(driver.delay_ms())
+    driver.await_ready()
+
+
+def test_a_broker_without_sasl_authenticate_is_told() -> None:
+    driver = authenticated(cluster=FakeCluster({0: ("a", 9092)}, api_versions={SASL_HANDSHAKE.key: (0, 0)}))
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    assert "offers no SaslHandshake v1" in str(driver.nodes.last_failure)
+
+
+@pytest.mark.parametrize("stage", [SASL_HANDSHAKE, SASL_AUTHENTICATE])
+def test_a_connection_that_is_lost_on_the_way_says_where(stage: Any) -> None:
+    driver = authenticated()
+    driver.cluster.scripts[stage.key] = lambda asked: None
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    driver.cluster.disconnect(0)
+    driver.run()
+    assert "was lost while it authenticated: connection reset by peer" in str(driver.nodes.last_failure)
+
+
+@pytest.mark.parametrize("stage", [SASL_HANDSHAKE, SASL_AUTHENTICATE])
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        ((NEGOTIATION_FRAME_BYTES_MAX + 1).to_bytes(4, "big"), "at most 524288 are accepted"),
+        (b"\x00\x00\x00\x08\x00\x00\x00\x63\x00\x00\x00\x00", "has correlation id 99"),
+        (b"\x00\x00\x00\x04\x00\x00\x00\x00", "correlation id 0"),
+        (b"\xff\xff\xff\xff", "announced a frame of -1 bytes"),
+        (b"HTTP/1.1 200 OK\r\n", "an HTTP server"),
+        (b"\x15\x03\x03\x00\x02\x02\x28", "TLS (an alert record)"),
+    ],
+)
+def test_bytes_that_are_no_answer_close_the_connection(stage: Any, data: bytes, says: str) -> None:
+    driver = authenticated()
+    driver.cluster.scripts[stage.key] = lambda asked: None
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    driver.cluster.inject(0, data)
+    driver.run()
+    assert isinstance(driver.nodes.last_failure, RemoteProtocolError) and says in str(driver.nodes.last_failure)
+    assert not driver.nodes.is_ready(0, driver.now_ms)
+
+
+# ---- sessions --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dice", "share"), [(0.0, 0.85), (0.5, 0.9), (0.9999, 0.95)])
+def test_a_session_is_renewed_between_85_and_95_percent_of_its_life(dice: float, share: float) -> None:
+    end_ms = session_end_ms(1_000, 100_000, dice)
+    assert end_ms is not None and abs(end_ms - 1_000 - 100_000 * share) <= 10
+
+
+@pytest.mark.parametrize("lifetime_ms", [0, -1, -(2**63)])
+def test_a_session_without_a_life_never_ends(lifetime_ms: int) -> None:
+    assert session_end_ms(1_000, lifetime_ms, 0.5) is None
+
+
+def test_a_session_that_nobody_needs_is_left_to_end() -> None:
+    driver = authenticated(lifetime_ms=10_000)
+    driver.await_ready()
+    driver.sleep(8_999)
+    assert driver.nodes.is_ready(0, driver.now_ms)
+    driver.sleep(1)
+    assert not driver.nodes.is_ready(0, driver.now_ms)
+    assert apis(driver) == GREETING
+    assert driver.nodes.least_loaded(driver.now_ms) == 0
+
+
+def test_a_session_is_renewed_on_the_same_connection_behind_what_is_in_flight() -> None:
+    driver = authenticated(lifetime_ms=10_000)
+    driver.await_ready()
+    asked = [driver.send() for _ in range(2)]
+    assert driver.nodes.in_flight_count(0) == 2
+    driver.sleep(9_000)
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    # Written behind the two, answered behind them: the broker has said nothing yet.
+    assert apis(driver) == [*GREETING, FIND_COORDINATOR, FIND_COORDINATOR, SASL_HANDSHAKE]
+    assert not driver.nodes.is_ready(0, driver.now_ms) and driver.nodes.in_flight_count(0) == 2
+    for pending in driver.cluster.pending_of(FIND_COORDINATOR):
+        driver.cluster.answer(pending, {"coordinators": []})
+    driver.run()
+    assert [answer.request for answer in driver.take_answers()] == asked
+    assert apis(driver)[-2:] == [SASL_HANDSHAKE, SASL_AUTHENTICATE]
+    assert driver.nodes.is_ready(0, driver.now_ms) and len(driver.connects()) == 1
+    driver.sleep(8_999)
+    assert driver.nodes.is_ready(0, driver.now_ms)
+
+
+def test_what_was_in_flight_fails_once_when_the_connection_is_lost_during_a_renewal() -> None:
+    driver = authenticated(lifetime_ms=10_000)
+    driver.await_ready()
+    asked = driver.send()
+    driver.sleep(9_000)
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    driver.cluster.disconnect(0)
+    driver.run()
+    (answer,) = driver.take_answers()
+    assert answer.request is asked and answer.was_sent and isinstance(answer.failure, TransportError)
+
+
+def test_a_renewal_that_came_too_early_is_mended_by_a_new_connection() -> None:
+    driver = authenticated(lifetime_ms=1_000)
+    driver.await_ready()
+    driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 34, "mechanisms": []}
+    driver.sleep(900)
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    assert driver.nodes.refusal is None and "did not begin a new session" in str(driver.nodes.last_failure)
+    driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 0, "mechanisms": []}
+    driver.sleep(driver.delay_ms())
+    driver.await_ready()
+    assert len(driver.connects()) == 2
+
+
+def test_credentials_that_were_revoked_end_it_at_the_renewal() -> None:
+    driver = authenticated(lifetime_ms=10_000)
+    driver.await_ready()
+    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "error_code": 58}
+    driver.sleep(9_000)
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    assert isinstance(driver.nodes.refusal, AuthenticationError)
+
+
+def test_a_renewal_does_not_keep_an_idle_connection_alive() -> None:
+    driver = authenticated(lifetime_ms=10_000, connections_max_idle_ms=60_000)
+    driver.await_ready()
+    driver.sleep(60_000)
+    assert driver.cluster.connections == {}
+
+
+def test_a_throttled_connection_is_not_asked_for_a_new_session() -> None:
+    driver = authenticated(lifetime_ms=10_000)
+    driver.await_ready()
+    driver.send(request())
+    pending = driver.cluster.pending_of(FIND_COORDINATOR)[0]
+    driver.sleep(8_500)
+    driver.cluster.answer(pending, {"coordinators": [], "throttle_time_ms": 2_000})
+    driver.run()
+    driver.sleep(1_000)
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    assert apis(driver)[-1] is FIND_COORDINATOR
+    driver.sleep(1_000)
+    driver.nodes.connect(0, driver.now_ms)
+    driver.run()
+    assert driver.nodes.is_ready(0, driver.now_ms)
+
+
+# ---- the whole engine ------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_fails_what_waits_and_what_comes_at_once() -> None:
+    driver = EngineDriver()
+    driver.engine._nodes._authenticator = plain
+    scripts = driver.cluster.scripts
+    scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 0, "mechanisms": []}
+    scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "error_code": 58}
+    batch = new_batch()
+    driver.run(Append([batch]))
+    assert isinstance(driver.engine.refusal, AuthenticationError)
+    assert "refused the credentials" in str(driver.error_of(batch)) and "not in the log" in str(driver.error_of(batch))
+    late = driver.send()
+    assert isinstance(driver.error_of(late).__cause__, AuthenticationError)

@@ -1,0 +1,130 @@
+"""PLAIN and OAUTHBEARER messages, what a token says of itself, references, and that nothing secret is shown."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from kafka_sink.errors import AuthenticationError, ConfigError
+from kafka_sink.security.login import Login, new_exchange
+from kafka_sink.security.reference import is_reference, resolved
+from kafka_sink.security.token import error_of_answer, expiry_s, renewal_s, token_of_answer
+
+HOUR_S = 3600.0
+
+
+def json_web_token(**claims: Any) -> str:
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({}, claims)]
+    return ".".join([*parts, "sig"])
+
+
+def test_plain_is_name_and_password_in_one_message() -> None:
+    exchange = new_exchange(Login(mechanism="PLAIN", username="\u00e4", password="p"), "")
+    assert exchange.first() == "\0\u00e4\0p".encode()
+    assert exchange.step(b"") is None
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("login", [("", "p"), ("u", ""), ("u\0", "p"), ("u", "p\0q")])
+def test_a_missing_or_impossible_credential_is_named_and_not_shown(mechanism: str, login: tuple[str, str]) -> None:
+    with pytest.raises(ConfigError, match=f"for sasl.mechanism={mechanism} (is missing|contains a NUL)"):
+        new_exchange(Login(mechanism=mechanism, username=login[0], password=login[1]), "n")
+
+
+def test_oauthbearer_sends_the_token_and_extensions_in_one_message() -> None:
+    login = Login(mechanism="OAUTHBEARER", token="a.b.c", extensions={"logicalCluster": "lkc-1"})
+    exchange = new_exchange(login, "")
+    assert exchange.first() == b"n,,\x01auth=Bearer a.b.c\x01logicalCluster=lkc-1\x01\x01"
+    assert exchange.step(b"") is None
+
+
+@pytest.mark.parametrize("after", [b"", b"more"])
+def test_a_token_that_was_refused_is_not_talked_about_any_longer(after: bytes) -> None:
+    exchange = new_exchange(Login(mechanism="OAUTHBEARER", token="a.b.c"), "")
+    assert exchange.step(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(AuthenticationError, match="refused the token and went on talking"):
+        exchange.step(after)
+
+
+@pytest.mark.parametrize("token", ["", "a b", "a\x01b", "a\n", "\u00e4", "x" * 200_000])
+def test_what_is_no_token_is_refused_and_not_shown(token: str) -> None:
+    with pytest.raises(AuthenticationError) as caught:
+        new_exchange(Login(mechanism="OAUTHBEARER", token=token), "")
+    assert len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize("extension", [("auth", "x"), ("a1", "x"), ("", "x"), ("a", ""), ("a", "x\x01")])
+def test_an_extension_that_could_end_the_message_is_refused(extension: tuple[str, str]) -> None:
+    with pytest.raises(ConfigError, match="SASL extension"):
+        new_exchange(Login(mechanism="OAUTHBEARER", token="t", extensions=dict([extension])), "")
+
+
+def test_a_login_shows_nothing_but_the_mechanism() -> None:
+    login = Login(
+        mechanism="PLAIN", username="hunter1", password="hunter2", token="hunter3", extensions={"a": "hunter"}
+    )
+    assert repr(login) == "Login(mechanism='PLAIN', is_token=False)"
+
+
+# ---- tokens ----------------------------------------------------------------------------------------------------
+
+
+def test_a_token_says_when_it_ends() -> None:
+    assert expiry_s(json_web_token(exp=1_800_000_000)) == 1_800_000_000
+
+
+@pytest.mark.parametrize("exp", [None, "1", True, -1, 0, 1e300, float("nan"), [1]])
+def test_an_end_that_is_none_is_not_believed(exp: Any) -> None:
+    assert expiry_s(json_web_token(exp=exp)) is None
+
+
+@pytest.mark.parametrize("token", ["", "a", "a.b", "a.b.c", "..", "a.W10.c", "a." + "W" * 100_000 + ".c"])
+def test_a_token_that_cannot_be_read_has_no_end(token: str) -> None:
+    assert expiry_s(token) is None
+
+
+@pytest.mark.parametrize(
+    ("life_s", "least_s", "buffer_s", "expected_s"),
+    [(HOUR_S, 60, 300, 2880), (HOUR_S, 60, 1200, 2400), (HOUR_S, 3000, 300, 3000), (100, 60, 300, 80), (0, 60, 300, 0)],
+)
+def test_a_token_is_renewed_when_java_would(life_s: float, least_s: int, buffer_s: int, expected_s: float) -> None:
+    at_s = renewal_s(1000, 1000 + life_s, factor=0.8, jitter=0, least_s=least_s, buffer_s=buffer_s)
+    assert at_s == 1000 + expected_s
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>", b"[]", b"{}", b'{"access_token": 5}', b'{"access_token": " "}', b"[" * 100_000, b"x" * 300_000],
+)
+def test_an_answer_without_a_token_is_refused_and_not_shown(body: bytes) -> None:
+    with pytest.raises(AuthenticationError, match=r"^the endpoint (answered|did not)") as caught:
+        token_of_answer(body, "the endpoint")
+    assert len(str(caught.value)) < 120
+
+
+def test_only_the_word_of_an_error_answer_is_told() -> None:
+    assert error_of_answer(b'{"error": "invalid_client", "error_description": "hunter2"}') == "invalid_client"
+    assert error_of_answer(b'{"error": "new\\nline"}') == ""
+
+
+# ---- references ------------------------------------------------------------------------------------------------
+
+
+def test_references_are_replaced_once_and_by_provider() -> None:
+    known = {("env", "A"): "${env:B}", ("file", "/p:k"): "v"}
+    look_up = lambda provider, place: known.get((provider, place))  # noqa: E731
+    assert resolved("o", "x${env:A}-${file:/p:k}", look_up) == "x${env:B}-v"
+    assert resolved("o", "${vault:x} $env", look_up) == "${vault:x} $env"
+
+
+def test_a_reference_to_nothing_names_the_option_and_the_reference() -> None:
+    with pytest.raises(ConfigError, match=r"^sasl.password refers to \$\{env:NOPE\}, which is not there"):
+        resolved("sasl.password", "hunter2${env:NOPE}", lambda _provider, _place: None)
+
+
+@pytest.mark.parametrize(("text", "expected"), [("${env:A}", True), (" ${file:/a:b} ", True), ("a${env:A}", False)])
+def test_a_reference_is_one_when_it_is_the_whole_value(text: str, expected: bool) -> None:
+    assert is_reference(text) is expected

@@ -1,0 +1,40 @@
+"""docs/security.md and SECURITY.md say what is there: texts of the code, files, and recipes that are taken."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kafka_sink.options.sink_options import parse_sink_options
+from tests.unit.test_sink_docs import texts_of_the_code
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+POLICY = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+CASES = re.findall(r"^\| .+? \| .+? \| (.*) \|$", PAGE.partition("## What an error means")[2], re.MULTILINE)[2:]
+RECIPES = re.findall(r"^```\n(kafka\..*?)```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_every_error_text_of_the_page_is_one_of_the_code() -> None:
+    said = texts_of_the_code()
+    shown = [text for cell in CASES for text in re.findall(r"`([^`]+)`", cell)]
+    assert len(CASES) > 25 and len(shown) > 25
+    assert [text for text in shown if text not in said] == []
+
+
+def test_every_file_that_is_linked_is_there() -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", PAGE)
+    assert links and [link for link in links if not (ROOT / "docs" / link).exists()] == []
+    named = re.findall(r"`((?:runtime|options|security|wire|engine|delivery)/[\w.]*)`", POLICY)
+    assert named and [name for name in named if not (ROOT / "kafka_sink" / name).exists()] == []
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_recipe_is_taken_without_a_warning(recipe: str) -> None:
+    lines = dict(line.split("=", 1) for line in recipe.splitlines())
+    if "kafka.security.protocol" not in lines:
+        lines |= {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}
+    options = parse_sink_options({"kafka.bootstrap.servers": "b:9093", "topic": "t", **lines})
+    assert options.producer.has_tls and options.notices == ()
