@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 
 from kafka_sink.command.arguments import parsed
-from kafka_sink.command.desk import Desk
 from kafka_sink.command.order import Declined
 from kafka_sink.command.report import OPEN, REFUSED, UNREACHABLE, USAGE, Report
 from kafka_sink.errors import (
@@ -32,8 +31,8 @@ def main(words: Sequence[str] | None = None) -> int:
     given = parsed(words)
     _show_log(is_wanted=given.verbose)
     try:
-        with Desk(given) as desk:
-            report: Report = given.run(desk, given)
+        with given.place(given) as place:
+            report: Report = given.run(place, given)
     except (KafkaSinkError, Declined) as error:
         exit_code, text = _exit_code(error), "; ".join(line.removeprefix("- ") for line in str(error).splitlines())
         sys.stderr.write(f"pykafka-sink: {text}\n")

@@ -6,13 +6,15 @@ import argparse
 from collections.abc import Sequence
 
 from kafka_sink.command import order, show
+from kafka_sink.command.desk import Desk
+from kafka_sink.command.perf import LoadTest, perf
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.version import VERSION
 
 DEFAULT_TIMEOUT_S = 60
 
 _ABOUT = """\
-Look at, and put in order, what the Spark sink format("pykafka-sink") has decided.
+Look at, and put in order, what the Spark sink format("pykafka-sink") has decided; or see how fast it writes (perf).
 
 Under exactly-once each batch is decided by one record in a ledger topic; then its transactions are committed, and a
 second record closes the decision. A driver that dies in between leaves an open decision. The query finishes it when it
@@ -80,6 +82,15 @@ nobody may abort it (recover commits it).
 """
 
 
+_PERF = """\
+Write records to a topic as fast as possible, or at a pace, and print rates and latencies: the options and lines of
+Kafka's kafka-producer-perf-test, for this producer. Options of the producer go into --option or a file.
+
+Records are handed over as Arrow batches, as Spark hands them to the sink; all records of a batch have the latency of
+the last one that is acknowledged.
+"""
+
+
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="pykafka-sink", description=_ABOUT, epilog=f"{_CODES}\n{_EXAMPLES}", allow_abbrev=False,
@@ -88,15 +99,15 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"pykafka-sink {VERSION}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
-    ledger = _command(commands, "ledger", "show the decisions of a sink, or of all", _LEDGER)
+    ledger = _asking(commands, "ledger", "show the decisions of a sink, or of all", _LEDGER)
     _sink(ledger, is_required=False)
     ledger.set_defaults(run=show.ledger)
 
-    recover = _command(commands, "recover", "finish an open decision", _RECOVER)
+    recover = _asking(commands, "recover", "finish an open decision", _RECOVER)
     _sink(recover, is_required=True)
     recover.set_defaults(run=order.recover)
 
-    resolve = _command(commands, "resolve", "choose what becomes of a lost batch", _RESOLVE)
+    resolve = _asking(commands, "resolve", "choose what becomes of a lost batch", _RESOLVE)
     _sink(resolve, is_required=True)
     choice = resolve.add_mutually_exclusive_group(required=True)
     choice.add_argument("--replay", action="store_true", help="have the batch run again")
@@ -105,12 +116,54 @@ def parser() -> argparse.ArgumentParser:
     resolve.add_argument("--yes", action="store_true", help="do not ask")
     resolve.set_defaults(run=order.resolve)
 
-    transactions = _command(commands, "transactions", "show open transactions, abort the dangling ones", _TRANSACTIONS)
+    transactions = _asking(commands, "transactions", "show open transactions, abort the dangling ones", _TRANSACTIONS)
     _sink(transactions, is_required=False)
     transactions.add_argument("--abort", action="store_true", help="abort those that no decision names (needs a sink)")
     transactions.add_argument("--yes", action="store_true", help="do not ask before aborting")
     transactions.set_defaults(run=show.transactions)
+
+    _perf(commands)
     return top
+
+
+def _perf(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _command(commands, "perf", "see how fast this producer writes", _PERF)
+    command.set_defaults(place=LoadTest, run=perf)
+    load = command.add_argument_group("load")
+    load.add_argument("--topic", required=True, help="where to write; it should have been created for this")
+    load.add_argument("--num-records", type=_count, required=True, metavar="N", help="how many, warm-up included")
+    payload = load.add_mutually_exclusive_group(required=True)
+    payload.add_argument("--record-size", type=_count, metavar="BYTES", help="values of so many random letters")
+    payload.add_argument("--payload-file", metavar="FILE", help="values drawn from the lines of a file")
+    payload.add_argument("--payload-monotonic", action="store_true", help="values 1, 2, 3 and so on, as text")
+    load.add_argument(
+        "--payload-delimiter", default="\\n", metavar="TEXT", help="what separates records in the file (default \\n)"
+    )
+    load.add_argument(
+        "--throughput",
+        type=float,
+        default=-1,
+        metavar="N",
+        help="at most so many records per second (default: no limit)",
+    )
+    load.add_argument("--warmup-records", type=_count_or_none, default=0, metavar="N", help="the first N do not count")
+    load.add_argument(
+        "--reporting-interval",
+        type=_count,
+        default=5_000,
+        metavar="MS",
+        help="a line each so often (default %(default)s)",
+    )
+    load.add_argument(
+        "--command-property", "--producer-props", dest="properties_given", type=_property, nargs="+", action="extend",
+        default=[], metavar="NAME=VALUE", help="options of the producer as Kafka's tool takes them, without kafka.",
+    )  # fmt: skip
+    load.add_argument("--print-metrics", action="store_true", help="the producer's metrics in the end")
+    load.add_argument("--transactional-id", metavar="ID", help="write in transactions")
+    load.add_argument(
+        "--transaction-duration-ms", type=_count, default=3_000, metavar="MS",
+        help="how long each of them stays open (default %(default)s)",
+    )  # fmt: skip
 
 
 def parsed(words: Sequence[str] | None) -> argparse.Namespace:
@@ -141,10 +194,21 @@ def _command(
         "belong into --properties",
     )  # fmt: skip
     brokers.add_argument(
-        "--properties", metavar="FILE",
+        "--properties", "--producer.config", "--command-config", metavar="FILE", dest="properties",
         help="options in a Java properties file, without the prefix kafka., as for --command-config of Kafka's tools",
     )  # fmt: skip
-    brokers.add_argument(
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    command.add_argument("-v", "--verbose", action="store_true", help="log what is done on standard error")
+    return command
+
+
+def _asking(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, title: str, about: str
+) -> argparse.ArgumentParser:
+    """A command about decisions of sinks."""
+    command = _command(commands, name, title, about)
+    command.set_defaults(place=Desk)
+    command.add_argument(
         "--timeout", type=_seconds, default=DEFAULT_TIMEOUT_S, metavar="SECONDS",
         help="how long to go on trying (default %(default)s)",
     )  # fmt: skip
@@ -152,8 +216,6 @@ def _command(
         "--ledger-topic", default=SINK_OPTIONS["ledger.topic"].default, metavar="TOPIC",
         help="the option ledger.topic of the query (default %(default)s)",
     )  # fmt: skip
-    command.add_argument("--json", action="store_true", help="print one JSON object")
-    command.add_argument("-v", "--verbose", action="store_true", help="log what is done on standard error")
     return command
 
 
@@ -175,7 +237,24 @@ def _option(text: str) -> tuple[str, str]:
     return name.removeprefix("kafka."), value
 
 
+def _property(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    if not found:
+        raise argparse.ArgumentTypeError("NAME=VALUE is needed")
+    return name, value
+
+
 def _seconds(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 86_400:
         raise argparse.ArgumentTypeError("a whole number of seconds from 1 to 86400 is needed")
     return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError("a whole number from 1 is needed")
+    return int(text)
+
+
+def _count_or_none(text: str) -> int:
+    return 0 if text == "0" else _count(text)

@@ -8,12 +8,11 @@ from __future__ import annotations
 import argparse
 import difflib
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
+from kafka_sink.command.brokers import producer_options
 from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import checked_sink_id, sink_id_of_checkpoint
 from kafka_sink.delivery.listing import Alone, LedgerListing, Listed, TransactionListing
@@ -21,8 +20,6 @@ from kafka_sink.delivery.part import Part
 from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.delivery.session import DeliverySettings, DriverSession, Job, Operation, Verdict
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
-from kafka_sink.options import ProducerOptions, parse_producer_options
-from kafka_sink.options.properties import ENCODING, parse_properties
 from kafka_sink.options.sink_table import TopicName
 from kafka_sink.runtime.client import Client
 
@@ -39,7 +36,7 @@ class Desk:
     def __init__(self, given: argparse.Namespace) -> None:
         self.sink_id = _sink_id(given)
         self.ledger_topic = TopicName().parse("--ledger-topic", given.ledger_topic)
-        options = _producer_options(given)
+        options = producer_options(given)
         self._patience_ms: int = given.timeout * 1000
         self.client = Client(replace(options, max_block_ms=self._patience_ms))
         self._known_settings: DeliverySettings | None = None
@@ -131,30 +128,3 @@ def _sink_id(given: argparse.Namespace) -> str | None:
     if given.checkpoint is not None:
         return sink_id_of_checkpoint(given.checkpoint)
     return checked_sink_id(given.sink_id) if given.sink_id is not None else None
-
-
-def _producer_options(given: argparse.Namespace) -> ProducerOptions:
-    """What is nearer to the command wins: --bootstrap-server, then --option, then the file."""
-    settings: dict[str, str] = {**_file(given.properties), **_without_repetition(given.option)}
-    if given.bootstrap_servers is not None:
-        settings["bootstrap.servers"] = given.bootstrap_servers
-    if "bootstrap.servers" not in settings:
-        raise ConfigError("no brokers are named: add --bootstrap-server HOST:PORT")
-    return parse_producer_options(settings)
-
-
-def _without_repetition(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-    named = dict(pairs)
-    if len(named) < len(pairs):
-        raise ConfigError("--option names the same option twice")
-    return named
-
-
-def _file(name: str | None) -> Mapping[str, str]:
-    if name is None:
-        return {}
-    try:
-        text = Path(name).read_text(ENCODING)
-    except OSError as error:
-        raise ConfigError(f"--properties {name} cannot be read: {error.strerror}") from None
-    return parse_properties(text)

@@ -333,7 +333,7 @@ def test_wrong_words_end_with_2_and_without_secrets(
         (("--bootstrap-server", "nowhere"), "bootstrap.servers"),
         (("--bootstrap-server", "h:1", "--properties", "not-there.properties"), "No such file"),
         (("--bootstrap-server", "h:1", "--option", "kafka.retris=hush-hush"), "did you mean retries?"),
-        (("--bootstrap-server", "h:1", "--option", "kafka.sasl.password=hush-hush"), "sasl.password"),
+        (("--bootstrap-server", "h:1", "--option", "kafka.ssl.keystore.password=hush-hush"), "ssl.key.password"),
         (("--bootstrap-server", "h:1", "--sink-id", "a b"), "sink.id"),
         (("--bootstrap-server", "h:1", "--ledger-topic", "a b"), "--ledger-topic"),
     ],

@@ -14,6 +14,7 @@ import pytest
 from kafka_sink.engine import accumulator, outcome, production
 from kafka_sink.engine.accumulator import Accumulator
 from kafka_sink.engine.connection import Connection
+from kafka_sink.engine.node import Node
 from kafka_sink.engine.nodes import NodeSet
 from kafka_sink.engine.outcome import Verdict
 from kafka_sink.engine.producer_batch import NO_SEQUENCE, ProducerBatch
@@ -207,7 +208,10 @@ def throttling_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def in_flight_limit_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(NodeSet, "in_flight_count", lambda _self, _node_id: 0)
+    def can_take(_self: NodeSet, node: Node, now_ms: int) -> bool:
+        return node.is_ready and node.throttled_until_ms <= now_ms
+
+    patch.setattr(NodeSet, "_can_take", can_take)
 
 
 def no_request_time_out(patch: pytest.MonkeyPatch) -> None:

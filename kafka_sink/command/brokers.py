@@ -1,0 +1,38 @@
+"""Which cluster a command is about: options from the command line and from a file, as one set of producer options."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.options.properties import ENCODING, parse_properties
+
+
+def producer_options(given: argparse.Namespace, own: Mapping[str, str] | None = None) -> ProducerOptions:
+    """What is nearer to the command wins: its own arguments, then --option, then the file."""
+    settings: dict[str, str] = {**_file(given.properties), **_without_repetition(given.option)}
+    if given.bootstrap_servers is not None:
+        settings["bootstrap.servers"] = given.bootstrap_servers
+    if "bootstrap.servers" not in settings and "bootstrap.servers" not in (own or {}):
+        raise ConfigError("no brokers are named: add --bootstrap-server HOST:PORT")
+    return parse_producer_options({**settings, **(own or {})})
+
+
+def _without_repetition(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+    named = dict(pairs)
+    if len(named) < len(pairs):
+        raise ConfigError("--option names the same option twice")
+    return named
+
+
+def _file(name: str | None) -> Mapping[str, str]:
+    if name is None:
+        return {}
+    try:
+        text = Path(name).read_text(ENCODING)
+    except OSError as error:
+        raise ConfigError(f"--properties {name} cannot be read: {error.strerror}") from None
+    return parse_properties(text)

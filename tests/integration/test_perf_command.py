@@ -1,0 +1,122 @@
+"""`pykafka-sink perf`: what it says it wrote is there, and it says it in the lines of Kafka's own tool."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafka_sink.command.__main__ import main
+from kafka_sink.testing import EmbeddedBroker
+from tools.foreign_reader import read_topic
+from tools.java import PRODUCER_PERFORMANCE, run_class
+from tools.kafka_jars import VERSIONS
+
+WINDOW = re.compile(
+    r"(\d+) records sent, \d+\.\d records/sec \(\d+\.\d\d MB/sec\), \d+\.\d ms avg latency, \d+\.\d ms max latency\."
+)
+LAST = re.compile(
+    r"(\d+) records sent, \d+\.\d+ records/sec \(\d+\.\d\d MB/sec\), \d+\.\d\d ms avg latency, "
+    r"\d+\.\d\d ms max latency, \d+ ms 50th, \d+ ms 95th, \d+ ms 99th, \d+ ms 99\.9th\."
+)
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+def perf(broker: EmbeddedBroker, *words: str) -> int:
+    return main(["perf", "--bootstrap-server", broker.bootstrap_servers, "--topic", "t", *words])
+
+
+def values(broker: EmbeddedBroker) -> list[bytes]:
+    return [record.value or b"" for record in read_topic(broker.bootstrap_servers, "t")]
+
+
+def test_records_of_a_size_are_written_and_the_last_line_is_javas(
+    broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        perf(broker, "--num-records", "25000", "--record-size", "40", "--producer-props", "linger.ms=5", "acks=all")
+        == 0
+    )
+    found = LAST.fullmatch(capsys.readouterr().out.splitlines()[-1])
+    assert found is not None and found[1] == "25000"
+    written = values(broker)
+    assert len(written) == 25_000 and len(set(written)) > 9_000
+    assert {len(value) for value in written} == {40} and written[0].isalpha() and written[0].isupper()
+
+
+def test_kafkas_own_tool_says_the_same_lines(broker: EmbeddedBroker) -> None:
+    words = ["--topic", "t", "--num-records", "6000", "--record-size", "10", "--throughput", "1000"]
+    words += ["--command-property", f"bootstrap.servers={broker.bootstrap_servers}"]
+    *windows, last = run_class(VERSIONS[0], PRODUCER_PERFORMANCE, words).decode().splitlines()
+    found = LAST.fullmatch(last)
+    assert found is not None and found[1] == "6000"
+    told = [WINDOW.fullmatch(line) for line in windows if line]
+    assert told and all(told), windows
+
+
+def test_a_pace_is_kept_and_told_now_and_then(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    started_s = time.monotonic()
+    words = ["--num-records", "1000", "--payload-monotonic", "--throughput", "2000", "--reporting-interval", "100"]
+    assert perf(broker, *words) == 0
+    assert time.monotonic() - started_s >= 0.45
+    *windows, _ = capsys.readouterr().out.splitlines()
+    told = [WINDOW.fullmatch(line) for line in windows]
+    assert told and all(told)
+    assert sorted(values(broker), key=int) == [b"%d" % number for number in range(1, 1001)]
+
+
+def test_lines_of_a_file_are_drawn_and_the_warm_up_does_not_count(
+    broker: EmbeddedBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "payload"
+    path.write_text("one;two;three;")
+    words = ["--num-records", "500", "--warmup-records", "100", "--payload-file", str(path), "--payload-delimiter", ";"]
+    assert perf(broker, *words, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["records"], found["warm_up"]["records"]) == (400, 100)
+    assert set(found["latency_ms"]) == {"mean", "max", "p50", "p95", "p99", "p99.9"}
+    written = values(broker)
+    assert len(written) == 500 and set(written) == {b"one", b"two", b"three"}
+
+
+def test_transactions_are_committed_to_the_last_record(broker: EmbeddedBroker) -> None:
+    words = ["--num-records", "600", "--payload-monotonic", "--throughput", "2000", "--transactional-id", "load"]
+    assert perf(broker, *words, "--transaction-duration-ms", "50") == 0
+    assert len(values(broker)) == 600
+
+
+def test_metrics_are_printed_on_demand(broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    assert perf(broker, "--num-records", "10", "--payload-monotonic", "--print-metrics") == 0
+    assert re.search(r"^producer-metrics:record-send-total:.* : 10\.000$", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--payload-file", "/nowhere"], "--payload-file /nowhere cannot be read"),
+        (["--payload-monotonic", "--warmup-records", "10"], "--warmup-records must be fewer than --num-records"),
+        (["--payload-monotonic", "--option", "kafka.lingerms=5"], "lingerms"),
+    ],
+)
+def test_a_load_that_cannot_be_is_wrong_usage(
+    broker: EmbeddedBroker, words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert perf(broker, "--num-records", "10", *words) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_record_that_is_refused_ends_it_with_the_reason(
+    broker: EmbeddedBroker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--num-records", "5", "--record-size", "3000000", "--option", "kafka.max.request.size=4000000"]
+    assert perf(broker, *words) == 4
+    assert "MESSAGE_TOO_LARGE" in capsys.readouterr().err
