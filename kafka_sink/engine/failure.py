@@ -59,6 +59,8 @@ def _records(batch: ProducerBatch) -> str:
 def _safety(batch: ProducerBatch) -> str:
     if batch.may_be_in_log:
         return "They may be in the log all the same: a send stayed without a definite answer"
+    if batch.may_arrive_late:
+        return "They may still get into the log: a send was lost with its connection and can arrive late"
     return "They are not in the log"
 
 
@@ -68,6 +70,6 @@ def _delivery_error(kind: type[E], batch: ProducerBatch, text: str, error_code: 
         topic=batch.topic,
         partition=batch.partition,
         attempts=batch.attempts,
-        ambiguous=batch.may_be_in_log,
+        ambiguous=not batch.is_surely_not_in_log,
         code=error_code,
     )

@@ -60,6 +60,9 @@ class ProducerBatch:
     # It is a part, and the whole was sent without a definite answer before it was split. A leader that has the whole
     # does not know the part's numbers as a duplicate, so no answer about them says anything about the whole.
     whole_may_be_in_log: bool = False
+    # A send was lost with its connection. What a leader says on another one does not end it: its bytes may still lie in
+    # a socket of a broker that stood still.
+    may_arrive_late: bool = False
     topic_partition: TopicPartition = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -85,11 +88,21 @@ class ProducerBatch:
         self.is_out_of_order = False
         self.unknown_sends += 1
 
+    @property
+    def is_surely_not_in_log(self) -> bool:
+        """Neither now nor later."""
+        return not (self.may_be_in_log or self.may_arrive_late)
+
     def on_answered(self, *, is_definite: bool) -> None:
         """The send came back. A definite refusal takes its doubt away; the doubt of earlier sends stays."""
         self.is_on_wire = False
         if is_definite:
             self.unknown_sends -= 1
+
+    def on_lost(self) -> None:
+        """The connection ended before an answer came."""
+        self.is_on_wire = False
+        self.may_arrive_late = True
 
     def on_denied(self) -> None:
         """The leader does not have this number: no send of it got through."""
@@ -109,6 +122,7 @@ class ProducerBatch:
             shares = _shares_between(self.shares, first_record, first_record + part.record_count)
             child = ProducerBatch(self.topic, self.partition, part, self.opened_ms, shares, split_from=self)
             child.whole_may_be_in_log = self.may_be_in_log
+            child.may_arrive_late = self.may_arrive_late
             children.append(child)
             first_record += part.record_count
         return children

@@ -241,7 +241,10 @@ class Production:
     def _on_no_answer(self, now_ms: int, flight: Flight, error: KafkaSinkError, *, was_sent: bool) -> None:
         self.metadata_is_stale = True
         for batch in flight.batches.values():
-            batch.on_answered(is_definite=not was_sent)
+            if was_sent:
+                batch.on_lost()
+            else:
+                batch.on_answered(is_definite=True)
             if not batch.is_done:
                 self._try_again(now_ms, batch, str(error), None)
 

@@ -9,7 +9,7 @@ from driver import BACKOFF_MS, NOT_LEADER, OUT_OF_ORDER, TOO_LARGE, EngineDriver
 
 from kafka_sink.engine.commands import Append, Flush
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import DeliveryTimeout
+from kafka_sink.errors import DeliveryError, DeliveryTimeout
 
 DELIVERY_TIMEOUT_MS = 10_000
 # Longer than a delivery: so that batches expire while they are on the wire.
@@ -265,6 +265,27 @@ def test_an_expired_batch_that_waited_for_another_try_leaves_a_doubt_if_its_try_
     driver.disconnect()
     driver.sleep(DELIVERY_TIMEOUT_MS)
     assert timeout_of(driver, batch).ambiguous
+
+
+def test_a_batch_that_was_lost_with_its_connection_is_never_said_to_be_surely_absent() -> None:
+    """The second is refused on the new connection, because the first never arrived. Both may still lie in a socket."""
+    driver = EngineDriver(warm=[0], **OPTIONS)
+    first = driver.send()
+    driver.sleep(1_000)
+    second = driver.send()
+    driver.cluster.refusing.add(0)
+    driver.disconnect()
+    driver.sleep(DELIVERY_TIMEOUT_MS - 1_000)
+    assert timeout_of(driver, first).ambiguous and driver.is_open(second)
+    driver.cluster.refusing.clear()
+    driver.sleep(BACKOFF_MS)
+    driver.answer(OUT_OF_ORDER)
+    assert not second.may_be_in_log, "or it could not be renumbered"
+    driver.sleep(4 * BACKOFF_MS)
+    driver.answer(TOO_LARGE)
+    error = driver.error_of(second)
+    assert isinstance(error, DeliveryError) and error.ambiguous
+    assert "can arrive late" in str(error)
 
 
 def test_an_append_in_the_step_after_an_expiry_is_accepted() -> None:
