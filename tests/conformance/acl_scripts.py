@@ -139,8 +139,7 @@ def _groups(peer: Peer, topic: str, foreign: str, group: str) -> Notes:
     yield "FindCoordinator of groups", [(one["error_code"], one["node_id"]) for one in answer["coordinators"]]
     old = peer.ask(1, apis.FIND_COORDINATOR, 3, {"key_type": 0, "key": group})
     yield "FindCoordinator v3", (old["error_code"], old["node_id"])
-    # Nobody comes back with the member id that is given out, and the group has to last until it is listed.
-    member = {"group_id": group, "member_id": "", "session_timeout_ms": 120_000, "rebalance_timeout_ms": 120_000}
+    member = {"group_id": group, "member_id": "", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
     body: dict[str, Any] = {**member, "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
     answer = peer.ask(1, apis.JOIN_GROUP, 5, body)
     yield "JoinGroup", (answer["error_code"], answer["generation_id"], bool(answer["member_id"]))
@@ -154,7 +153,8 @@ def _groups(peer: Peer, topic: str, foreign: str, group: str) -> Notes:
     ]
     body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
     answer = peer.ask(1, apis.OFFSET_COMMIT, 7, body)
-    yield "OffsetCommit", sorted((one["name"], one["partitions"][0]["error_code"]) for one in answer["topics"])
+    committed = sorted((one["name"], one["partitions"][0]["error_code"]) for one in answer["topics"])
+    yield "OffsetCommit", committed
     for asked in ([{"name": name, "partition_indexes": [0]} for name in (topic, foreign)], None):
         body = {"groups": [{"group_id": group, "topics": asked}], "require_stable": False}
         answer = peer.ask(1, apis.OFFSET_FETCH, 8, body)["groups"][0]
@@ -170,7 +170,10 @@ def _groups(peer: Peer, topic: str, foreign: str, group: str) -> Notes:
     answer = peer.ask(1, apis.DESCRIBE_GROUPS, 4, {"groups": [group, "other-group"]})
     yield "DescribeGroups", sorted((one["group_id"], one["error_code"]) for one in answer["groups"])
     answer = peer.ask(1, apis.LIST_GROUPS, 4, {"states_filter": []})
-    yield "ListGroups", (answer["error_code"], group in [one["group_id"] for one in answer["groups"]])
+    is_listed = group in [one["group_id"] for one in answer["groups"]]
+    # A group without offsets and members is cleared away by Kafka at a moment of its own choice.
+    lasts = any(error_code == 0 for _, error_code in committed)
+    yield "ListGroups", (answer["error_code"], is_listed if lasts else None)
 
 
 def _transactions(

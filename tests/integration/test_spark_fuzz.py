@@ -31,7 +31,7 @@ from pyspark.sql.types import (
 )  # fmt: skip
 
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
-from kafka_sink.errors import BrokerError, ConfigError, DataError, OperationTimeout
+from kafka_sink.errors import BrokerError, ConfigError, DataError, DeliveryError, OperationTimeout
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.runtime.pool import POOL
@@ -142,6 +142,8 @@ options = st.one_of(
 NAMED = (ConfigError, DataError)
 # What only a broker can know: that a topic is not there, or that its name cannot be.
 OF_BROKERS = (OperationTimeout, BrokerError)
+# And which times a topic accepts: an hour ahead of the broker's clock at most.
+INVALID_TIMESTAMP = 32
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +166,9 @@ def outcome(
         return write_task(writer._options, writer._columns, iter(batches), place)
     except (*NAMED, *OF_BROKERS) as error:
         assert str(error)
+        return None
+    except DeliveryError as error:
+        assert error.code == INVALID_TIMESTAMP, error
         return None
 
 

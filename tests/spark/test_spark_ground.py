@@ -21,7 +21,7 @@ from tools.spark_cluster import SparkCluster, SparkFailed
 JOBS = Path(__file__).parent / "jobs"
 
 
-def wait_until(is_true: Callable[[], bool], timeout_s: float = 60) -> bool:
+def wait_until(is_true: Callable[[], bool], timeout_s: float = 180) -> bool:
     deadline = time.monotonic() + timeout_s
     while not is_true():
         if time.monotonic() > deadline:
