@@ -194,7 +194,7 @@ def _command(
         "belong into --properties",
     )  # fmt: skip
     brokers.add_argument(
-        "--properties", "--producer.config", "--command-config", metavar="FILE", dest="properties",
+        "--properties", "--producer.config", "--command-config", metavar="FILE",
         help="options in a Java properties file, without the prefix kafka., as for --command-config of Kafka's tools",
     )  # fmt: skip
     command.add_argument("--json", action="store_true", help="print one JSON object")
@@ -228,10 +228,8 @@ def _sink(command: argparse.ArgumentParser, *, is_required: bool) -> None:
 
 
 def _option(text: str) -> tuple[str, str]:
-    name, found, value = text.partition("=")
+    name, value = _property(text)
     # Only the name is repeated: the value may be a secret.
-    if not found:
-        raise argparse.ArgumentTypeError("NAME=VALUE is needed")
     if not name.startswith("kafka."):
         raise argparse.ArgumentTypeError(f"{name!r} has no prefix kafka.: options of the producer are meant")
     return name.removeprefix("kafka."), value

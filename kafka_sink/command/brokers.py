@@ -16,9 +16,10 @@ def producer_options(given: argparse.Namespace, own: Mapping[str, str] | None = 
     settings: dict[str, str] = {**_file(given.properties), **_without_repetition(given.option)}
     if given.bootstrap_servers is not None:
         settings["bootstrap.servers"] = given.bootstrap_servers
-    if "bootstrap.servers" not in settings and "bootstrap.servers" not in (own or {}):
+    settings |= own or {}
+    if "bootstrap.servers" not in settings:
         raise ConfigError("no brokers are named: add --bootstrap-server HOST:PORT")
-    return parse_producer_options({**settings, **(own or {})})
+    return parse_producer_options(settings)
 
 
 def _without_repetition(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:

@@ -51,8 +51,9 @@ class LoadTest:
         own = dict(given.properties_given)
         if given.transactional_id is not None:
             own["transactional.id"] = given.transactional_id
-        self.is_transactional = "transactional.id" in own
-        self.producer = Producer(producer_options(given, own))
+        options = producer_options(given, own)
+        self.is_transactional = options.transactional_id is not None
+        self.producer = Producer(options)
 
     def __enter__(self) -> LoadTest:
         return self

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.values import Names, refuse
+from kafka_sink.options.values import FunctionName, Names, refuse
 from kafka_sink.security.login import MECHANISMS
 
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 TLS_13_SUITES = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
 GSSAPI, AWS_MSK_IAM = "GSSAPI", "AWS_MSK_IAM"
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 # Handlers of Kafka and what they do here as well.
 _HANDLERS = frozenset(("OAuthBearerLoginCallbackHandler",))
 _SUITE = re.compile(r"[A-Za-z0-9_\-+!:@=.]{1,200}")
@@ -143,7 +142,4 @@ class TokenProvider:
     def parse(self, name: str, value: object) -> Any:
         if callable(value) and not isinstance(value, type):
             return value
-        text = value.strip() if isinstance(value, str) else ""
-        if not _FUNCTION.fullmatch(text):
-            raise refuse(name, value, self.valid)
-        return text
+        return FunctionName(self.valid).parse(name, value)

@@ -25,9 +25,9 @@ from kafka_sink.options.sink_table import (
     SINK_OPTIONS,
     SOURCE_OPTIONS,
     SPARK_OPTIONS,
-    FunctionName,
 )
 from kafka_sink.options.table import OPTIONS
+from kafka_sink.options.values import FunctionName
 
 PREFIX = "kafka."
 

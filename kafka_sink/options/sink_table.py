@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_sink.options.option import Option
-from kafka_sink.options.values import Choice, Flag, Rule, Text, Whole, refuse
+from kafka_sink.options.values import Choice, Flag, FunctionName, Rule, Text, Whole, refuse
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SINK_ID = re.compile(r"[a-zA-Z0-9._-]{1,200}")
-_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +36,6 @@ class SinkId:
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
         if not _SINK_ID.fullmatch(text):
-            raise refuse(name, value, self.valid)
-        return text
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionName:
-    valid: str = "module:function, importable where it runs"
-
-    def parse(self, name: str, value: object) -> str:
-        text = value.strip() if isinstance(value, str) else ""
-        if not _FUNCTION.fullmatch(text):
             raise refuse(name, value, self.valid)
         return text
 

@@ -150,6 +150,7 @@ class Names:
 
 
 # The scheme is a listener's name, which clusters choose freely; Java takes any and ignores it.
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _SERVER = re.compile(r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\[\]:/@\s]+))"
                      r":(?P<port>[0-9]{1,5})")  # fmt: skip
 
@@ -176,6 +177,17 @@ class Servers:
         if not 1 <= port <= 65535:
             raise ConfigError(f"{name}: the entry {said} has port {port}: expected a port from 1 to 65535")
         return match["v6"] or match["host"], port
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionName:
+    valid: str = "module:function, importable where it runs"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if not _FUNCTION.fullmatch(text):
+            raise refuse(name, value, self.valid)
+        return text
 
 
 def schemes(value: object) -> set[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import http.client
-import importlib
 import ipaddress
 import logging
 import random
@@ -26,6 +25,7 @@ from typing import Any
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.files import looked_up
+from kafka_sink.runtime.imported import imported
 from kafka_sink.runtime.tls import endpoint_context
 from kafka_sink.security.token import ANSWER_BYTES_MAX, error_of_answer, expiry_s, renewal_s, token_of_answer
 
@@ -150,7 +150,7 @@ def token_source(options: ProducerOptions, named: Callable[[], Mapping[str, str]
 
 
 def _asking(provider: str | Callable[[], str]) -> Callable[[], str]:
-    function: Callable[[], Any] = provider if callable(provider) else _imported(provider)
+    function: Callable[[], Any] = provider if callable(provider) else imported(provider, PROVIDER)
 
     def get() -> str:
         try:
@@ -165,19 +165,6 @@ def _asking(provider: str | Callable[[], str]) -> Callable[[], str]:
         return token
 
     return get
-
-
-def _imported(name: str) -> Callable[[], Any]:
-    module, _, path = name.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"{PROVIDER}={name} cannot be imported here: {error}") from None
-    if not callable(found):
-        raise ConfigError(f"{PROVIDER}={name} is no function")
-    return found  # type: ignore[no-any-return]
 
 
 # ---- a token endpoint ------------------------------------------------------------------------------------------

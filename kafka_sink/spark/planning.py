@@ -17,10 +17,10 @@ from kafka_sink.delivery.identity import run_hash, sink_id_of_checkpoint
 from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.sink_options import SinkOptions, parse_sink_options
+from kafka_sink.runtime.imported import imported
 from kafka_sink.spark.columns import WrittenColumns, written_columns
 from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafka
 from kafka_sink.spark.log import show_log
-from kafka_sink.spark.task import imported
 from kafka_sink.spark.writer import BatchWriter
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from kafka_sink.delivery.receipt import BatchKey, BatchSummary, TaskReceipt, summarised
 from kafka_sink.delivery.session import Conclusion
 from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.runtime.imported import imported
 from kafka_sink.spark.log import show_log
-from kafka_sink.spark.task import imported
 
 _LOGGER = logging.getLogger("kafka_sink")
 # A line that names every one of a thousand partitions helps nobody; the listener gets them all.

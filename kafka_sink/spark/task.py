@@ -16,24 +16,23 @@ clean-up call at all; nothing here relies on one.
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
 from kafka_sink.delivery.identity import TaskIdentity
 from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
-from kafka_sink.errors import ConfigError, DataError, KafkaSinkError, OperationTimeout
+from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.options.sink_table import FAIL
 from kafka_sink.runtime.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.runtime.exchange import retold
+from kafka_sink.runtime.imported import imported
 from kafka_sink.runtime.pool import POOL
 from kafka_sink.runtime.producer import Producer
 from kafka_sink.spark.columns import WrittenColumns
@@ -236,23 +235,6 @@ def _producer_options(options: SinkOptions) -> ProducerOptions:
     if options.partitioner is None:
         return options.producer
     return replace(options.producer, partitioner=imported(options.partitioner, "kafka.partitioner.class"))
-
-
-def imported(name: str, option: str) -> Any:
-    """The object that `module:function` names."""
-    module_name, _, path = name.partition(":")
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(
-            f"{option}={name} cannot be imported here ({error}): it must be installed, or given with --py-files, on "
-            "the driver and on each executor"
-        ) from error
-    if not callable(found):
-        raise ConfigError(f"{option}={name} is a {type(found).__name__}, not a function")
-    return found
 
 
 def _counted(error: DataError, rows_before: int) -> DataError:

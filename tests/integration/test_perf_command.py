@@ -88,8 +88,9 @@ def test_lines_of_a_file_are_drawn_and_the_warm_up_does_not_count(
     assert len(written) == 500 and set(written) == {b"one", b"two", b"three"}
 
 
-def test_transactions_are_committed_to_the_last_record(broker: EmbeddedBroker) -> None:
-    words = ["--num-records", "600", "--payload-monotonic", "--throughput", "2000", "--transactional-id", "load"]
+@pytest.mark.parametrize("named", [["--transactional-id", "load"], ["--option", "kafka.transactional.id=load"]])
+def test_transactions_are_committed_to_the_last_record(broker: EmbeddedBroker, named: list[str]) -> None:
+    words = ["--num-records", "600", "--payload-monotonic", "--throughput", "2000", *named]
     assert perf(broker, *words, "--transaction-duration-ms", "50") == 0
     assert len(values(broker)) == 600
 
