@@ -12,6 +12,9 @@ if FOUND is None:
 
 ZSTD = ["zstandard>=0.22"]
 SNAPPY = ["cramjam>=2.8"]
+PKCS12 = ["cryptography>=42"]
+# Wraps the host's Kerberos library; built on Linux, with a C compiler and libkrb5-dev.
+KERBEROS = ["gssapi>=1.8"]
 TEST = [
     *ZSTD,
     *SNAPPY,
@@ -24,8 +27,10 @@ TEST = [
     "kafka-python>=2.2",
     "aiokafka>=0.12",
     "kio>=0.6; python_version >= '3.11'",
+    # Signs requests to AWS.
+    "botocore>=1.40",
     # Makes certificates, good ones and bad ones.
-    "cryptography>=42",
+    *PKCS12,
 ]
 BENCH = [*ZSTD, *SNAPPY, "confluent-kafka>=2.4", "kafka-python>=2.2", "aiokafka>=0.12"]
 
@@ -43,6 +48,8 @@ setup(
     extras_require={
         "zstd": ZSTD,
         "snappy": SNAPPY,
+        "pkcs12": PKCS12,
+        "kerberos": KERBEROS,
         "test": TEST,
         "bench": BENCH,
         "dev": [*TEST, *BENCH, "mypy", "ruff", "pytest-xdist"],

@@ -12,10 +12,12 @@ from typing import Any
 
 from kafka_sink.engine.outcome import describe
 from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError
+from kafka_sink.security.aws_msk_iam import AWS_MSK_IAM
+from kafka_sink.security.kerberos import GSSAPI
 from kafka_sink.security.login import Exchange
 
-# Makes the exchange of a new session, with the credentials as they are now.
-Authenticator = Callable[[], Exchange]
+# Makes the exchange of a new session, with the credentials as they are now, for the broker of that host name.
+Authenticator = Callable[[str], Exchange]
 
 UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 33, 34, 58
 # Java's: somewhere between these shares of its life a session is renewed, so that not all connections do it at once.
@@ -23,6 +25,11 @@ RENEWED_FROM, RENEWED_UNTIL = 0.85, 0.95
 # Of a broker's own words, in an error text and in the log.
 TOLD_CHARACTERS_MAX = 1000
 WHERE = "sasl.jaas.config, or sasl.username and sasl.password"
+WHERE_OF_AWS = (
+    "the policy of the IAM identity (kafka-cluster:Connect), its keys, sasl.aws.region, and this host's clock"
+)
+WHERE_OF_KERBEROS = "sasl.kerberos.service.name, the broker's keytab, and the clocks of both hosts"
+_WHERE_OF = {AWS_MSK_IAM: WHERE_OF_AWS, GSSAPI: WHERE_OF_KERBEROS}
 
 
 def next_token(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> bytes | None:
@@ -68,7 +75,7 @@ def _refusal(exchange: Exchange, title: str, error_code: int, told: str | None) 
         return TransportError(f"{title} could not authenticate this client: {describe(error_code)}{said}")
     return AuthenticationError(
         f"{title} refused the credentials for {exchange.mechanism}: {describe(error_code)}{said}. They are not tried "
-        f"again. Check {WHERE}"
+        f"again. Check {_WHERE_OF.get(exchange.mechanism, WHERE)}"
     )
 
 

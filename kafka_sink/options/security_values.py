@@ -8,11 +8,13 @@ from typing import Any
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.values import FunctionName, Names, refuse
+from kafka_sink.security.aws_msk_iam import REGION
 from kafka_sink.security.login import MECHANISMS
 
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 TLS_13_SUITES = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
-GSSAPI, AWS_MSK_IAM = "GSSAPI", "AWS_MSK_IAM"
+# Kafka's class for the grant of RFC 7523.
+JWT_BEARER = "JwtBearerJwtRetriever"
 # Handlers of Kafka and what they do here as well.
 _HANDLERS = frozenset(("OAuthBearerLoginCallbackHandler",))
 _SUITE = re.compile(r"[A-Za-z0-9_\-+!:@=.]{1,200}")
@@ -27,9 +29,8 @@ class Mechanism:
 
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
-        if text not in (*MECHANISMS, GSSAPI):
-            why = ": sign in with OAUTHBEARER and a token provider instead" if text == AWS_MSK_IAM else ""
-            raise ConfigError(f"{name}={text!a} is not supported{why}: expected {self.valid}")
+        if text not in MECHANISMS:
+            raise ConfigError(f"{name}={text!a} is not supported: expected {self.valid}")
         return text
 
 
@@ -94,11 +95,22 @@ class HostCheck:
 class StoreType:
     """The default of Java has to be a value, too."""
 
-    valid: str = "PEM"
+    valid: str = "PEM or PKCS12"
 
     def parse(self, name: str, value: object) -> str:
         text = value.strip().upper() if isinstance(value, str) else ""
         if text not in ("PEM", "JKS", "PKCS12"):
+            raise refuse(name, value, self.valid)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    valid: str = "a region of AWS such as eu-west-1"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if not REGION.fullmatch(text):
             raise refuse(name, value, self.valid)
         return text
 
@@ -129,6 +141,22 @@ class CallbackHandler:
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
         if text.rpartition(".")[2] not in _HANDLERS:
+            instead = "pass sasl.oauthbearer.token.provider, a Python function, instead"
+            if text.rpartition(".")[2] == "IAMOAuthBearerLoginCallbackHandler":
+                instead = "sasl.mechanism=AWS_MSK_IAM does what it does"
+            raise ConfigError(f"{name} names a class of the JVM: {instead}")
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Retriever:
+    """Which grant a token is got by. The value is the name of Kafka's class, without its package."""
+
+    valid: str = "DefaultJwtRetriever, ClientCredentialsJwtRetriever or JwtBearerJwtRetriever of Kafka"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip().rpartition(".")[2] if isinstance(value, str) else ""
+        if text not in ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", JWT_BEARER):
             raise ConfigError(
                 f"{name} names a class of the JVM: pass sasl.oauthbearer.token.provider, a Python function, instead"
             )

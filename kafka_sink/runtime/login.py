@@ -1,11 +1,13 @@
 """Makes the exchange for each new session: reads the credentials as they are at that moment, and draws the nonce.
 
-So a password that was changed in a file or in the environment is used by the next connection, without a restart.
+So a password that was changed in a file or in the environment is used by the next connection, without a restart. What
+asks others for credentials (HTTP, the Kerberos library) is loaded when it is chosen: a Spark worker starts with this.
 """
 
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Mapping
 
 from kafka_sink.engine.authentication import Authenticator
@@ -13,33 +15,60 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.security_rules import EXTENSION, MODULES, NEEDS
 from kafka_sink.runtime.files import looked_up
-from kafka_sink.runtime.token import TokenSource, token_source
+from kafka_sink.runtime.renewal import Renewed
+from kafka_sink.security.aws_msk_iam import AWS_MSK_IAM, AwsMskIamExchange
 from kafka_sink.security.jaas import parse_jaas
+from kafka_sink.security.kerberos import GSSAPI
 from kafka_sink.security.login import OAUTHBEARER, Exchange, Login, new_exchange
 from kafka_sink.security.reference import is_reference
 
 NONCE_BYTES = 24
 
 
-def authenticator(options: ProducerOptions) -> Authenticator | None:
-    """None: connections are not authenticated by SASL."""
-    if not options.has_sasl:
-        return None
-    tokens = token_source(options, lambda: login_options(options)) if options.sasl_mechanism == OAUTHBEARER else None
+def sasl_authenticator(options: ProducerOptions) -> Authenticator:
+    if options.sasl_mechanism == AWS_MSK_IAM:
+        return _aws_authenticator(options)
+    if options.sasl_mechanism == GSSAPI:
+        return _kerberos_authenticator(options)
+    tokens = _tokens(options) if options.sasl_mechanism == OAUTHBEARER else None
 
-    def next_exchange() -> Exchange:
+    def next_exchange(_host: str) -> Exchange:
         return new_exchange(_login(options, tokens), secrets.token_urlsafe(NONCE_BYTES))
 
     return next_exchange
 
 
-def _login(options: ProducerOptions, tokens: TokenSource | None) -> Login:
+def _tokens(options: ProducerOptions) -> Renewed[str]:
+    from kafka_sink.runtime.token import token_source
+
+    return token_source(options, lambda: login_options(options))
+
+
+def _kerberos_authenticator(options: ProducerOptions) -> Authenticator:
+    from kafka_sink.runtime.kerberos import kerberos_authenticator
+
+    has_module = options.sasl_jaas_config is not None
+    return kerberos_authenticator(options, lambda: login_options(options) if has_module else None)
+
+
+def _aws_authenticator(options: ProducerOptions) -> Authenticator:
+    from kafka_sink.runtime import aws
+
+    credentials = aws.credentials_source(options, lambda: login_options(options))
+
+    def next_exchange(host: str) -> Exchange:
+        return AwsMskIamExchange(credentials.current(), host, aws.region(options, host), time.time())
+
+    return next_exchange
+
+
+def _login(options: ProducerOptions, tokens: Renewed[str] | None) -> Login:
     named = login_options(options)
     if tokens is not None:
         extensions = {
             name.removeprefix(EXTENSION): value for name, value in named.items() if name.startswith(EXTENSION)
         }
-        return Login(mechanism=OAUTHBEARER, token=tokens.token(), extensions=extensions)
+        return Login(mechanism=OAUTHBEARER, token=tokens.current(), extensions=extensions)
     if not named:
         if options.sasl_username is None or options.sasl_password is None:
             raise ConfigError(f"sasl.mechanism={options.sasl_mechanism} needs {NEEDS}")

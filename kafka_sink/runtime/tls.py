@@ -18,11 +18,12 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.options.security_rules import conversion
 from kafka_sink.options.security_values import TLS_13_SUITES
 from kafka_sink.runtime.files import located, looked_up, read_file
+from kafka_sink.runtime.pkcs12 import DER, pem_of_pkcs12
 
 _LOGGER = logging.getLogger("kafka_sink")
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _PEM = b"-----BEGIN "
-_JKS, _DER = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"), b"\x30"
+_JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
 _FILE_OPTIONS = ("truststore", "keystore", "certificate", "key", "crl")
 
 
@@ -92,7 +93,9 @@ def _choose_trust(context: ssl.SSLContext, options: ProducerOptions) -> None:
         if path.is_dir():
             context.load_verify_locations(capath=path)
         else:
-            _load_trust(context, f"ssl.truststore.location={name}", _pem("ssl.truststore.location", name, "truststore"))
+            password = options.ssl_truststore_password
+            trusted = _pem("ssl.truststore.location", name, "truststore", password)
+            _load_trust(context, f"ssl.truststore.location={name}", trusted)
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if options.ssl_crl_location is not None:
@@ -114,13 +117,13 @@ def _take_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> 
     """OpenSSL takes key and certificates from files only; those that came as text are written to memory for it."""
     parts: list[bytes] = []
     named: list[str] = []
-    for name, location in (
-        ("ssl.keystore.location", options.ssl_keystore_location),
-        ("ssl.certificate.location", options.ssl_certificate_location),
-        ("ssl.key.location", options.ssl_key_location),
+    for name, location, store_password in (
+        ("ssl.keystore.location", options.ssl_keystore_location, options.ssl_keystore_password),
+        ("ssl.certificate.location", options.ssl_certificate_location, None),
+        ("ssl.key.location", options.ssl_key_location, None),
     ):
         if location is not None:
-            parts.append(_pem(name, location, "keystore"))
+            parts.append(_pem(name, location, "keystore", store_password))
             named.append(f"{name}={location}")
     for name, text in (
         ("ssl.keystore.certificate.chain", options.ssl_keystore_certificate_chain),
@@ -146,15 +149,22 @@ def _take_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> 
         raise ConfigError(text) from None
 
 
-def _pem(option: str, name: str, side: str) -> bytes:
+def _pem(option: str, name: str, side: str, password: str | None = None) -> bytes:
+    """`password`: that of the file, which PEM has none of."""
     content = read_file(option, name)
-    if _PEM in content:
-        return content
     if content.startswith(_JKS):
         raise ConfigError(f"{option}={name} is a JKS file: {conversion('JKS', name, side)}")
-    if content.startswith(_DER):
-        raise ConfigError(f"{option}={name} is a PKCS12 file, or DER: {conversion('PKCS12', name, side)}")
-    raise ConfigError(f"{option}={name} is no file of PEM: it has no line that begins with {_PEM.decode().strip()}")
+    if content.startswith(DER) and _PEM not in content:
+        word = None if password is None else looked_up(f"ssl.{side}.password", password)
+        return pem_of_pkcs12(f"{option}={name}", name, side, content, word)
+    if _PEM not in content:
+        raise ConfigError(f"{option}={name} is no file of PEM: it has no line that begins with {_PEM.decode().strip()}")
+    if password is not None:
+        raise ConfigError(
+            f"{option}={name} is a file of PEM, which has no password: leave out ssl.{side}.password. That of an "
+            "encrypted key is ssl.key.password"
+        )
+    return content
 
 
 @contextmanager

@@ -36,7 +36,8 @@ class LoginModule:
 
 def parse_jaas(text: str) -> LoginModule:
     words = _tokens(text)
-    if len(words) < 2 or not words[0][1]:
+    # A text in quotes is no class, and its content may be a secret.
+    if len(words) < 2 or words[0][0] != "word":
         raise _refused("it begins with a login module and a control flag such as required")
     name = words[0][1].rpartition(".")[2]
     if words[1][1].lower() not in _FLAGS:

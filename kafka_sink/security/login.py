@@ -12,12 +12,14 @@ from types import MappingProxyType
 from typing import Protocol
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.security.aws_msk_iam import AWS_MSK_IAM
+from kafka_sink.security.kerberos import GSSAPI
 from kafka_sink.security.oauthbearer import OAuthBearerExchange
 from kafka_sink.security.plain import PlainExchange
 from kafka_sink.security.scram import SCRAM_HASHES, ScramExchange
 
 PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
-MECHANISMS = (PLAIN, *SCRAM_HASHES, OAUTHBEARER)
+MECHANISMS = (PLAIN, *SCRAM_HASHES, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
 
 
 class Exchange(Protocol):
@@ -36,7 +38,10 @@ class Exchange(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """`is_token`: name and password are those of a delegation token (SCRAM only)."""
+    """For all mechanisms but AWS_MSK_IAM and GSSAPI, which know no passwords.
+
+    `is_token`: name and password are those of a delegation token (SCRAM only).
+    """
 
     mechanism: str
     username: str = field(default="", repr=False)

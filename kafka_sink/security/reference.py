@@ -29,7 +29,8 @@ def resolved(option: str, text: str, look_up: Callable[[str, str], str | None]) 
     def value_of(match: re.Match[str]) -> str:
         found = look_up(match["provider"], match["place"])
         if found is None:
-            raise ConfigError(f"{option} refers to {match[0]}, which is not there (on this host, in this process)")
+            shown = "".join(letter if letter.isprintable() else "?" for letter in match[0])
+            raise ConfigError(f"{option} refers to {shown}, which is not there (on this host, in this process)")
         return found
 
     return _REFERENCE.sub(value_of, text)

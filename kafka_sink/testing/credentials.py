@@ -14,9 +14,13 @@ import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from kafka_sink.testing.aws import AWS_MSK_IAM
+
 PLAIN = "PLAIN"
 SCRAM_HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+# Those of Apache Kafka. Amazon's has to be enabled by name.
 MECHANISMS = (PLAIN, *SCRAM_HASHES)
+MECHANISMS_ON_DEMAND = (AWS_MSK_IAM,)
 # Kafka's smallest allowed number, and its default.
 ITERATIONS = 4096
 SALT_BYTES = 16
@@ -40,10 +44,19 @@ def scram_credential(mechanism: str, password: str, salt: bytes) -> ScramCredent
 
 
 class Credentials:
-    """`random_bytes(count)` is asked for salts and, by the exchanges, for nonces."""
+    """`random_bytes(count)` is asked for salts and, by the exchanges, for nonces.
 
-    def __init__(self, users: Mapping[str, str], random_bytes: Callable[[int], bytes]) -> None:
+    `access_keys` (id -> secret key) are those of AWS_MSK_IAM, whose signatures cannot be checked with a hash.
+    """
+
+    def __init__(
+        self,
+        users: Mapping[str, str],
+        random_bytes: Callable[[int], bytes],
+        access_keys: Mapping[str, str] | None = None,
+    ) -> None:
         self.random_bytes = random_bytes
+        self.access_keys = dict(access_keys or {})
         self._by_mechanism: dict[tuple[str, str], ScramCredential] = {}
         for user, password in users.items():
             self.add(user, password)

@@ -16,7 +16,9 @@ import hmac
 import re
 from typing import Protocol
 
+from kafka_sink.testing.aws import AWS_MSK_IAM, AwsMskIamExchange
 from kafka_sink.testing.credentials import PLAIN, SCRAM_HASHES, Credentials, ScramCredential
+from kafka_sink.testing.errors import AuthenticationFailed
 
 NONCE_BYTES = 16
 # Kafka takes ASCII only; a comma and an equals sign in a name are written =2C and =3D.
@@ -33,21 +35,16 @@ _CLIENT_FINAL = re.compile(
 )
 
 
-class AuthenticationFailed(Exception):
-    """`reason` is for the client's ears; None: the general sentence."""
-
-    def __init__(self, reason: str | None = None) -> None:
-        super().__init__(reason or "invalid credentials")
-        self.reason = reason
-
-
 class Exchange(Protocol):
     user: str | None
 
     def step(self, token: bytes) -> bytes: ...
 
 
-def new_exchange(mechanism: str, credentials: Credentials) -> Exchange:
+def new_exchange(mechanism: str, credentials: Credentials, host: str = "", now_ms: int = 0) -> Exchange:
+    """`host`: the broker's own name, for which AWS_MSK_IAM wants to be signed."""
+    if mechanism == AWS_MSK_IAM:
+        return AwsMskIamExchange(credentials.access_keys, host, now_ms)
     return PlainExchange(credentials) if mechanism == PLAIN else ScramExchange(mechanism, credentials)
 
 

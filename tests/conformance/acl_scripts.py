@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka_sink.testing import Acl
 from kafka_sink.wire import apis
@@ -16,6 +16,7 @@ from tests.broker_requests import Closed, batch
 from tests.conformance.peer import Peer
 from tests.conformance.script import Seen
 
+T = TypeVar("T")
 PREFIX = "mine-"
 TOPIC, GROUP, CLUSTER, ID = "topic", "group", "cluster", "transactional_id"
 
@@ -139,25 +140,30 @@ def _groups(peer: Peer, topic: str, foreign: str, group: str) -> Notes:
     yield "FindCoordinator of groups", [(one["error_code"], one["node_id"]) for one in answer["coordinators"]]
     old = peer.ask(1, apis.FIND_COORDINATOR, 3, {"key_type": 0, "key": group})
     yield "FindCoordinator v3", (old["error_code"], old["node_id"])
+
+    def ask(api: apis.Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        """A group that Kafka is just clearing away (without members and offsets) asks for a retry until it is gone."""
+        return _settled(peer, lambda: peer.ask(1, api, version, body), _error_codes)
+
     member = {"group_id": group, "member_id": "", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
     body: dict[str, Any] = {**member, "protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
-    answer = peer.ask(1, apis.JOIN_GROUP, 5, body)
+    answer = ask(apis.JOIN_GROUP, 5, body)
     yield "JoinGroup", (answer["error_code"], answer["generation_id"], bool(answer["member_id"]))
     known = {"group_id": group, "member_id": "nobody", "generation_id": 1}
-    yield "SyncGroup", peer.ask(1, apis.SYNC_GROUP, 4, {**known, "assignments": []})["error_code"]
-    yield "Heartbeat", peer.ask(1, apis.HEARTBEAT, 3, known)["error_code"]
-    yield "LeaveGroup", peer.ask(1, apis.LEAVE_GROUP, 2, {"group_id": group, "member_id": "nobody"})["error_code"]
+    yield "SyncGroup", ask(apis.SYNC_GROUP, 4, {**known, "assignments": []})["error_code"]
+    yield "Heartbeat", ask(apis.HEARTBEAT, 3, known)["error_code"]
+    yield "LeaveGroup", ask(apis.LEAVE_GROUP, 2, {"group_id": group, "member_id": "nobody"})["error_code"]
     topics = [
         {"name": name, "partitions": [{"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}]}
         for name in (topic, foreign, topic + "-absent")
     ]
     body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
-    answer = peer.ask(1, apis.OFFSET_COMMIT, 7, body)
+    answer = ask(apis.OFFSET_COMMIT, 7, body)
     committed = sorted((one["name"], one["partitions"][0]["error_code"]) for one in answer["topics"])
     yield "OffsetCommit", committed
     for asked in ([{"name": name, "partition_indexes": [0]} for name in (topic, foreign)], None):
         body = {"groups": [{"group_id": group, "topics": asked}], "require_stable": False}
-        answer = peer.ask(1, apis.OFFSET_FETCH, 8, body)["groups"][0]
+        answer = ask(apis.OFFSET_FETCH, 8, body)["groups"][0]
         offsets = [
             (one["name"], row["error_code"], row["committed_offset"])
             for one in answer["topics"]
@@ -165,15 +171,22 @@ def _groups(peer: Peer, topic: str, foreign: str, group: str) -> Notes:
         ]
         yield f"OffsetFetch, all is {asked is None}", (answer["error_code"], sorted(offsets))
     body = {"group_id": group, "topics": [{"name": topic, "partition_indexes": [0]}], "require_stable": False}
-    answer = peer.ask(1, apis.OFFSET_FETCH, 7, body)
+    answer = ask(apis.OFFSET_FETCH, 7, body)
     yield "OffsetFetch v7", (answer["error_code"], len(answer["topics"]))
-    answer = peer.ask(1, apis.DESCRIBE_GROUPS, 4, {"groups": [group, "other-group"]})
+    answer = ask(apis.DESCRIBE_GROUPS, 4, {"groups": [group, "other-group"]})
     yield "DescribeGroups", sorted((one["group_id"], one["error_code"]) for one in answer["groups"])
-    answer = peer.ask(1, apis.LIST_GROUPS, 4, {"states_filter": []})
+    answer = ask(apis.LIST_GROUPS, 4, {"states_filter": []})
     is_listed = group in [one["group_id"] for one in answer["groups"]]
     # A group without offsets and members is cleared away by Kafka at a moment of its own choice.
     lasts = any(error_code == 0 for _, error_code in committed)
     yield "ListGroups", (answer["error_code"], is_listed if lasts else None)
+
+
+def _error_codes(answer: Any) -> set[int]:
+    if isinstance(answer, dict):
+        inner = set().union(*map(_error_codes, answer.values()))
+        return inner | {answer["error_code"]} if "error_code" in answer else inner
+    return set().union(*map(_error_codes, answer)) if isinstance(answer, (list, tuple)) else set()
 
 
 def _transactions(
@@ -223,11 +236,18 @@ def _transactions(
     ]
     for name in (group, "other-group"):
         commit = partial(_commit_offsets, peer, {**identity, "group_id": name, "topics": topics})
-        yield f"TxnOffsetCommit {name}", _settled(peer, commit)
+        yield f"TxnOffsetCommit {name}", _settled(peer, commit, _named_codes)
     records = batch(b"v", producer_id=producer_id, epoch=epoch, sequence=0, transactional=True, timestamp_ms=peer.now())
     for name in (topic, foreign):
         produce = partial(peer.produce, records, topic=name, transactional_id=transactional_id)
-        yield f"Produce in a transaction {name}", _settled(peer, lambda: [(name, produce()[0])])  # noqa: B023
+        yield (
+            f"Produce in a transaction {name}",
+            _settled(
+                peer,
+                lambda: [(name, produce()[0])],  # noqa: B023
+                _named_codes,
+            ),
+        )
     yield "Produce in a foreign transaction", peer.produce(records, topic=topic, transactional_id=foreign)[0]
     yield "EndTxn foreign", peer.end(foreign, producer_id, epoch, True, version=3)[0]
     yield "EndTxn", peer.end(*mine, False, version=3)[0]
@@ -245,14 +265,18 @@ def _commit_offsets(peer: Peer, body: dict[str, Any]) -> list[tuple[str, int]]:
     return sorted((one["name"], one["partitions"][0]["error_code"]) for one in answer["topics"])
 
 
-def _settled(peer: Peer, ask: Callable[[], list[tuple[str, int]]]) -> list[tuple[str, int]]:
+def _settled(peer: Peer, ask: Callable[[], T], codes_of: Callable[[T], set[int]]) -> T:
     """A broker that is busy may not verify the transaction in time, and says so with a code that asks for a retry."""
     for _ in range(50):
         answer = ask()
-        if not {code for _, code in answer} & {14, 15, 19}:
+        if not codes_of(answer) & {14, 15, 19}:
             break
         peer.advance(50)
     return answer
+
+
+def _named_codes(answer: list[tuple[str, int]]) -> set[int]:
+    return {code for _, code in answer}
 
 
 def _administration(peer: Peer, admin: Peer, topic: str, foreign: str) -> Notes:

@@ -7,7 +7,6 @@ import pickle
 import re
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,14 +14,13 @@ import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, OperationTimeout, Producer
 from kafka_sink.delivery.request import DriverAnswer, DriverRequest, LeaderOf, RequestKey
-from kafka_sink.options import parse_producer_options
+from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime.client import Client
 from kafka_sink.wire.apis import FIND_COORDINATOR
 from tests.certificates import Authority
-from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
 from tests.secured_kafka import MECHANISMS, SHORT, SHORT_SESSION_MS, USERS, SecuredKafka, running
 from tools.foreign_reader import read_topic
-from tools.kafka_jars import KafkaUnavailable
 from tools.kafka_security import LISTENER, MTLS, SASL_SSL, SSL
 
 WAIT_S = 30.0
@@ -282,11 +280,7 @@ def test_three_nodes_are_written_to_in_one_transaction_while_one_of_them_restart
     tmp_path: Path, topic_name: str
 ) -> None:
     """Leaders, coordinator and bootstrap server are different nodes: each connection verifies and authenticates."""
-    with ExitStack() as stack:
-        try:
-            secured = stack.enter_context(running(NEWEST, tmp_path, nodes=3))
-        except KafkaUnavailable as missing:
-            without_kafka(str(missing))
+    with or_without_kafka(running(NEWEST, tmp_path, nodes=3)) as secured:
         kafka = secured.kafka
         topic = kafka.create_topic(topic_name, partitions=6)
         options = secured.options(SASL_SSL, SHORT, transactional_id=topic, batch_size=1000)

@@ -7,21 +7,21 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Producer, TransportError
-from kafka_sink.options import ProducerOptions, parse_producer_options
-from kafka_sink.runtime.login import authenticator
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.runtime.secured import authenticator
 from tests.certificates import Authority
-from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
 from tests.integration.token_server import AUDIENCE, ISSUER, TokenServer, unsecured_token
 from tests.secured_kafka import SecuredKafka, running
 from tools.foreign_reader import read_topic
-from tools.kafka_jars import KafkaUnavailable
 from tools.kafka_node import FAST_START
 from tools.kafka_security import SASL_SSL
 
@@ -52,7 +52,7 @@ def options(server: TokenServer | None = None, **more: Any) -> ProducerOptions:
 def message(chosen: ProducerOptions) -> bytes:
     new_exchange = authenticator(chosen)
     assert new_exchange is not None
-    return new_exchange().first()
+    return new_exchange("b").first()
 
 
 def refusal(chosen: ProducerOptions) -> KafkaSinkError:
@@ -82,6 +82,25 @@ def test_a_jaas_configuration_of_java_holds_id_secret_scope_and_extensions(serve
     more = {ENDPOINT: server.url, "sasl.jaas.config": jaas, "sasl.login.callback.handler.class": handler}
     assert message(options(**more)).endswith(b"\x01logicalCluster=lkc-1\x01\x01")
     assert server.requests == [("Basic bWU6aHVudGVyMg==", "grant_type=client_credentials&scope=s")]
+
+
+def test_an_assertion_in_a_file_takes_the_place_of_the_secret(server: TokenServer, tmp_path: Path) -> None:
+    place = tmp_path / "assertion"
+    place.write_text("hunter2.one\n")
+    more = {ENDPOINT: server.url, "sasl.oauthbearer.assertion.file": str(place), "sasl.oauthbearer.scope": "s"}
+    message(options(**more, **{f"{CREDENTIALS}client.id": "me"}))
+    place.write_text("hunter2.two")
+    message(options(**more, **{"sasl.oauthbearer.jwt.retriever.class": "JwtBearerJwtRetriever"}))
+    forms = [dict(parse_qsl(body)) for _, body in server.requests]
+    urn = "urn:ietf:params:oauth"
+    assert forms == [
+        {"grant_type": "client_credentials", "client_assertion": "hunter2.one", "client_id": "me", "scope": "s",
+         "client_assertion_type": f"{urn}:client-assertion-type:jwt-bearer"},
+        {"grant_type": f"{urn}:grant-type:jwt-bearer", "assertion": "hunter2.two", "scope": "s"},
+    ]  # fmt: skip
+    assert [authorization for authorization, _ in server.requests] == [None, None]
+    place.write_text("")
+    assert "assertion.file" in str(refusal(options(**more)))
 
 
 def test_an_endpoint_with_a_certificate_is_verified(tmp_path: Path) -> None:
@@ -192,10 +211,10 @@ def test_a_token_is_renewed_behind_the_scenes_and_used_until_then(server: TokenS
     more = {"sasl.login.refresh.window.factor": 0.5, "sasl.login.refresh.window.jitter": 0}
     new_exchange = authenticator(options(server, **more))
     assert new_exchange is not None
-    first = new_exchange().first()
-    assert new_exchange().first() == first and len(server.requests) == 1
+    first = new_exchange("b").first()
+    assert new_exchange("b").first() == first and len(server.requests) == 1
     deadline_s = time.monotonic() + WAIT_S
-    while new_exchange().first() == first:
+    while new_exchange("b").first() == first:
         assert time.monotonic() < deadline_s
         time.sleep(0.05)
     assert len(server.requests) == 2
@@ -228,9 +247,9 @@ def test_a_token_that_has_ended_is_not_sent(server: TokenServer) -> None:
     server.life_s = 1
     new_exchange = authenticator(options(server))
     assert new_exchange is not None
-    first = new_exchange().first()
+    first = new_exchange("b").first()
     time.sleep(2.1)
-    assert new_exchange().first() != first
+    assert new_exchange("b").first() != first
 
 
 # ---- Apache Kafka ----------------------------------------------------------------------------------------------
@@ -301,12 +320,7 @@ def test_kafka_takes_the_signed_token_of_an_endpoint_and_its_next_one(
         f"{listener}.connections.max.reauth.ms": 3_600_000,
     }
     allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={server.url}"
-    with ExitStack() as stack:
-        try:
-            jvm_options = (*FAST_START, allowed)
-            secured = stack.enter_context(running(NEWEST, tmp_path, properties, jvm_options=jvm_options))
-        except KafkaUnavailable as missing:
-            without_kafka(str(missing))
+    with or_without_kafka(running(NEWEST, tmp_path, properties, jvm_options=(*FAST_START, allowed))) as secured:
         topic = secured.kafka.create_topic(topic_name)
         credentials = {ENDPOINT: server.url, f"{CREDENTIALS}client.id": "me", f"{CREDENTIALS}client.secret": "hunter2"}
         chosen = {**secured.options(SASL_SSL, "OAUTHBEARER"), **credentials}

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from tests.certificates import Issued
+from tests.integration.local_server import LocalServer, QuietHandler
 
 KEY_ID = "test-key"
 ISSUER, AUDIENCE = "https://issuer.example.org", "kafka"
@@ -37,7 +34,7 @@ def unsecured_token(subject: str = "alice", life_s: float = 3600) -> str:
     return ".".join(encoded(json.dumps(part).encode()) for part in parts) + "."
 
 
-class TokenServer:
+class TokenServer(LocalServer):
     def __init__(self, issued: Issued | None = None, *, pause_s: float = 0.0) -> None:
         self.key = rsa.generate_private_key(65537, 2048)
         self.life_s = 3600.0
@@ -46,53 +43,26 @@ class TokenServer:
         self.requests: list[tuple[str, str]] = []
         server = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def log_message(self, *_arguments: Any) -> None:
-                pass
-
+        class Handler(QuietHandler):
             def do_GET(self) -> None:
-                self._answer(200, {}, json.dumps({"keys": [server.public_key()]}).encode())
+                self.send(200, json.dumps({"keys": [server.public_key()]}).encode())
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 time.sleep(pause_s)
                 server.requests.append((self.headers["Authorization"], body))
                 if server.answers:
-                    self._answer(*server.answers.pop(0))
+                    status, headers, content = server.answers.pop(0)
+                    self.send(status, content, headers)
                 else:
-                    content = {"access_token": server.token(), "token_type": "Bearer", "expires_in": server.life_s}
-                    self._answer(200, {}, json.dumps(content).encode())
+                    token = {"access_token": server.token(), "token_type": "Bearer", "expires_in": server.life_s}
+                    self.send(200, json.dumps(token).encode())
 
-            def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._scheme = "http"
-        if issued is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(issued.chain, issued.key)
-            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
-            self._scheme = "https"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-
-    def __enter__(self) -> TokenServer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(Handler, issued)
 
     @property
     def url(self) -> str:
-        return f"{self._scheme}://127.0.0.1:{self._server.server_address[1]}/token"
+        return f"{super().url}/token"
 
     def public_key(self) -> dict[str, str]:
         numbers = self.key.public_key().public_numbers()

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 
 from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.security.jaas import parse_jaas
+from kafka_sink.security.kerberos import GssapiExchange
 from kafka_sink.security.scram import ScramExchange
 from kafka_sink.security.token import error_of_answer, expiry_s, token_of_answer
+from tests.security_contexts import WRAPPED, ScriptedContext
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 NONCE = "rOprNGfwEbeRWgbNEkqO"
@@ -34,6 +36,17 @@ def test_any_bytes_end_in_an_answer_or_a_named_failure(challenge: bytes) -> None
             exchange.step(challenge)
         except AuthenticationError as error:
             assert str(error).isprintable()
+
+
+@given(st.lists(st.one_of(st.binary(max_size=20), st.binary(max_size=6).map(lambda rest: WRAPPED + rest)), max_size=8))
+def test_any_messages_of_gssapi_end_in_an_answer_or_a_named_failure(challenges: list[bytes]) -> None:
+    exchange = GssapiExchange(ScriptedContext(tokens=1))
+    exchange.first()
+    try:
+        answers = [exchange.step(challenge) for challenge in challenges]
+        assert None not in answers[:2]
+    except AuthenticationError as error:
+        assert str(error).isprintable()
 
 
 @given(st.text(alphabet="abA1.$ \n\t=\"'\\;/*,{}", max_size=60))

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES, FOREIGN_OPTIONS
-from kafka_sink.options.sink_options import parse_sink_options
+from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_table import PRODUCER_DEFAULTS, SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
 from tools.options_reference import DIFFERENT_IN_SINK, PATH, main, reference

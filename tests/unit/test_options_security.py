@@ -7,12 +7,19 @@ import pickle
 import pytest
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.parse import parse_producer_options
 
 PACKAGE = "org.apache.kafka.common.security"
 SCRAM = f'{PACKAGE}.scram.ScramLoginModule required username="alice" password="hunter2";'
 BEARER = f"{PACKAGE}.oauthbearer.OAuthBearerLoginModule required"
+RETRIEVER = "sasl.oauthbearer.jwt.retriever.class"
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+IAM = "software.amazon.msk.auth.iam.IAMLoginModule required"
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
+SERVICE = "sasl.kerberos.service.name"
+KERBEROS = {"sasl.mechanism": "GSSAPI", SERVICE: "kafka"}
+AWS_KEYS = {"sasl.aws.access.key.id": "a", "sasl.aws.secret.access.key": "hunter2"}
 PLAIN = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "hunter2"}
 
 
@@ -33,9 +40,31 @@ def refusal(protocol: str, settings: dict[str, object]) -> str:
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({}, "sasl.mechanism=GSSAPI is the default and not supported: set it to one of PLAIN, SCRAM-SHA-256"),
-        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not supported"),
-        ({"sasl.mechanism": "AWS_MSK_IAM"}, "sign in with OAUTHBEARER and a token provider instead"),
+        ({}, "sasl.mechanism=GSSAPI (Kerberos) is the default and nothing is set for it: choose another one"),
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI needs sasl.kerberos.service.name"),
+        ({"sasl.mechanism": "GSSAPI", SERVICE: "kafka@b"}, "without host and realm"),
+        ({**KERBEROS, "sasl.kerberos.keytab": "f"}, "sasl.kerberos.keytab needs sasl.kerberos.principal"),
+        ({**KERBEROS, "sasl.kerberos.principal": "a", "sasl.jaas.config": f"{KRB5} useTicketCache=true;"},
+         "sasl.kerberos.principal and sasl.jaas.config contradict each other"),
+        ({**KERBEROS, "sasl.jaas.config": f"{KRB5} useTicketCache=true serviceName=other;"}, "contradict each other"),
+        ({**KERBEROS, "sasl.jaas.config": f"{KRB5};"}, "needs useKeyTab=true or useTicketCache=true"),
+        ({**KERBEROS, "sasl.jaas.config": f'{KRB5} keyTab="f";'}, "keyTab needs useKeyTab=true"),
+        ({**KERBEROS, "sasl.jaas.config": f'{KRB5} ticketCache="f";'}, "ticketCache needs useTicketCache=true"),
+        ({**KERBEROS, "sasl.jaas.config": f'{KRB5} useKeyTab=true keyTab="f";'}, "useKeyTab=true needs principal"),
+        ({**KERBEROS, "sasl.jaas.config": f'{KRB5} useKeyTab=true principal="a";'}, "useKeyTab=true needs keyTab"),
+        ({**KERBEROS, "sasl.jaas.config": f"{KRB5} useTicketCache=true renewTGT=true;"}, "renewTGT=true is not supp"),
+        ({**KERBEROS, "sasl.jaas.config": f"{KRB5} useTicketCache=true isInitiator=false;"}, "is for servers"),
+        ({**KERBEROS, "sasl.kerberos.kinit.cmd": "/opt/kinit"}, "no program is run"),
+        ({"sasl.mechanism": "AWS_MSK_IAM", "sasl.aws.access.key.id": "a"}, "belong together: set both or none"),
+        ({"sasl.mechanism": "AWS_MSK_IAM", "sasl.aws.session.token": "hunter2"}, "belong together"),
+        ({"sasl.mechanism": "AWS_MSK_IAM", **AWS_KEYS, "sasl.aws.profile": "p"}, "contradict each other: keep one"),
+        ({"sasl.mechanism": "AWS_MSK_IAM", "sasl.aws.profile": "p", "sasl.jaas.config": f'{IAM} awsProfileName="q";'},
+         "sasl.aws.profile and awsProfileName of sasl.jaas.config contradict each other"),
+        ({"sasl.mechanism": "AWS_MSK_IAM", "sasl.aws.region": "Ireland!"}, "expected a region of AWS such as"),
+        ({"sasl.mechanism": "AWS_MSK_IAM", "sasl.jaas.config": SCRAM}, "set it to SCRAM-SHA-256"),
+        ({**PLAIN, "sasl.client.callback.handler.class": "com.example.Mine"}, "there is no JVM here"),
+        ({"sasl.mechanism": "OAUTHBEARER", "sasl.login.callback.handler.class":
+          "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"}, "sasl.mechanism=AWS_MSK_IAM does what"),
         ({"sasl.mechanism": "plain"}, "sasl.mechanism='plain' is not supported"),
         ({"sasl.mechanism": "PLAIN"}, "sasl.mechanism=PLAIN needs sasl.username and sasl.password"),
         ({**PLAIN, "sasl.password": None}, "sasl.mechanism=PLAIN needs"),
@@ -45,9 +74,8 @@ def refusal(protocol: str, settings: dict[str, object]) -> str:
         ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{PACKAGE}.plain.PlainLoginModule required;"},
          "PlainLoginModule needs username"),
         ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"},
-         "the login module Krb5LoginModule is not supported: Kerberos"),
-        ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"},
-         "IAMLoginModule is not supported: AWS_MSK_IAM is not built in"),
+         "set it to GSSAPI, or name the module that fits"),
+        ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": f"{IAM};"}, "set it to AWS_MSK_IAM, or name the module"),
         ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": "com.example.Mine required;"},
          "Mine is not supported: known are PlainLoginModule"),
         ({"sasl.mechanism": "OAUTHBEARER"}, "needs either sasl.oauthbearer.token.provider"),
@@ -56,9 +84,13 @@ def refusal(protocol: str, settings: dict[str, object]) -> str:
         ({"sasl.mechanism": "OAUTHBEARER", ENDPOINT: "https://x"}, "credentials.client.id, or clientId"),
         ({"sasl.mechanism": "OAUTHBEARER", ENDPOINT: "https://x", "sasl.jaas.config": f'{BEARER} clientId="a";'},
          "credentials.client.secret, or clientSecret"),
-        ({**PLAIN, "sasl.kerberos.service.name": "kafka"}, "sasl.kerberos.service.name is not supported: GSSAPI"),
         ({**PLAIN, "sasl.login.callback.handler.class": "com.example.Mine"}, "names a class of the JVM"),
-        ({**PLAIN, "sasl.oauthbearer.assertion.file": "f"}, "signed assertions are not built in"),
+        ({**PLAIN, "sasl.oauthbearer.assertion.private.key.file": "f"}, "assertions are not signed here"),
+        ({"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": "m:f",
+          "sasl.oauthbearer.assertion.file": "f"}, "needs sasl.oauthbearer.token.endpoint.url, where it is sent"),
+        ({"sasl.mechanism": "OAUTHBEARER", ENDPOINT: "https://x", RETRIEVER: "x.JwtBearerJwtRetriever"},
+         "JwtBearerJwtRetriever needs sasl.oauthbearer.assertion.file"),
+        ({"sasl.mechanism": "OAUTHBEARER", ENDPOINT: "https://x", RETRIEVER: "com.example.Mine"}, "class of the JVM"),
         ({**PLAIN, "sasl.pasword": "hunter2"}, "no such security option, did you mean sasl.password?"),
     ],
 )  # fmt: skip
@@ -76,11 +108,41 @@ def test_what_cannot_authenticate_is_refused_by_name(settings: dict[str, object]
         {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.provider": len},
         {"sasl.mechanism": "OAUTHBEARER", ENDPOINT: "https://x", "sasl.jaas.config":
          f'{BEARER} clientId="a" clientSecret="b" scope="c" extension_x="y";'},
+        {"sasl.mechanism": "OAUTHBEARER", ENDPOINT: "https://x", "sasl.oauthbearer.assertion.file": "f",
+         RETRIEVER: "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever"},
+        {"sasl.mechanism": "OAUTHBEARER", ENDPOINT: "https://x", "sasl.oauthbearer.assertion.file": "f"},
+        {"sasl.mechanism": "AWS_MSK_IAM"},
+        KERBEROS,
+        {SERVICE: "kafka", "sasl.kerberos.keytab": "f", "sasl.kerberos.principal": "${env:NAME}"},
+        {"sasl.mechanism": "GSSAPI", "sasl.kerberos.kinit.cmd": "/usr/bin/kinit", "sasl.jaas.config": f"{KRB5} "
+         'useKeyTab=true storeKey=true useTicketCache=false keyTab="f" principal="a@R" serviceName="kafka";'},
+        {**KERBEROS, "sasl.jaas.config": f'{KRB5} useTicketCache=true ticketCache="f" doNotPrompt=true;'},
+        {**KERBEROS, "sasl.jaas.config": f'{KRB5} useTicketCache=true useKeyTab=true keyTab="f" principal="a@R";'},
+        {**KERBEROS, "sasl.jaas.config": "${env:WHATEVER}"},
+        {"sasl.mechanism": "GSSAPI", "sasl.jaas.config": f'{KRB5} useTicketCache=true serviceName="${{env:NAME}}";'},
+        {"sasl.mechanism": "AWS_MSK_IAM", "sasl.client.callback.handler.class":
+         "software.amazon.msk.auth.iam.IAMClientCallbackHandler", "sasl.jaas.config": f'{IAM} awsRoleArn="a";'},
+        {"sasl.mechanism": "AWS_MSK_IAM", **AWS_KEYS, "sasl.aws.session.token": "t", "sasl.aws.region": "eu-west-1"},
     ],
 )  # fmt: skip
 def test_what_can_authenticate_is_taken_without_a_word(settings: dict[str, object]) -> None:
     options = parse("SASL_SSL", settings)
     assert options.notices == () and options.has_sasl and options.has_tls
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({**PLAIN, SERVICE: "kafka"}, "sasl.kerberos.service.name has no effect with sasl.mechanism=PLAIN"),
+        ({**KERBEROS, "sasl.username": "a"}, "sasl.username has no effect with sasl.mechanism=GSSAPI"),
+        ({**KERBEROS, "sasl.kerberos.ticket.renew.jitter": "0.1"}, "each new session takes one that is good"),
+        ({**KERBEROS, "sasl.kerberos.min.time.before.relogin": 1}, "tickets are not renewed by a thread"),
+        ({**KERBEROS, "sasl.jaas.config": f"{KRB5} useTicketCache=true other=x;"}, "without effect on a client: other"),
+    ],
+)
+def test_what_has_no_effect_on_kerberos_is_said(settings: dict[str, object], says: str) -> None:
+    notices = parse("SASL_SSL", settings).notices
+    assert len(notices) == 1 and says in notices[0]
 
 
 def test_names_of_librdkafka_mean_the_same() -> None:
@@ -107,6 +169,11 @@ def test_an_option_of_another_protocol_is_said_to_be_useless() -> None:
         assert f"{name} has no effect with security.protocol=PLAINTEXT" in options.notices
 
 
+def test_an_option_of_another_mechanism_is_said_to_be_useless() -> None:
+    options = parse("SASL_SSL", {**PLAIN, **AWS_KEYS, ENDPOINT: "https://x"})
+    assert options.notices == tuple(f"{name} has no effect with sasl.mechanism=PLAIN" for name in (*AWS_KEYS, ENDPOINT))
+
+
 def test_options_of_a_login_module_that_a_client_has_no_use_for_are_named() -> None:
     jaas = SCRAM.replace("required", 'required user_bob="hunter2"')
     (notice,) = parse("SASL_SSL", {"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": jaas}).notices
@@ -120,9 +187,8 @@ def test_options_of_a_login_module_that_a_client_has_no_use_for_are_named() -> N
     ("settings", "says"),
     [
         ({"ssl.truststore.type": "JKS", "ssl.truststore.location": "x.jks"}, "keytool -importkeystore -srckeystore"),
-        ({"ssl.keystore.type": "pkcs12"}, "ssl.keystore.type=PKCS12 is not supported: convert it to PEM with `openssl"),
-        ({"ssl.truststore.type": "BKS"}, "expected PEM"),
-        ({"ssl.truststore.password": "hunter2"}, "ssl.truststore.password is not supported: files of PEM"),
+        ({"ssl.truststore.type": "BKS"}, "expected PEM or PKCS12"),
+        ({"ssl.truststore.password": "hunter2"}, "is for a file, and ssl.truststore.location names none"),
         ({"ssl.truststore.location": "a", "ssl.truststore.certificates": "b"}, "contradict each other"),
         ({"ssl.ca.location": "a", "ssl.ca.pem": "b"}, "ssl.ca.pem and ssl.ca.location contradict each other"),
         ({"ssl.keystore.location": "a", "ssl.key.location": "b"}, "contradict each other"),

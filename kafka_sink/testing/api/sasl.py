@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_sink.testing.call import Call
-from kafka_sink.testing.errors import Code, Refused
-from kafka_sink.testing.sasl import AuthenticationFailed
+from kafka_sink.testing.errors import AuthenticationFailed, Code, Refused
+from kafka_sink.testing.sasl import new_exchange
 from kafka_sink.testing.session import Session, Stage
 from kafka_sink.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
@@ -75,7 +75,9 @@ def on_handshake(call: Call) -> None:
     if code is not Code.NONE:
         call.fail_authentication({"error_code": int(code), "mechanisms": enabled})
         return
-    session.on_handshake(call.body["mechanism"], call.core.credentials, has_bare_tokens=call.version == 0)
+    mechanism, host = call.body["mechanism"], call.core.cluster.brokers[call.broker_id].host
+    exchange = new_exchange(mechanism, call.core.credentials, host, call.now_ms)
+    session.on_handshake(mechanism, exchange, has_bare_tokens=call.version == 0)
     call.answer({"error_code": 0, "mechanisms": enabled})
 
 

@@ -26,7 +26,7 @@ TOKEN = b"\0alice\0hunter2"
 GREETING = [API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE]
 
 
-def plain() -> Exchange:
+def plain(_host: str = "") -> Exchange:
     return new_exchange(Login(mechanism="PLAIN", username="alice", password="hunter2"), "")
 
 
@@ -99,7 +99,7 @@ def test_every_version_of_sasl_authenticate_is_understood(version: int, lifetime
 
 def test_a_mechanism_of_several_steps_is_stepped_until_it_is_content() -> None:
     exchange = TwoSteps()
-    driver = authenticated(lambda: exchange)
+    driver = authenticated(lambda _host: exchange)
     words = iter([b"more", b"right"])
     driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "auth_bytes": next(words)}
     driver.await_ready()
@@ -151,13 +151,13 @@ def test_a_listener_without_sasl_says_so() -> None:
 
 
 def test_a_server_that_does_not_prove_itself_is_refused_by_us() -> None:
-    driver = authenticated(TwoSteps)
+    driver = authenticated(lambda _host: TwoSteps())
     driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "auth_bytes": b"wrong"}
     assert "the server did not prove itself. Nothing was sent to it but" in refused(driver)
 
 
 def test_credentials_that_are_not_there_end_it_before_anything_is_sent() -> None:
-    def nothing() -> Exchange:
+    def nothing(_host: str) -> Exchange:
         raise ConfigError("sasl.password refers to ${env:X}, which is not there")
 
     driver = authenticated(nothing)
@@ -168,7 +168,7 @@ def test_credentials_that_are_not_there_end_it_before_anything_is_sent() -> None
 
 
 def test_a_mistake_of_our_own_is_raised_and_taken_for_no_refusal() -> None:
-    def mistaken() -> Exchange:
+    def mistaken(_host: str) -> Exchange:
         raise LocalProtocolError("a bug")
 
     driver = authenticated(mistaken)

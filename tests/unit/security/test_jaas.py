@@ -45,7 +45,8 @@ def test_a_login_module_is_read_as_java_reads_it(text: str, options: dict[str, s
         (f'{SCRAM} required "password"="hunter2";', "pairs"),
         (f'{SCRAM} required password=;"hunter2"', "pairs"),
         (f'{SCRAM} required password="hunter2"; {SCRAM} required;', "more than one"),
-        (f"= {SCRAM} required;", "control flag is missing"),
+        (f"= {SCRAM} required;", "begins with a login module"),
+        ('"hunter2" "x";', "begins with a login module"),
     ],
 )
 def test_a_string_that_cannot_be_meant_is_refused_without_repeating_it(text: str, reason: str) -> None:

@@ -1,0 +1,39 @@
+"""Keys and certificates out of a PKCS12 file, as PEM. Needs the package cryptography: `pykafka-sink[pkcs12]`.
+
+Python's own `ssl` reads PEM only. The key stays in memory: it is handed to OpenSSL without being written to a disk.
+"""
+
+from __future__ import annotations
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.options.security_rules import conversion
+
+# The beginning of whatever is encoded as DER.
+DER = b"\x30"
+
+
+def pem_of_pkcs12(what: str, name: str, side: str, content: bytes, password: str | None) -> bytes:
+    """`what` names the option and the file, `side` is truststore or keystore."""
+    try:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+    except ImportError:
+        raise ConfigError(
+            f"{what} is a PKCS12 file, or DER, and the package cryptography, which reads it, is missing: install "
+            f"pykafka-sink[pkcs12] (on the executors, too), or {conversion('PKCS12', name, side)}"
+        ) from None
+    pem = serialization.Encoding.PEM
+    try:
+        store = load_pkcs12(content, None if password is None else password.encode())
+        certificates = [each.certificate for each in (store.cert, *store.additional_certs) if each is not None]
+        parts = [certificate.public_bytes(pem) for certificate in certificates]
+        if store.key is not None:
+            kind, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            parts.insert(0, store.key.private_bytes(pem, kind, plain))
+    except ValueError:
+        raise ConfigError(
+            f"{what} cannot be opened as PKCS12: is ssl.{side}.password the right password for it, and is it whole?"
+        ) from None
+    if not parts:
+        raise ConfigError(f"{what} holds neither a key nor a certificate")
+    return b"".join(parts)

@@ -1,0 +1,139 @@
+"""Something that ends and has to be there all the same: access tokens, credentials of AWS.
+
+The first one is got when the producer or client is made, as in the Java client, so that a wrong secret shows there.
+Later ones are got before the current one ends, by a timer: a session of Kafka may end with its token, so a connection
+that authenticates again has to find a new one there. It waits for one only when the current one has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from kafka_sink.errors import KafkaSinkError, TransportError
+from kafka_sink.options import ProducerOptions
+from kafka_sink.security.token import renewal_s
+
+T = TypeVar("T")
+_LOGGER = logging.getLogger("kafka_sink")
+# Whatever a token says of its life and an option of waits, nobody is asked more often than this.
+RENEWAL_S_MIN, RETRY_S_MIN = 1.0, 0.1
+# A token that is good for longer is renewed all the same. Locks cannot wait for ever.
+WAIT_S_MAX = 7 * 24 * 3600.0
+
+
+class Renewed(Generic[T]):
+    """`get` blocks and returns a new one, or raises; `end_s_of` says when it ends, None: it does not say.
+
+    What does not say is used for ever if `is_kept`, or else got anew each time: it stands in a file that may change.
+    """
+
+    def __init__(
+        self,
+        get: Callable[[], T],
+        end_s_of: Callable[[T], float | None],
+        options: ProducerOptions,
+        *,
+        what: str,
+        is_kept: bool,
+    ) -> None:
+        self._get = get
+        self._end_s_of = end_s_of
+        self._options = options
+        self._what = what
+        self._is_kept = is_kept
+        self._lock = threading.Lock()
+        self._failures = 0
+        self._timer: threading.Timer | None = None
+        self._take(self._first())
+
+    def __del__(self) -> None:
+        timer = getattr(self, "_timer", None)
+        if timer is not None:
+            timer.cancel()
+
+    def _first(self) -> T:
+        """An endpoint that is in trouble is asked again for as long as the longest wait between two tries."""
+        wait_s, longest_s = (
+            each / 1000
+            for each in (self._options.sasl_login_retry_backoff_ms, self._options.sasl_login_retry_backoff_max_ms)
+        )
+        given_up_s = time.monotonic() + longest_s
+        while True:
+            try:
+                return self._get()
+            except TransportError:
+                if time.monotonic() + wait_s >= given_up_s:
+                    raise
+            time.sleep(wait_s)
+            wait_s *= 2
+
+    def current(self) -> T:
+        with self._lock:
+            value, end_s = self._value, self._end_s
+        if (end_s is None and not self._is_kept) or (end_s is not None and time.time() >= end_s):
+            # Or the timer failed again and again, slept with its host, or did not come along through a fork.
+            self._take(self._get())
+            return self._value
+        return value
+
+    def on_renewed(self, value: T | None, trouble: str) -> None:
+        """By the timer; None: there is none for now."""
+        if value is not None:
+            self._take(value)
+            return
+        _LOGGER.warning("no new %s, the current one is still used: %s", self._what, trouble)
+        self._failures += 1
+        grown_ms = self._options.sasl_login_retry_backoff_ms << min(self._failures - 1, 20)
+        self._set_timer(max(min(grown_ms, self._options.sasl_login_retry_backoff_max_ms) / 1000, RETRY_S_MIN))
+
+    def _take(self, value: T) -> None:
+        options, now_s, end_s = self._options, time.time(), self._end_s_of(value)
+        with self._lock:
+            self._value, self._end_s = value, end_s
+            self._failures = 0
+        if end_s is not None and end_s > now_s:
+            at_s = renewal_s(
+                now_s,
+                end_s,
+                factor=options.sasl_login_refresh_window_factor,
+                jitter=random.random() * options.sasl_login_refresh_window_jitter,
+                least_s=options.sasl_login_refresh_min_period_seconds,
+                buffer_s=options.sasl_login_refresh_buffer_seconds,
+            )
+            self._set_timer(max(at_s - now_s, RENEWAL_S_MIN))
+
+    def _set_timer(self, wait_s: float) -> None:
+        # It must not keep alive what nobody uses any more.
+        timer = threading.Timer(min(wait_s, WAIT_S_MAX), _renew, (weakref.ref(self), self._get))
+        timer.daemon = True
+        timer.name = "kafka-sink-token"
+        with self._lock:
+            former, self._timer = self._timer, timer
+        if former is not None:
+            former.cancel()
+        timer.start()
+
+
+def _renew(source: weakref.ref[Renewed[T]], get: Callable[[], T]) -> None:
+    # Three functions, because an error keeps alive what the frames below it see, sometimes for good. None of these
+    # frames may see the source, or one whose endpoint is down would go on asking after its producer is gone.
+    _tell(source, *_tried(get))
+
+
+def _tried(get: Callable[[], T]) -> tuple[T | None, str]:
+    try:
+        return get(), ""
+    except Exception as error:
+        return None, str(error) if isinstance(error, KafkaSinkError) else type(error).__name__
+
+
+def _tell(source: weakref.ref[Renewed[T]], value: T | None, trouble: str) -> None:
+    known = source()
+    if known is not None:
+        known.on_renewed(value, trouble)

@@ -1,0 +1,55 @@
+"""AWS_MSK_IAM: a request that AWS could carry out, signed for one broker's host name, as one message of JSON.
+
+The broker has IAM verify the signature and answers with the number of its request. The message is good for 15 minutes
+and for that host only; the secret key is not in it. Whose clock is wrong by more than that is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from kafka_sink.errors import AuthenticationError
+from kafka_sink.security.sigv4 import AwsCredentials, presigned_query, scope_at
+from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
+
+AWS_MSK_IAM = "AWS_MSK_IAM"
+FORMAT, SERVICE, LIFE_S = "2020_10_22", "kafka-cluster", 900
+# A version and a number. Brokers send about 80 bytes.
+ANSWER_BYTES_MAX = 4096
+# As in b-1.orders.abc123.c2.kafka.eu-west-1.amazonaws.com, also kafka-serverless, VPC endpoints and China.
+_HOST = re.compile(r"(?:.*\.)?(?P<region>[a-z]{2}(?:-[a-z]+){1,3}-[0-9]{1,2})\.(?:vpce\.)?amazonaws\.com(?:\.cn)?\.?")
+REGION = re.compile(r"[a-z0-9-]{1,40}")
+
+
+def region_of(host: str) -> str | None:
+    """None: the name does not say."""
+    found = _HOST.fullmatch(host.lower())
+    return found["region"] if found is not None else None
+
+
+class AwsMskIamExchange:
+    mechanism = AWS_MSK_IAM
+
+    def __init__(self, credentials: AwsCredentials, host: str, region: str, now_s: float) -> None:
+        action = {"Action": "kafka-cluster:Connect"}
+        query = presigned_query(credentials, scope_at(now_s, region, SERVICE), host, action, LIFE_S)
+        message = {
+            "version": FORMAT,
+            "host": host,
+            "user-agent": f"{CLIENT_SOFTWARE_NAME}/{VERSION}",
+            **{name.lower(): value for name, value in query.items()},
+        }
+        self._message = json.dumps(message).encode()
+
+    def first(self) -> bytes:
+        return self._message
+
+    def step(self, challenge: bytes) -> bytes | None:
+        try:
+            answer = json.loads(challenge) if len(challenge) <= ANSWER_BYTES_MAX else None
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict) or answer.get("version") != FORMAT:
+            raise AuthenticationError(f"{AWS_MSK_IAM} with the server failed: its answer is not one of this mechanism")
+        return None

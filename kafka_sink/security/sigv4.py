@@ -1,0 +1,108 @@
+"""Signature Version 4: how a request to AWS proves who makes it, without sending the secret key.
+
+    canonical request   method, path, query, headers and hash of the body, each in one fixed spelling
+    text to sign        algorithm, time, scope (day, region, service) and the hash of the canonical request
+    key                 the secret key, hashed with day, region and service one after the other
+    signature           the text, hashed with that key
+
+Two places for it: a header (`signed_headers`, for requests to STS) and the query of an address (`presigned_query`,
+which is also what AWS_MSK_IAM sends to a broker). Time is an argument.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from urllib.parse import quote
+
+ALGORITHM = "AWS4-HMAC-SHA256"
+
+
+@dataclass(frozen=True, slots=True)
+class AwsCredentials:
+    """`end_s`: when they end, in seconds since 1970; None: they do not."""
+
+    access_key_id: str = field(repr=False)
+    secret_access_key: str = field(repr=False)
+    session_token: str = field(default="", repr=False)
+    end_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What a signature is good for. `time` as in 20150830T123600Z."""
+
+    time: str
+    region: str
+    service: str
+
+    def __str__(self) -> str:
+        return f"{self.time[:8]}/{self.region}/{self.service}/aws4_request"
+
+
+def scope_at(now_s: float, region: str, service: str) -> Scope:
+    return Scope(datetime.fromtimestamp(now_s, timezone.utc).strftime("%Y%m%dT%H%M%SZ"), region, service)
+
+
+def canonical_query(pairs: Mapping[str, str]) -> str:
+    encoded = sorted((quote(name, safe="-_.~"), quote(value, safe="-_.~")) for name, value in pairs.items())
+    return "&".join(f"{name}={value}" for name, value in encoded)
+
+
+def signature(
+    secret_access_key: str,
+    scope: Scope,
+    *,
+    method: str = "GET",
+    path: str = "/",
+    query: Mapping[str, str],
+    headers: Mapping[str, str],
+    body: bytes = b"",
+) -> str:
+    """`headers`: all that are signed, names in small letters."""
+    lines = "".join(f"{name}:{' '.join(value.split())}\n" for name, value in sorted(headers.items()))
+    hashed = hashlib.sha256(body).hexdigest()
+    canonical = "\n".join((method, quote(path), canonical_query(query), lines, signed_names(headers), hashed))
+    text = "\n".join((ALGORITHM, scope.time, str(scope), hashlib.sha256(canonical.encode()).hexdigest()))
+    key = f"AWS4{secret_access_key}".encode()
+    for part in str(scope).split("/"):
+        key = hmac.digest(key, part.encode(), "sha256")
+    return hmac.digest(key, text.encode(), "sha256").hex()
+
+
+def signed_names(headers: Mapping[str, str]) -> str:
+    return ";".join(sorted(headers))
+
+
+def presigned_query(
+    credentials: AwsCredentials, scope: Scope, host: str, query: Mapping[str, str], life_s: int
+) -> dict[str, str]:
+    """The query of GET / at that host, with the signature in it."""
+    whole = {
+        **query,
+        "X-Amz-Algorithm": ALGORITHM,
+        "X-Amz-Credential": f"{credentials.access_key_id}/{scope}",
+        "X-Amz-Date": scope.time,
+        "X-Amz-Expires": str(life_s),
+        "X-Amz-SignedHeaders": "host",
+    }
+    if credentials.session_token:
+        whole["X-Amz-Security-Token"] = credentials.session_token
+    signed = signature(credentials.secret_access_key, scope, query=whole, headers={"host": host})
+    return {**whole, "X-Amz-Signature": signed}
+
+
+def signed_headers(
+    credentials: AwsCredentials, scope: Scope, headers: Mapping[str, str], body: bytes
+) -> dict[str, str]:
+    """Those of POST /, the signature among them."""
+    whole = {**headers, "x-amz-date": scope.time}
+    if credentials.session_token:
+        whole["x-amz-security-token"] = credentials.session_token
+    signed = signature(credentials.secret_access_key, scope, method="POST", query={}, headers=whole, body=body)
+    credential = f"Credential={credentials.access_key_id}/{scope}"
+    whole["authorization"] = f"{ALGORITHM} {credential}, SignedHeaders={signed_names(whole)}, Signature={signed}"
+    return whole

@@ -1,0 +1,189 @@
+"""Every decoder of bytes from outside, as something to be fed with any bytes: it reads them or refuses them by name.
+
+A target takes bytes, raises only what its decoder may raise by its contract, and is given some good inputs to start
+from. The same targets are used by the coverage-guided search (guided.py) and by the test that replays its findings.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from kafka_sink.delivery.ledger import Kind, LedgerRecord, Pledge
+from kafka_sink.delivery.ledger_codec import FORMAT, decode_record, encode_record
+from kafka_sink.delivery.log_scan import raw_batches
+from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, RemoteProtocolError
+from kafka_sink.options.properties import parse_properties
+from kafka_sink.security import aws_answers
+from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
+from kafka_sink.security.jaas import parse_jaas
+from kafka_sink.security.oauthbearer import OAuthBearerExchange
+from kafka_sink.security.reference import resolved
+from kafka_sink.security.scram import ScramExchange
+from kafka_sink.security.sigv4 import AwsCredentials
+from kafka_sink.security.token import error_of_answer, expiry_s, token_of_answer
+from tests.fuzz import fuzz_wire
+from tests.property.wire_values import RandomChoices
+
+NONCE = "rOprNGfwEbeRWgbNEkqO"
+
+
+@dataclass(frozen=True, slots=True)
+class Guided:
+    name: str
+    run: Callable[[bytes], object]
+    seeds: tuple[bytes, ...]
+
+
+def targets() -> Iterator[Guided]:
+    yield from _of_the_wire()
+    yield from _of_records()
+    yield from _of_the_ledger()
+    yield from _of_security()
+
+
+def by_name() -> dict[str, Guided]:
+    return {target.name: target for target in targets()}
+
+
+def _refusing(
+    kinds: type[KafkaSinkError] | tuple[type[KafkaSinkError], ...], run: Callable[[bytes], object]
+) -> Callable[[bytes], object]:
+    """An error of these kinds is an answer, if its text can be printed."""
+
+    def refusing(data: bytes) -> object:
+        try:
+            return run(data)
+        except kinds as error:
+            assert str(error).isprintable(), repr(error)
+            return None
+
+    return refusing
+
+
+def _of_the_wire() -> Iterator[Guided]:
+    """All messages in one target: the first two bytes say which."""
+    decoders = list(fuzz_wire.wire_targets(RandomChoices(1)))
+
+    def any_message(data: bytes) -> object:
+        number = int.from_bytes(data[:2], "big") % len(decoders)
+        return decoders[number].run(data[2:])
+
+    seeds = (number.to_bytes(2, "big") + decoder.valid[0] for number, decoder in enumerate(decoders))
+    yield Guided("wire", _refusing(RemoteProtocolError, any_message), tuple(seeds))
+
+
+def _of_records() -> Iterator[Guided]:
+    for target in fuzz_wire.record_targets():
+        name = target.group.replace(",", "").replace(" ", "-")
+        yield Guided(name, _refusing(RemoteProtocolError, target.run), target.valid)
+    batches = next(target.valid for target in fuzz_wire.record_targets() if target.group == "decode_batches")
+    yield Guided("raw_batches", _refusing(RemoteProtocolError, lambda data: list(raw_batches(data))), batches)
+
+
+def _of_the_ledger() -> Iterator[Guided]:
+    pledge = Pledge(0, 0, 5, 0, 2, "t", 0, 0, 9)
+    record = LedgerRecord(
+        kind=Kind.INTENT, sink_id="s", key=BatchKey("q", 1), run="r", runs=("r",), since_ms=1, wall_ms=2, row_count=10,
+        topics={"t": 10}, pledges=(pledge,) * 3, fates=(), is_accepted=False,
+    )  # fmt: skip
+    value = encode_record(record)
+    header, _, body = value.partition(b"\n")
+    content = zlib.decompress(body) if header.endswith(b"zlib") else body
+    yield Guided(
+        "ledger", _refusing(RemoteProtocolError, decode_record), (value, f"{FORMAT} 1 json\n".encode() + content)
+    )
+    # The search cannot make zlib's checksums: what is packed here is the content.
+    packed = f"{FORMAT} 1 zlib\n".encode()
+    yield Guided(
+        "ledger-packed",
+        _refusing(RemoteProtocolError, lambda data: decode_record(packed + zlib.compress(data, 1))),
+        (content,),
+    )
+
+
+def _scram(data: bytes) -> None:
+    """The first message, and the last one of a server whose first one was good."""
+    ScramExchange("SCRAM-SHA-256", "user", "pencil", NONCE).step(data)
+
+
+def _scram_final(data: bytes) -> None:
+    exchange = ScramExchange("SCRAM-SHA-256", "user", "pencil", NONCE)
+    exchange.step(f"r={NONCE}x,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode())
+    exchange.step(data)
+
+
+def _bearer(data: bytes) -> None:
+    token, _, rest = data.partition(b" ")
+    name, _, value = rest.partition(b"=")
+    text = (part.decode("latin-1") for part in (token, name, value))
+    first, key, content = text
+    exchange = OAuthBearerExchange(first, {key: content} if key else {})
+    assert exchange.first().count(b"\x01") == (3 if not key else 4)
+    exchange.step(data)
+
+
+def _token(data: bytes) -> None:
+    assert error_of_answer(data).isprintable()
+    end_s = expiry_s(data.decode("latin-1"))
+    assert end_s is None or end_s > 0
+    token_of_answer(data, "it")
+
+
+def _aws(data: bytes) -> None:
+    assert aws_answers.error_of_xml(data).isascii()
+    for read in (aws_answers.of_json, aws_answers.of_xml):
+        with suppress(AuthenticationError):
+            found = read(data, "it")
+            assert found.end_s is None or found.end_s > 0
+
+
+def _aws_profiles(data: bytes) -> None:
+    for is_config in (True, False):
+        found = aws_answers.parse_profiles("f", data.decode(errors="replace"), is_config=is_config)
+        assert all(isinstance(value, str) for profile in found.values() for value in profile.values())
+
+
+def _msk(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    region = region_of(text)
+    assert region is None or region in text.lower()
+    exchange = AwsMskIamExchange(AwsCredentials("A", "B"), text, "eu-west-1", 1.8e9)
+    assert json.loads(exchange.first())["host"] == text
+    exchange.step(data)
+
+
+def _references(data: bytes) -> None:
+    resolved("o", data.decode(errors="replace"), lambda provider, place: None if provider == "file" else place)
+
+
+def _of_security() -> Iterator[Guided]:
+    refusing = partial(_refusing, (AuthenticationError, ConfigError))
+    jaas = b'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password=\'b\\"\';'
+    xml = b"<AccessKeyId>A123</AccessKeyId><SecretAccessKey>b</SecretAccessKey><Expiration>2015-08-30</Expiration>"
+    credentials = {"AccessKeyId": "A123", "SecretAccessKey": "b", "Token": "t", "Expiration": "2015-08-30T12:36:00.5Z"}
+    yield Guided(
+        "scram", refusing(_scram), (f"r={NONCE}x,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode(), b"e=other-error")
+    )
+    yield Guided("scram-final", refusing(_scram_final), (b"v=rmF9pqV8S7suAoZWja4dJRkFsKQ=", b"e=invalid-proof"))
+    yield Guided("bearer", refusing(_bearer), (b"a.b.c logicalCluster=lkc-1", b'{"status":"invalid_token"}'))
+    yield Guided(
+        "token", refusing(_token), (b'{"access_token":"a.eyJleHAiOjF9.c"}', b'{"error":"x"}', b"a.eyJleHAiOjF9.c")
+    )
+    yield Guided("aws-answer", refusing(_aws), (xml, json.dumps(credentials).encode(), b"<Code>AccessDenied</Code>"))
+    yield Guided("aws-profiles", refusing(_aws_profiles), (b"[default]\na = 1\n[profile x]\nb=2\n",))
+    yield Guided(
+        "aws-msk-iam",
+        refusing(_msk),
+        (b'{"version":"2020_10_22","request-id":"1"}', b"b.kafka.eu-west-1.amazonaws.com"),
+    )
+    yield Guided("jaas", refusing(lambda data: parse_jaas(data.decode(errors="replace"))), (jaas,))
+    yield Guided(
+        "properties", refusing(lambda data: parse_properties(data.decode("latin-1"))), (b"a = b\\\n c\n# x\n\\u0041:1",)
+    )
+    yield Guided("references", refusing(_references), (b"x${env:A}-${file:/p:k}",))

@@ -1,0 +1,171 @@
+"""No secret of the options is in anything that Spark or the sink writes, shows, keeps or serves, however it ends."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import NEWEST
+from tests.integration.token_server import TokenServer, unsecured_token
+from tests.secured_kafka import KEY_PASSWORD, USERS, SecuredKafka
+from tests.spark.conftest import require_java
+from tests.spark.parity import values, writable_topic
+from tools.kafka_security import SASL_SSL
+from tools.make_zip import write_zip
+from tools.spark_cluster import SparkCluster
+
+JOB = Path(__file__).parent / "jobs" / "canary.py"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+# The value of an option that is no secret.
+MARKER = "marker-of-the-canary"
+WAYS = ("batch", "stream", "engine")
+BEARER = "sasl.oauthbearer."
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
+    """One executor; driver and executor log all they can."""
+    require_java()
+    events, site = tmp_path / "events", tmp_path / "site"
+    events.mkdir()
+    site.mkdir()
+    # Read by every Python process at its start, those of the tasks too.
+    (site / "sitecustomize.py").write_text("import logging\nlogging.basicConfig(level=logging.DEBUG)\n")
+    conf = {"spark.ui.enabled": "true", "spark.ui.port": "0", "spark.eventLog.enabled": "true",
+            "spark.eventLog.dir": str(events), "spark.eventLog.compress": "false",
+            "spark.executorEnv.PYTHONPATH": str(site)}  # fmt: skip
+    with SparkCluster(workers=1, conf=conf) as cluster:
+        log4j = cluster.folder / "conf" / "log4j2.properties"
+        log4j.write_text(log4j.read_text().replace("level = warn", "level = debug"))
+        yield cluster
+
+
+@pytest.mark.timeout(590)
+def test_no_secret_is_in_any_output(
+    secured_kafka_of: Callable[[str], SecuredKafka], cluster: SparkCluster, topic_name: str, tmp_path: Path
+) -> None:
+    secured = secured_kafka_of(NEWEST)
+    writable_topic(secured.kafka, topic_name)
+    folder, rest = tmp_path / "input", tmp_path / "rest"
+    folder.mkdir()
+    rest.mkdir()
+    (folder / "one.txt").write_text("a\nb\n")
+    key = secured.client.both.read_text()
+    client_secret, wrong, aws_secret, aws_token = (f"canary-{secrets.token_hex(8)}" for _ in range(4))
+    canaries = {
+        "password": USERS["alice"],
+        "password in jaas": USERS["bob"],
+        "password of the key": KEY_PASSWORD,
+        "key": key.splitlines()[1],
+        "client secret": client_secret,
+        "wrong password": wrong,
+        "secret key of AWS": aws_secret,
+        "session token of AWS": aws_token,
+    }
+
+    with TokenServer() as tokens:
+        answer = json.dumps({"access_token": unsecured_token()}).encode()
+        tokens.answers = [(200, {}, answer)] * 1000
+        own_key = {"ssl.keystore.key": key, "ssl.keystore.certificate.chain": key, "ssl.key.password": KEY_PASSWORD,
+                   "ssl.truststore.certificates": secured.authority.text}  # fmt: skip
+        writes = {
+            "plain": ("PLAIN", {"sasl.username": "alice", "sasl.password": USERS["alice"], **own_key}),
+            "scram": ("SCRAM-SHA-256", {
+                "sasl.jaas.config": f'{SCRAM} required username="bob" password="{USERS["bob"]}";'}),
+            "bearer": ("OAUTHBEARER", {
+                f"{BEARER}token.endpoint.url": tokens.url, f"{BEARER}client.credentials.client.id": "me",
+                f"{BEARER}client.credentials.client.secret": client_secret}),
+            "wrong-password": ("PLAIN", {"sasl.username": "alice", "sasl.password": wrong}),
+            "wrong-jaas": ("SCRAM-SHA-512", {"sasl.jaas.config": f'{SCRAM} required username=a password="{wrong}";'}),
+            "not-offered": ("AWS_MSK_IAM", {
+                "sasl.aws.access.key.id": "AKIDCANARY", "sasl.aws.secret.access.key": aws_secret,
+                "sasl.aws.session.token": aws_token, "sasl.aws.region": "eu-west-1"}),
+            "refused-option": ("PLAIN", {"sasl.username": "alice", "sasl.password": wrong, "sasl.pasword": wrong}),
+        }  # fmt: skip
+        order = {
+            "folder": str(folder),
+            "checkpoints": str(tmp_path / "checkpoints"),
+            "rest": str(rest),
+            "writes": [
+                {
+                    "name": name,
+                    "ways": WAYS if name in ("plain", "wrong-password") else ("batch", "engine"),
+                    "fails": name in ("wrong-password", "wrong-jaas", "not-offered", "refused-option"),
+                    "options": options_of(secured, topic_name, mechanism, more),
+                }
+                for name, (mechanism, more) in writes.items()
+            ],
+        }
+        (tmp_path / "order.json").write_text(json.dumps(order))
+        package = tmp_path / "package.zip"
+        write_zip(package)
+        environment = {"PYTHONPATH": str(tmp_path / "site")}
+        job = cluster.submit(JOB, [str(tmp_path / "order.json")], py_files=[package], environment=environment)
+        assert "\nend\n" in job.wait(500)
+    # Four rows of each batch, one of each engine, two of the stream.
+    assert len(values(secured.kafka, topic_name)) == 3 * 5 + 2
+
+    contents = {
+        path: path.read_bytes()
+        for place in (cluster.folder, tmp_path)
+        for path in place.rglob("*")
+        if is_output(path, tmp_path)
+    }
+    found = {where(contents, name, canary) for name, canary in canaries.items() if places(contents, canary)}
+    size = sum(map(len, contents.values()))
+    print(f"{len(contents)} outputs, {size} bytes, {len(canaries)} secrets, {len(found)} found")
+    print("a value that is no secret:", seen(contents))
+    assert all(any(kind in str(path) for path in contents) for kind in KINDS)
+    # The search finds what is there, in the driver and in a task; and Spark shows no value of any option in its plans.
+    assert any("job-1" in place for place in places(contents, MARKER))
+    assert any("worker-1/work" in place for place in places(contents, f"DEBUG:kafka_sink:[{MARKER}"))
+    assert not any(
+        kind in place for place in places(contents, MARKER) for kind in ("/rest/", "/events/", "/checkpoints/")
+    )
+    assert found == set()
+
+
+def places(contents: dict[Path, bytes], text: str) -> list[str]:
+    return [str(path) for path, content in contents.items() if text.encode() in content]
+
+
+def where(contents: dict[Path, bytes], name: str, canary: str) -> tuple[str, ...]:
+    return (name, *places(contents, canary))
+
+
+def seen(contents: dict[Path, bytes]) -> list[str]:
+    return [place.rpartition("pykafka-sink-spark-")[2] for place in places(contents, MARKER)]
+
+
+# Driver, executor, event log, REST answers, checkpoints.
+KINDS = (
+    "job-1/stderr",
+    "job-1/stdout",
+    "worker-1/work",
+    "/events/",
+    "/rest/sql.json",
+    "/rest/environment.json",
+    "/checkpoints/",
+)
+
+
+def is_output(path: Path, tmp_path: Path) -> bool:
+    """Not what this test itself wrote: the order, the certificates, the zip with the sources."""
+    return path.is_file() and path != tmp_path / "order.json" and path.suffix not in (".zip", ".jar", ".pem")
+
+
+def options_of(secured: SecuredKafka, topic: str, mechanism: str, more: dict[str, str]) -> dict[str, str]:
+    chosen = {
+        "bootstrap.servers": secured.kafka.bootstrap_servers_of(SASL_SSL),
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": mechanism,
+        "client.id": MARKER,
+        **more,
+    }
+    if "ssl.truststore.certificates" not in chosen:
+        chosen["ssl.truststore.location"] = str(secured.authority.path)
+    return {"topic": topic, **{f"kafka.{name}": value for name, value in chosen.items()}}

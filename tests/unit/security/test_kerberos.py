@@ -1,0 +1,77 @@
+"""GSSAPI: the order of messages, and what a server must not say. The context is the library's; here it is a script."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_sink.errors import AuthenticationError
+from kafka_sink.security.kerberos import MESSAGE_BYTES_MAX, TOKENS_MAX, GssapiExchange, KerberosLogin, kerberos_login
+from tests.security_contexts import WRAPPED, ScriptedContext
+
+NO_LAYER = b"\x01\x00\x01\x00"
+
+
+def established() -> GssapiExchange:
+    exchange = GssapiExchange(ScriptedContext(tokens=1))
+    exchange.first()
+    exchange.step(b"proof")
+    return exchange
+
+
+def test_the_client_chooses_no_layer_and_says_its_name() -> None:
+    exchange = GssapiExchange(ScriptedContext(tokens=1))
+    assert exchange.first() == b"token 0"
+    assert exchange.step(b"proof") == b""
+    assert exchange.step(WRAPPED + NO_LAYER) == WRAPPED + b"\x01\x00\x00\x00alice@R"
+    assert exchange.step(b"") is None
+
+
+@pytest.mark.parametrize("offer", [b"\x01\x00\x00\x00", b"\x07\x00\xff\xff"])
+def test_an_offer_with_layers_is_taken_when_none_is_among_them(offer: bytes) -> None:
+    assert established().step(WRAPPED + offer) == WRAPPED + b"\x01\x00\x00\x00alice@R"
+
+
+@pytest.mark.parametrize(
+    ("challenge", "says"),
+    [
+        (WRAPPED + b"\x06\x00\xff\xff", "it demands a security layer"),
+        (WRAPPED + b"\x01\x00\x00", "its offer of security layers is not one"),
+        (WRAPPED + b"\x01\x00\x00\x00\x00", "its offer of security layers is not one"),
+        (WRAPPED, "its offer of security layers is not one"),
+        (b"", "an empty message in the place of its proof"),
+        (b"x" * (MESSAGE_BYTES_MAX + 1), f"{MESSAGE_BYTES_MAX + 1} bytes, at most"),
+        (b"not wrapped", "scripted"),
+    ],
+)
+def test_what_is_no_offer_is_a_failure(challenge: bytes, says: str) -> None:
+    with pytest.raises(AuthenticationError, match=says):
+        established().step(challenge)
+
+
+@pytest.mark.parametrize("challenge", [b"", b"x" * (MESSAGE_BYTES_MAX + 1)])
+def test_what_is_no_proof_is_a_failure(challenge: bytes) -> None:
+    exchange = GssapiExchange(ScriptedContext(tokens=1))
+    exchange.first()
+    with pytest.raises(AuthenticationError, match=r"GSSAPI with the server failed: it sent"):
+        exchange.step(challenge)
+
+
+def test_a_server_that_never_ends_is_left() -> None:
+    exchange = GssapiExchange(ScriptedContext(tokens=1000))
+    exchange.first()
+    for _ in range(TOKENS_MAX):
+        exchange.step(b"more")
+    with pytest.raises(AuthenticationError, match=f"does not come to an end after {TOKENS_MAX} tokens"):
+        exchange.step(b"more")
+
+
+def test_a_server_that_goes_on_talking_is_left() -> None:
+    exchange = established()
+    exchange.step(WRAPPED + NO_LAYER)
+    with pytest.raises(AuthenticationError, match="went on talking"):
+        exchange.step(b"more")
+
+
+def test_a_keytab_is_used_before_a_ticket_cache() -> None:
+    module = {"useKeyTab": "true", "useTicketCache": "true", "keyTab": "f", "principal": "a@R", "ticketCache": "c"}
+    assert kerberos_login("kafka", None, None, module) == KerberosLogin(service="kafka", principal="a@R", keytab="f")
