@@ -8,17 +8,14 @@ quick or partial one to build/bench/.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from bench.chart import chart
+from bench.chart import Bar, bars
 from bench.contest import Arena, Result, open_arena
 from bench.plan import CONTESTANTS, FULL, JAVA, QUICK, Plan
-from bench.report import as_json, machine, markdown, rows_of, table
-
-_ROOT = Path(__file__).parent.parent
+from bench.report import PAGES, PARTIAL, Row, as_json, machine, markdown, publish, rows_of
 
 
 def main() -> None:
@@ -33,12 +30,10 @@ def main() -> None:
     with open_arena() as arena:
         results = run(arena, plan)
         about = {"apache-kafka": arena.kafka.version, **machine()}
-    for case in plan.cases:
-        print(f"\n{case.title}\n{table(rows_of(case, plan.contestants, results))}")
     is_whole = not (options.quick or options.only or options.case or options.repetitions)
-    folder = _ROOT / ("docs/benchmarks" if is_whole else "build/bench")
+    folder = PAGES if is_whole else PARTIAL
     write(folder, plan, results, about)
-    print(f"\nwritten to {folder.relative_to(_ROOT)}")
+    print(f"written to {folder}")
 
 
 def run(arena: Arena, plan: Plan) -> list[Result]:
@@ -60,11 +55,17 @@ def run(arena: Arena, plan: Plan) -> list[Result]:
 
 
 def write(folder: Path, plan: Plan, results: list[Result], about: dict[str, str]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    panels = [(case.title, rows_of(case, plan.contestants, results)) for case in plan.cases]
-    (folder / "producers.md").write_text(markdown(plan, results, about))
-    (folder / "producers.json").write_text(json.dumps(as_json(plan, results, about), indent=1) + "\n")
-    (folder / "producers.svg").write_text(chart(panels))
+    publish("producers", markdown(plan, results, about), as_json(plan, results, about), folder)
+    panels = [
+        (f"{case.title}: records per second", [_bar(row) for row in rows_of(case, plan.contestants, results)])
+        for case in plan.cases
+    ]
+    (folder / "producers.svg").write_text(bars(panels))
+
+
+def _bar(row: Row) -> Bar:
+    title = row.title.replace("*", "").replace("`", "")
+    return Bar(title, row.rate, row.rate_min, row.rate_max, "ours" in title)
 
 
 def _options() -> argparse.Namespace:

@@ -1,44 +1,110 @@
-"""A bar chart of the medians as SVG, without a plotting library: one panel per case, one bar per producer."""
+"""Charts as SVG, without a plotting library: bars with their spread, and lines over a logarithmic axis."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-
-from bench.report import Row
+from math import log10
+from typing import NamedTuple
 
 _WIDTH, _LEFT, _RIGHT = 860, 260, 120
 _BAR, _GAP, _HEAD = 18, 6, 34
 _COLOURS = ("#1f6f8b", "#b8c4cc")
+_LINE_COLOURS = ("#1f6f8b", "#e07a3f", "#7a8b99", "#9b59b6", "#3f9b5f", "#c0392b")
+_PLOT_HEIGHT, _PLOT_LEFT, _PLOT_RIGHT = 260, 60, 190
+Point = tuple[float, float]
 
 
-def chart(panels: Sequence[tuple[str, Sequence[Row]]]) -> str:
+class Bar(NamedTuple):
+    """The bar is the median, the thin line on it the spread."""
+
+    title: str
+    middle: float
+    lowest: float
+    highest: float
+    is_ours: bool
+
+
+def bars(panels: Sequence[tuple[str, Sequence[Bar]]]) -> str:
+    """One panel per title, each with a scale of its own."""
     parts: list[str] = []
     top = 10
     for title, rows in panels:
-        parts.append(f'<text x="10" y="{top + 16}" font-weight="bold">{escape(title)}: records per second</text>')
+        parts.append(f'<text x="10" y="{top + 16}" font-weight="bold">{escape(title)}</text>')
         top += _HEAD
-        highest = max(row.rate_max for row in rows)
+        scale = (_WIDTH - _LEFT - _RIGHT) / max(row.highest for row in rows)
         for row in rows:
-            parts.append(_bar(row, top, (_WIDTH - _LEFT - _RIGHT) / highest))
+            parts.append(_bar(row, top, scale))
             top += _BAR + _GAP
         top += _GAP
-    body = "\n".join(parts)
+    return _svg(top, parts)
+
+
+def _bar(row: Bar, top: int, scale: float) -> str:
+    middle, base = top + _BAR / 2, top + _BAR - 4
+    first, last = _LEFT + row.lowest * scale, _LEFT + row.highest * scale
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {top}" width="{_WIDTH}" height="{top}" '
-        f'font-family="sans-serif" font-size="13">\n<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
+        f'<text x="{_LEFT - 8}" y="{base}" text-anchor="end">{escape(row.title)}</text>'
+        f'<rect x="{_LEFT}" y="{top}" width="{row.middle * scale:.1f}" height="{_BAR}" '
+        f'fill="{_COLOURS[not row.is_ours]}"/>'
+        f'<line x1="{first:.1f}" y1="{middle}" x2="{last:.1f}" y2="{middle}" stroke="black"/>'
+        f'<text x="{last + 8:.1f}" y="{base}">{row.middle / 1000:,.0f} k</text>'
     )
 
 
-def _bar(row: Row, top: int, scale: float) -> str:
-    """The bar is the median, the thin line the spread."""
-    is_ours = "ours" in row.title
-    title = row.title.replace("*", "").replace("`", "")
-    middle, base = top + _BAR / 2, top + _BAR - 4
-    first, last = _LEFT + row.rate_min * scale, _LEFT + row.rate_max * scale
+def curves(panels: Sequence[tuple[str, str, Mapping[str, Sequence[Point]]]]) -> str:
+    """Panels of (title, what x is, lines by name). x is logarithmic and positive, y begins at 0."""
+    parts: list[str] = []
+    top = 10
+    for title, axis, lines in panels:
+        parts += _panel(title, axis, lines, top)
+        top += _PLOT_HEIGHT + 90
+    return _svg(top, parts)
+
+
+def _panel(title: str, axis: str, lines: Mapping[str, Sequence[Point]], top: int) -> list[str]:
+    points = [point for line in lines.values() for point in line]
+    low, high = log10(min(x for x, _ in points)), log10(max(x for x, _ in points))
+    tallest = max(y for _, y in points)
+    plot_top, right = top + _HEAD, _WIDTH - _PLOT_RIGHT
+    bottom = plot_top + _PLOT_HEIGHT
+
+    def across(x: float) -> float:
+        return _PLOT_LEFT + (log10(x) - low) / ((high - low) or 1) * (right - _PLOT_LEFT)
+
+    def up(y: float) -> float:
+        return bottom - y / tallest * _PLOT_HEIGHT
+
+    parts = [
+        f'<text x="10" y="{top + 16}" font-weight="bold">{escape(title)}</text>',
+        f'<path d="M{_PLOT_LEFT} {plot_top}V{bottom}H{right}" fill="none" stroke="black"/>',
+        f'<text x="{right}" y="{bottom + 36}" text-anchor="end">{escape(axis)}</text>',
+    ]
+    for share in (0, 0.5, 1):
+        parts.append(
+            f'<text x="{_PLOT_LEFT - 6}" y="{up(tallest * share) + 4:.0f}" text-anchor="end">{tallest * share:g}</text>'
+        )
+    for x in _ticks(low, high):
+        parts.append(f'<text x="{across(x):.0f}" y="{bottom + 18}" text-anchor="middle">{x:g}</text>')
+        parts.append(f'<line x1="{across(x):.0f}" y1="{bottom}" x2="{across(x):.0f}" y2="{plot_top}" stroke="#ddd"/>')
+    for number, (name, line) in enumerate(lines.items()):
+        colour = _LINE_COLOURS[number % len(_LINE_COLOURS)]
+        path = "L".join(f"{across(x):.1f} {up(y):.1f}" for x, y in line)
+        parts.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        parts.append(f'<text x="{right + 12}" y="{plot_top + 16 + 20 * number}" fill="{colour}">{escape(name)}</text>')
+    return parts
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 times powers of ten, as far as the axis goes."""
+    powers = range(int(low) - 1, int(high) + 2)
+    marks = [round(step * 10.0**power, 6) for power in powers for step in (1, 2, 5)]
+    return [mark for mark in marks if 10**low <= mark * 1.0001 and mark <= 10**high * 1.0001]
+
+
+def _svg(height: int, parts: Sequence[str]) -> str:
+    body = "\n".join(parts)
     return (
-        f'<text x="{_LEFT - 8}" y="{base}" text-anchor="end">{escape(title)}</text>'
-        f'<rect x="{_LEFT}" y="{top}" width="{row.rate * scale:.1f}" height="{_BAR}" fill="{_COLOURS[not is_ours]}"/>'
-        f'<line x1="{first:.1f}" y1="{middle}" x2="{last:.1f}" y2="{middle}" stroke="black"/>'
-        f'<text x="{last + 8:.1f}" y="{base}">{row.rate / 1000:,.0f} k</text>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
+        f'font-family="sans-serif" font-size="13">\n<rect width="100%" height="100%" fill="white"/>\n{body}\n</svg>\n'
     )

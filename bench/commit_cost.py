@@ -9,18 +9,15 @@ the whole micro-batch.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import median
 
-from bench.report import machine
-from bench.spark_sinks import Arena, open_arena
+from bench.report import machine, publish
+from bench.spark_arena import Arena, open_arena
 from tools.foreign_reader import end_offsets
 
-_ROOT = Path(__file__).parent.parent
 WARM_UP = 5
 ROWS_PER_TASK = 100
 PARTITIONS = 4
@@ -97,12 +94,8 @@ def main() -> None:
     with open_arena() as arena:
         times = measure(arena, options.tasks, options.rounds, options.batches)
     about = {"micro-batches": f"{options.rounds} x {options.batches} each, alternating", **machine()}
-    text = markdown(times, about)
-    print("\n" + text)
-    folder = _ROOT / "docs" / "benchmarks"
-    (folder / "commit-cost.md").write_text(text)
     runs = [{"tasks": tasks, "sink": sink, "ms": found} for (tasks, sink), found in times.items()]
-    (folder / "commit-cost.json").write_text(json.dumps({"about": about, "runs": runs}, indent=1) + "\n")
+    publish("commit-cost", markdown(times, about), {"about": about, "runs": runs})
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import logging
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -69,10 +69,13 @@ class Arena:
         self._folder = folder
         self._topic_count = 0
 
-    def run(self, contestant: Contestant, case: Case, plan: Plan) -> Result:
+    def run(
+        self, contestant: Contestant, case: Case, plan: Plan, *, security: Mapping[str, str] | None = None
+    ) -> Result:
+        """`security`: options that go with another listener, its address among them."""
         is_java = contestant.module in JVM_PROGRAMS
         job = Job(
-            bootstrap_servers=self.kafka.bootstrap_servers,
+            bootstrap_servers=(security or {}).get("bootstrap.servers", self.kafka.bootstrap_servers),
             topic=self._new_topic(contestant, case),
             payload_path=str(self.payload(case.record_bytes)),
             codec=case.codec,
@@ -80,6 +83,7 @@ class Arena:
             linger_ms=LINGER_MS,
             warm_up_records=case.records(contestant, plan.java_warm_up_s if is_java else plan.warm_up_s),
             records=case.records(contestant, plan.run_s),
+            security=security or {},
         )
         try:
             found = _run(self._java_command(contestant, job) if is_java else _python_command(contestant, job))
@@ -127,6 +131,7 @@ class Arena:
             "compression.type": job.codec,
             "batch.size": job.batch_bytes,
             "linger.ms": job.linger_ms,
+            **job.security,
         }
         return [
             *(java_command(), *_TOOL_JVM, "-cp", f"{classes}:{class_path(version)}", "PerformanceTwice"),

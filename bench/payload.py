@@ -1,4 +1,4 @@
-"""The records that every contestant sends: JSON lines of one exact length, about half of which compresses away.
+"""The records that every contestant sends: JSON lines, about half of which compresses away.
 
 The same file is read by all of them; Java's tool wants one record per line. It is made from a fixed seed, so two runs
 of the benchmark on two machines send the same bytes.
@@ -18,10 +18,11 @@ _CITIES = ("Berlin", "Madrid", "Oslo", "Lisbon", "Vienna", "Prague", "Dublin", "
 _EVENTS = ("click", "view", "purchase", "return", "search")
 
 
-def write_payload(path: Path, record_bytes: int) -> None:
-    draw = random.Random(record_bytes)
-    lines = [_record(draw, record_bytes) for _ in range(PAYLOAD_BYTES // record_bytes)]
-    path.write_text("\n".join(lines))
+def write_payload(path: Path, record_bytes: int | None) -> None:
+    """`record_bytes` None: of every length from 100 to 2000, short ones more often than long ones."""
+    draw = random.Random(record_bytes or 0)
+    lengths = [record_bytes or round(100 * 20 ** draw.random()) for _ in range(PAYLOAD_BYTES // (record_bytes or 634))]
+    path.write_text("\n".join(_record(draw, length) for length in lengths))
 
 
 def read_payload(path: str) -> list[bytes]:

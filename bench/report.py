@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +14,9 @@ from statistics import median
 from bench.contest import Result
 from bench.plan import BATCH_BYTES, JAVA, KAFKA_PYTHON, LINGER_MS, PARTITIONS, Case, Contestant, Plan
 
+_ROOT = Path(__file__).parent.parent
+# Where the figures of a whole run go, and those of a part of it.
+PAGES, PARTIAL = _ROOT / "docs" / "benchmarks", _ROOT / "build" / "bench"
 PACKAGES = ("pyarrow", "numpy", "lz4", "crc32c", "confluent-kafka", "kafka-python", "aiokafka")
 
 
@@ -82,6 +86,14 @@ def table(rows: Sequence[Row]) -> str:
         "|" + "|".join("-" * (width + 1) + ("-" if column == 0 else ":") for column, width in enumerate(widths)) + "|"
     )
     return "\n".join([lines[0], rule, *lines[1:]])
+
+
+def publish(name: str, text: str, figures: Mapping[str, object], folder: Path = PAGES) -> None:
+    """A page, and the figures behind it."""
+    print("\n" + text)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.md").write_text(text)
+    (folder / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def machine() -> dict[str, str]:

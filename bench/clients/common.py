@@ -14,8 +14,8 @@ import random
 import resource
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -32,6 +32,8 @@ class Job:
     linger_ms: int
     warm_up_records: int
     records: int
+    # Options of TLS by Java's names; all clients that get some know them.
+    security: Mapping[str, str] = field(default_factory=dict)
 
 
 class Client(Protocol):

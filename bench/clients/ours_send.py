@@ -34,6 +34,7 @@ def ours_config(job: Job) -> dict[str, object]:
         "compression.type": job.codec,
         "batch.size": job.batch_bytes,
         "linger.ms": job.linger_ms,
+        **job.security,
     }
 
 

@@ -1,0 +1,127 @@
+"""The first write of a fresh application: `python -m bench.cold_start [--rounds N]`.
+
+Each time a new Spark application writes a thousand rows, into our sink, into Spark's own, or into the null sink, a
+Python sink that throws them away and is looked up like ours: what it takes is Spark's price for any sink in Python,
+which is searched for, made, planned, run and committed in a Python process each. Two writes, the first and the second
+thing that the application does; applications alternate. The clock runs from the session being ready until `save()`
+returns. And what a Python worker pays for importing the sink, beyond what Spark's own worker has imported already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+
+from bench.contest import BROKER_JVM, BROKER_PROPERTIES
+from bench.report import machine, publish
+from tools.kafka_cluster import KafkaCluster
+from tools.spark_jars import java_sink_jars
+
+_ROOT = Path(__file__).parent.parent
+SINKS: Mapping[str, str] = {"ours, exactly once": "pykafka-sink", "Spark's own sink": "kafka", "null sink": "null-sink"}
+APPLICATION = """
+import sys, time
+from pyspark.sql import SparkSession
+source, servers, topic, jars = sys.argv[1:]
+builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+spark.sparkContext.setLogLevel("ERROR")
+spark.range(10).count()
+for _ in range(2):
+    started = time.monotonic()
+    rows = spark.range(1000).selectExpr("CAST(id AS STRING) AS key", "repeat('x', 100) AS value")
+    rows.write.format(source).option("kafka.bootstrap.servers", servers).option("topic", topic).mode("append").save()
+    print("took", time.monotonic() - started)
+"""
+IMPORT = """
+import sys, time
+import numpy, pyarrow, pyspark.sql.datasource, pyspark.sql.types, pyspark.worker
+started = time.perf_counter()
+for name in sys.argv[1:]:
+    __import__("kafka_sink.spark." + name)
+print("took", time.perf_counter() - started)
+"""
+IMPORTED = {
+    "a task": ("writer", "task"),
+    "planning": ("datasource", "planning"),
+    "a commit": ("stream_writer", "driver"),
+}
+
+
+# As Spark finds data sources: a package whose name begins with pyspark_ on the path of its workers.
+NULL_PACKAGE, NULL_CODE = "pyspark_null_sink", "from bench.spark_peers import NullSink as DefaultSource\n"
+
+
+def took(code: str, *arguments: str) -> list[float]:
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / NULL_PACKAGE
+        package.mkdir()
+        (package / "__init__.py").write_text(NULL_CODE)
+        environment["PYTHONPATH"] = os.pathsep.join((folder, str(_ROOT)))
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments], env=environment, cwd=_ROOT, text=True, capture_output=True,
+            timeout=300,
+        )  # fmt: skip
+    if done.returncode:
+        raise SystemExit(done.stderr[-2000:])
+    return [float(line.split()[1]) * 1000 for line in done.stdout.splitlines() if line.startswith("took")]
+
+
+def markdown(
+    times: Mapping[str, Sequence[Sequence[float]]], imports: Mapping[str, Sequence[float]], about: Mapping[str, str]
+) -> str:
+    lines = [
+        "# The first write of a fresh application",
+        "",
+        "Written by `python -m bench.cold_start`. A thousand rows,",
+    ]
+    lines += ["from the session being ready until `save()` returns; medians (lowest..highest), milliseconds.", ""]
+    lines += ["| sink | first write | second write |", "| --- | --: | --: |"]
+    for sink in times:
+        lines.append(f"| {sink} | " + " | ".join(_spread(found) for found in zip(*times[sink], strict=True)) + " |")
+    lines += [
+        "",
+        "The null sink takes the rows and throws them away, and Spark finds it the same way: the price of any sink in",
+        "Python.",
+    ]
+    lines += ["", "Importing the sink, beyond numpy, pyarrow and what Spark's worker imports itself:"]
+    lines += ["; ".join(f"{who} {_spread(found)} ms" for who, found in imports.items()) + "."]
+    return "\n".join([*lines, "", ", ".join(f"{name} {text}" for name, text in about.items()) + "."]) + "\n"
+
+
+def _spread(found: Sequence[float]) -> str:
+    return f"{median(found):,.0f} ({min(found):,.0f}..{max(found):,.0f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.cold_start", description="The first write.")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    jars = ",".join(str(jar) for jar in java_sink_jars())
+    times: dict[str, list[list[float]]] = {sink: [] for sink in SINKS}
+    with KafkaCluster(properties=BROKER_PROPERTIES, jvm_options=BROKER_JVM) as kafka:
+        topic = kafka.create_topic("cold", partitions=4)
+        for number in range(options.rounds + 1):
+            for sink, source in SINKS.items():
+                found = took(APPLICATION, source, kafka.bootstrap_servers, topic, jars)
+                if number:  # the first round finds the broker and the machine's file cache cold
+                    times[sink].append(found)
+                    print(f"{number}/{options.rounds} {sink:20} {found[0]:6.0f} {found[1]:6.0f} ms", flush=True)
+    imports: dict[str, list[float]] = {who: [] for who in IMPORTED}
+    for _ in range(2 * options.rounds):
+        for who, modules in IMPORTED.items():
+            imports[who] += took(IMPORT, *modules)
+    about = {"applications": f"{options.rounds} each, alternating", **machine()}
+    text = markdown(times, imports, about)
+    publish("cold-start", text, {"about": about, "ms": times, "import_ms": imports})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""From a row's creation to a read_committed reader: `python -m bench.latency [--rates N ...] [--seconds N]`.
+
+One process makes rows at an even pace and writes them to a Kafka topic, with the time of their making inside. A Spark
+query takes them from there and writes them on, micro-batch after micro-batch as fast as it can. Another process reads
+the second topic with a foreign client, committed rows only, and notes how old each row is when it sees it. The first
+topic and Spark's own source are part of the way, the same for every sink.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from multiprocessing import get_context
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Event
+
+import numpy as np
+import pyarrow as pa
+from confluent_kafka import Consumer, TopicPartition
+
+from bench.chart import curves
+from bench.report import PAGES, machine, publish
+from bench.spark_arena import Arena, open_arena
+from kafka_sink import Producer
+from tools.foreign_reader import end_offsets
+
+PARTITIONS = 4
+TICK_S = 0.01
+ROW_BYTES, STAMP_DIGITS = 100, 13
+WARM_UP_S = 8.0
+SINKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "ours, exactly once": ("pykafka-sink", {}),
+    "ours, at least once": ("pykafka-sink", {"delivery.guarantee": "at-least-once"}),
+    "Spark's own sink": ("kafka", {}),
+}
+SHARES = (*range(1, 100), 99.5, 99.9)
+Ages = dict[tuple[int, str], list[float]]
+
+
+def make_rows(bootstrap_servers: str, topic: str, rows_per_s: int, stop: Event) -> None:
+    padding = b"." * (ROW_BYTES - STAMP_DIGITS)
+    with Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 0}) as producer:
+        started_s, made = time.monotonic(), 0
+        while not stop.is_set():
+            count = int((time.monotonic() - started_s) * rows_per_s) - made
+            if count > 0:
+                value = b"%d%s" % (time.time() * 1000, padding)
+                rows = pa.RecordBatch.from_arrays([pa.array([value] * count, pa.binary())], ["value"])
+                producer.send_arrow(rows, topic)
+                made += count
+            time.sleep(TICK_S)
+
+
+def read_ages(bootstrap_servers: str, topic: str, counted: Event, stop: Event, found: Queue[list[float]]) -> None:
+    """Of all rows seen while `counted` is set; answers with the percentiles of `SHARES`."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap_servers, "group.id": "ages", "isolation.level": "read_committed"}
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    ages = []
+    while not stop.is_set():
+        messages = consumer.consume(10_000, timeout=0.005)
+        if messages and counted.is_set():
+            now_ms = time.time() * 1000
+            ages.append(now_ms - np.array([int(message.value()[:STAMP_DIGITS]) for message in messages]))
+    consumer.close()
+    found.put(np.percentile(np.concatenate(ages), SHARES).tolist() if ages else [])
+
+
+def ages_of(arena: Arena, sink: str, rows_per_s: int, seconds: float) -> list[float]:
+    context = get_context("spawn")
+    name, servers = uuid.uuid4().hex[:12], arena.kafka.bootstrap_servers
+    source, target = (arena.kafka.create_topic(f"{end}-{name}", partitions=PARTITIONS) for end in ("from", "to"))
+    for topic in (source, target):
+        end_offsets(servers, topic)
+    counted, stop, found = context.Event(), context.Event(), context.Queue()
+    maker = context.Process(target=make_rows, args=(servers, source, rows_per_s, stop))
+    reader = context.Process(target=read_ages, args=(servers, target, counted, stop, found))
+    rows = arena.spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers)
+    frame = rows.option("subscribe", source).option("startingOffsets", "earliest").load().select("value")
+    format_name, options = SINKS[sink]
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = frame.writeStream.format(format_name).options(**options).option("kafka.bootstrap.servers", servers)
+        query = writer.option("topic", target).option("checkpointLocation", checkpoint).start()
+        maker.start()
+        reader.start()
+        # The first rows are through before the warm-up begins: on a busy machine the processes may start slowly.
+        while not sum(end_offsets(servers, target).values()):
+            time.sleep(0.1)
+        time.sleep(WARM_UP_S)
+        counted.set()
+        time.sleep(seconds)
+        stop.set()
+        ages: list[float] = found.get(timeout=60)
+        maker.join()
+        reader.join()
+        error = query.exception()
+        query.stop()
+    for topic in (source, target):
+        arena.kafka.delete_topic(topic)
+    if error is not None or not ages:
+        raise SystemExit(f"{sink} at {rows_per_s} rows/s showed no rows: {error}")
+    return ages
+
+
+def measure(arena: Arena, rates: Sequence[int], seconds: float) -> Ages:
+    found: Ages = {}
+    for rows_per_s in rates:
+        for sink in SINKS:
+            ages = found[rows_per_s, sink] = ages_of(arena, sink, rows_per_s, seconds)
+            print(f"{rows_per_s:8,} rows/s  {sink:20} {_three(ages)} ms (p50, p95, p99)", flush=True)
+    return found
+
+
+def markdown(found: Ages, about: Mapping[str, str]) -> str:
+    lines = ["# How old a row is when a reader sees it", "", "Written by `python -m bench.latency`. Milliseconds from"]
+    lines += ["the making of a row to a read_committed reader, through a first topic, Spark's Kafka source and the"]
+    lines += ["sink; trigger as fast as possible, 4 partitions, rows of 100 bytes: p50, p95, p99."]
+    lines += ["", "![share of rows by age](latency.svg)", ""]
+    lines += ["| rows/s | " + " | ".join(SINKS) + " |", "| --: |" + " --: |" * len(SINKS)]
+    for rows_per_s in sorted({rate for rate, _ in found}):
+        cells = [_three(found[rows_per_s, sink]) for sink in SINKS]
+        lines.append(f"| {rows_per_s:,} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", ", ".join(f"{name} {text}" for name, text in about.items()) + "."]) + "\n"
+
+
+def _three(ages: Sequence[float]) -> str:
+    return ", ".join(f"{ages[SHARES.index(share)]:,.0f}" for share in (50, 95, 99))
+
+
+def chart(found: Ages) -> str:
+    panels = []
+    for rows_per_s in sorted({rate for rate, _ in found}):
+        lines = {sink: list(zip(found[rows_per_s, sink], SHARES, strict=True)) for sink in SINKS}
+        panels.append((f"{rows_per_s:,} rows/s: % of rows visible", "ms since the row was made", lines))
+    return curves(panels)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.latency", description="Latency from row to reader.")
+    parser.add_argument("--rates", type=int, nargs="+", default=[1_000, 10_000, 100_000], help="rows per second")
+    parser.add_argument("--seconds", type=float, default=15)
+    options = parser.parse_args()
+    with open_arena() as arena:
+        found = measure(arena, options.rates, options.seconds)
+    about = {"measured for": f"{options.seconds:g} s each, after {WARM_UP_S:g} s", **machine()}
+    runs = [{"rows_per_s": rate, "sink": sink, "percentiles": ages} for (rate, sink), ages in found.items()]
+    publish("latency", markdown(found, about), {"about": about, "shares": SHARES, "runs": runs})
+    (PAGES / "latency.svg").write_text(chart(found))
+
+
+if __name__ == "__main__":
+    main()

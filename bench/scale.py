@@ -1,0 +1,122 @@
+"""How cost grows: `python -m bench.scale [--rows N ...] [--topics N ...]`.
+
+Rows: one batch write after the other, ten times as many rows each, computed by Spark and not cached. Topics: the same
+rows to more and more topics, by a column. All of it exactly once. How a commit grows with its receipts is in
+`bench.commit_steps`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import uuid
+from collections.abc import Sequence
+
+from bench.process_tree import cpu_seconds, peak_bytes
+from bench.report import machine, publish
+from bench.spark_arena import TUNED, Arena, open_arena
+from tools.foreign_reader import end_offsets
+
+TOPIC_ROWS = 1_000_000
+Line = dict[str, float]
+
+
+def write_rows(arena: Arena, rows: int) -> Line:
+    topic = _topic(arena, "rows")
+    frame = arena.spark.range(0, rows, 1, 2).selectExpr(
+        "concat('user-', pmod(hash(id), 10000000)) AS key",
+        "concat(repeat(hex(hash(id)), 11), lpad(id, 12, '0')) AS value",
+    )
+    pid, started = arena.jvm_pid(), time.monotonic()
+    cpu_before = cpu_seconds(pid)
+    _write(arena, frame, topic=topic)
+    line = {
+        "rows": rows,
+        "seconds": time.monotonic() - started,
+        "cpu_us_per_row": (cpu_seconds(pid) - cpu_before) / rows * 1e6,
+        "peak_mib": peak_bytes(pid) / 2**20,
+    }
+    _check(arena, [topic], rows)
+    return line
+
+
+def write_topics(arena: Arena, topics: int) -> Line:
+    names = [_topic(arena, f"many-{topics}") for _ in range(topics)]
+    listed = ", ".join(f"'{name}'" for name in names)
+    frame = arena.spark.range(0, TOPIC_ROWS, 1, 2).selectExpr(
+        f"element_at(array({listed}), CAST(pmod(hash(id), {topics}) AS INT) + 1) AS topic",
+        "concat('user-', id) AS key",
+        "repeat(hex(hash(id)), 12) AS value",
+    )
+    started = time.monotonic()
+    _write(arena, frame)
+    line = {"topics": topics, "seconds": time.monotonic() - started}
+    _check(arena, names, TOPIC_ROWS)
+    return line
+
+
+def _write(arena: Arena, frame: object, **options: str) -> None:
+    writer = frame.write.format("pykafka-sink").options(**TUNED, **options)  # type: ignore[attr-defined]
+    writer.option("kafka.bootstrap.servers", arena.kafka.bootstrap_servers).mode("append").save()
+
+
+def _topic(arena: Arena, name: str) -> str:
+    topic = arena.kafka.create_topic(f"{name}-{uuid.uuid4().hex[:8]}", partitions=4, config={"file.delete.delay.ms": 0})
+    end_offsets(arena.kafka.bootstrap_servers, topic)
+    return topic
+
+
+def _check(arena: Arena, topics: Sequence[str], rows: int) -> None:
+    """Markers take an offset each: one per task and partition."""
+    logged = sum(sum(end_offsets(arena.kafka.bootstrap_servers, topic).values()) for topic in topics)
+    if not rows <= logged <= rows + 16 * len(topics):
+        raise SystemExit(f"{rows} rows should be in {len(topics)} topics; the logs have {logged}")
+    for topic in topics:
+        arena.kafka.delete_topic(topic)
+
+
+def markdown(rows: Sequence[Line], topics: Sequence[Line], about: dict[str, str]) -> str:
+    lines = ["# How cost grows", "", "Written by `python -m bench.scale`; exactly once, 4 partitions, 2 tasks.", ""]
+    lines += ["## With rows", "", "Rows of 112 bytes with a key, computed by Spark. Memory is the highest resident set"]
+    lines += ["of any Python worker until then.", ""]
+    lines += ["| rows | seconds | rows/s | CPU us/row | peak MiB |", "| --: | --: | --: | --: | --: |"]
+    for line in rows:
+        lines.append(
+            f"| {line['rows']:,} | {line['seconds']:.1f} | {line['rows'] / line['seconds'] / 1e3:,.0f} k "
+            f"| {line['cpu_us_per_row']:.2f} | {line['peak_mib']:.0f} |"
+        )
+    lines += [
+        "",
+        "## With topics",
+        "",
+        f"{TOPIC_ROWS:,} rows to so many topics of 4 partitions, by the column topic.",
+        "",
+    ]
+    lines += ["| topics | seconds | rows/s |", "| --: | --: | --: |"]
+    for line in topics:
+        rate = TOPIC_ROWS / line["seconds"] / 1e3
+        lines.append(f"| {line['topics']} | {line['seconds']:.1f} | {rate:,.0f} k |")
+    return "\n".join([*lines, "", ", ".join(f"{name} {text}" for name, text in about.items()) + "."]) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.scale", description="How cost grows.")
+    parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000, 100_000_000])
+    parser.add_argument("--topics", type=int, nargs="+", default=[1, 10, 100])
+    options = parser.parse_args()
+    with open_arena() as arena:
+        for _ in range(3):
+            write_rows(arena, 1_000_000)  # warms up
+        rows = [_told(write_rows(arena, count)) for count in options.rows]
+        topics = [_told(write_topics(arena, count)) for count in options.topics]
+    about = machine()
+    publish("scale", markdown(rows, topics, about), {"about": about, "rows": rows, "topics": topics})
+
+
+def _told(line: Line) -> Line:
+    print("  ".join(f"{name} {number:,.1f}" for name, number in line.items()), flush=True)
+    return line
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""The shapes as a chart: for each one bar of ours and one of Spark's own sink."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.chart import Bar, bars
+from bench.spark_arena import EXACTLY, JAVA, Figures, Result, figures
+from bench.spark_cases import Case
+
+_TITLES = {EXACTLY: "ours, exactly once", JAVA: "Spark's own, at least once"}
+
+
+def shapes_chart(cases: Sequence[Case], results: Sequence[Result]) -> str:
+    panels = []
+    for case in cases:
+        shown = [_bar(sink, found) for sink in _TITLES if (found := figures(sink, case, results)) is not None]
+        if shown:
+            panels.append((f"{case.name}: rows per second", shown))
+    return bars(panels)
+
+
+def _bar(sink: str, found: Figures) -> Bar:
+    return Bar(_TITLES[sink], found.rate, found.rate_min, found.rate_max, sink == EXACTLY)
