@@ -93,7 +93,7 @@ def no_fencing() -> Iterator[None]:
 
     def changed(self: Any, now_ms: int, found: Judgement) -> None:
         if found.move is Move.FENCE and self._ledger is None:
-            self.phase = type(self.phase).FENCING
+            self.phase = type(self.phase).CLAIMING
             follow(self, now_ms, Judgement(Move.LOOK))
         else:
             follow(self, now_ms, found)
@@ -121,6 +121,20 @@ def no_fencing() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def no_claim() -> Iterator[None]:
+    """Fenced, and then read to the end that the leader tells: an outdated one tells what it knew."""
+
+    def fenced(self: Any, now_ms: int, part: Any) -> None:
+        self._session.identity = part.identity
+        self.phase = Phase.CLAIMING
+        self._read(now_ms, None)
+
+    patched = {**committer._ON_FINISHED, Phase.FENCING: fenced}
+    with mock.patch.object(committer, "_ON_FINISHED", patched):
+        yield
+
+
 PLANTED: dict[str, Callable[[], Any]] = {
     found.__name__: found
     for found in (
@@ -130,5 +144,6 @@ PLANTED: dict[str, Callable[[], Any]] = {
         fenced_is_success,
         ids_shared_between_runs,
         no_fencing,
+        no_claim,
     )
 }

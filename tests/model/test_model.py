@@ -31,8 +31,11 @@ QUICK = (
     Bound(Budget(losses=1, restarts=1)),
     Bound(Budget(time_outs=1, restarts=1)),
     Bound(Budget(deadlines=1)),
+    # Without a crash nothing is in the ledger that could be missed.
+    Bound(Budget(crashes=1, outdated=2)),
 )
 SLOW = (
+    Bound(Budget(crashes=1, outdated=2), batches=2),
     Bound(Budget(deadlines=1, restarts=1)),
     Bound(Budget(crashes=1, time_outs=1)),
     Bound(Budget(crashes=1, deadlines=1)),
@@ -85,6 +88,7 @@ BOUNDS_OF_MISTAKES = {
     "fenced_is_success": (1, Budget(time_outs=1)),
     "ids_shared_between_runs": (2, Budget(crashes=1)),
     "no_fencing": (2, Budget(crashes=1)),
+    "no_claim": (2, Budget(crashes=1, outdated=2)),
 }
 
 

@@ -139,6 +139,8 @@ class TinyBroker:
         return {"responses": [{"name": topic["name"], "partition_responses": [answered]}]}
 
     def _produce(self, transactional_id: str, partition: Any, producer_id: int, epoch: int, records: bytes) -> Any:
+        if transactional_id is None:
+            return 0, self._append(partition, (producer_id, epoch, records, None))
         for offset, entry in enumerate(self.logs.get(partition, [])):
             if entry[:2] == (producer_id, epoch) and entry[2] is not None:
                 return 0, offset
@@ -221,7 +223,7 @@ class TinyBroker:
         for offset, entry in enumerate(entries):
             if entry[2] is None:
                 open_since.pop(entry[0], None)
-            else:
+            elif entry[0] >= 0:
                 open_since.setdefault(entry[0], offset)
         return min(open_since.values(), default=len(entries))
 

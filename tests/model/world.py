@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import TaskIdentity, parsed_task_identity
 from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
-from kafka_sink.delivery.request import DriverAnswer, DriverRequest, EveryBroker, Fate
+from kafka_sink.delivery.request import DriverAnswer, DriverRequest, EveryBroker, Fate, LeaderOf
 from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation
 from kafka_sink.errors import CommitLost, TransportError
 from tests.model import tiny_broker
@@ -40,6 +40,8 @@ class Budget(NamedTuple):
     deadlines: int = 0
     restarts: int = 0
     seconds: int = 0  # second drivers
+    # Questions about the ledger that a broker answers which leads it no longer, by what it knew at any time before.
+    outdated: int = 0
     # How often the drivers may interrupt each other. Whatever needs more changes than that is not found; what is found
     # in practice needs one or two, and without a bound two machines have too many orders to go through.
     switches: int = 0
@@ -204,6 +206,10 @@ class World:
                     DriverAnswer(self._requests[request].key, Fate.LOST, (), TransportError("lost"))
                 )
                 found.append((f"{title}: no answer", self._step(self._orphaned(spent, (request,)), rest, lost)))
+            if state.budget.outdated and self._is_about_ledger(request):
+                spent = state._replace(budget=state.budget._replace(outdated=state.budget.outdated - 1))
+                for length, outdated in self._outdated_answers(state.broker, request, answer):
+                    found.append((f"{title}: as of {length}", self._step(spent, rest, outdated)))
         if state.budget.deadlines and driver.operation == Operation.COMMIT.value:
             spent = state._replace(budget=state.budget._replace(deadlines=state.budget.deadlines - 1))
             found.append((f"driver {driver.number} is late", self._step(spent, driver, LATE)))
@@ -355,6 +361,23 @@ class World:
             opened = self._opened(broker)
             answer = self._answer_number(DriverAnswer(asked.key, Fate.ANSWERED, (opened.answer(asked),)))
             found = self._answers[broker, request] = (answer, self._broker_number(opened.state()))
+        return found
+
+    def _is_about_ledger(self, request: int) -> bool:
+        asked = self._requests[request]
+        is_reading = asked.api.name in ("ListOffsets", "Fetch")
+        return is_reading and isinstance(asked.target, LeaderOf) and asked.target.topic == LEDGER
+
+    def _outdated_answers(self, broker: int, request: int, answer: int) -> list[tuple[int, int]]:
+        """With the log as it was at each length before this one, where that makes a difference."""
+        asked = self._requests[request]
+        found = []
+        for length in range(len(self._opened(broker).logs.get((LEDGER, 0), []))):
+            opened = self._opened(broker)
+            del opened.logs[LEDGER, 0][length:]
+            outdated = self._answer_number(DriverAnswer(asked.key, Fate.ANSWERED, (opened.answer(asked),)))
+            if outdated != answer:
+                found.append((length, outdated))
         return found
 
     def _answer_number(self, answer: DriverAnswer) -> int:

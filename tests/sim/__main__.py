@@ -7,16 +7,15 @@ the other and counts the seeds until each is found, `--faults 3,8` runs with the
 from __future__ import annotations
 
 import argparse
-import contextlib
 import random
 import sys
-import time
 import traceback
-from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 
 import pytest
 
+from tests.sim.many import Outcome, run_many
 from tests.sim.mutations import SEEDS, Mutation
 from tests.sim.probes import REQUIRED
 from tests.sim.scenario import Scenario, draw
@@ -28,6 +27,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--seeds", help="A..B, both included")
+    parser.add_argument("--jobs", type=int, default=1, help="with --seeds: so many processes")
     parser.add_argument("--steps", type=int, help="end the busy time after so many events")
     parser.add_argument("--faults", help="only these entries of the fault list, by position")
     parser.add_argument("--trace", action="store_true", help="print all that happened")
@@ -38,7 +38,8 @@ def main(arguments: list[str]) -> int:
         return run_mutations()
     if options.seeds:
         first, _, last = options.seeds.partition("..")
-        return run_many(range(int(first), int(last or first) + 1), options.steps)
+        seeds = range(int(first), int(last or first) + 1)
+        return run_many(seeds, partial(play, steps=options.steps), REQUIRED, jobs=options.jobs)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 31)
     scenario = draw(seed)
     print(scenario, flush=True)
@@ -51,7 +52,7 @@ def run_one(scenario: Scenario, steps: int | None, *, is_traced: bool, is_shrunk
     result = run(scenario, steps_max=steps, keep_trace=is_traced)
     for line in result.lines:
         print(line)
-    report(result)
+    print(report(result), flush=True)
     if result.violation is not None and is_shrunk:
         kept = shrink(scenario, result.violation.invariant, steps_max=steps)
         print(f"these {len(kept)} faults are enough: --faults {','.join(map(str, kept))}")
@@ -60,38 +61,19 @@ def run_one(scenario: Scenario, steps: int | None, *, is_traced: bool, is_shrunk
     return 1 if result.violation else 0
 
 
-def report(result: Result) -> None:
+def report(result: Result) -> str:
     verdict = result.violation or "no violation"
-    print(f"seed {result.scenario.seed}: {verdict}; {result.events} events, {result.simulated_ms} ms, {result.digest}")
-    if result.violation is not None and result.violation.__cause__ is not None:
-        traceback.print_exception(result.violation.__cause__)
-    sys.stdout.flush()
+    text = f"seed {result.scenario.seed}: {verdict}; {result.events} events, {result.simulated_ms} ms, {result.digest}"
+    if result.violation is None or result.violation.__cause__ is None:
+        return text
+    return "\n".join([text, *traceback.format_exception(result.violation.__cause__)])
 
 
-def run_many(seeds: range, steps: int | None) -> int:
-    print(f"seeds {seeds.start}..{seeds.stop - 1}", flush=True)
-    counts: Counter[str] = Counter()
-    failed: list[int] = []
-    simulated_ms = events = run_count = 0
-    started = time.monotonic()
-    with contextlib.suppress(KeyboardInterrupt):  # what was run until then counts
-        for seed in seeds:
-            result = run(draw(seed), steps_max=steps)
-            run_count += 1
-            counts += result.counts
-            simulated_ms += result.simulated_ms
-            events += result.events
-            if result.violation is not None:
-                failed.append(seed)
-                report(result)
-    minutes = (time.monotonic() - started) / 60
-    for what in sorted({*counts, *REQUIRED}):
-        print(f"{counts[what] or 'NEVER':>10} {what}")
-    print(
-        f"{run_count} seeds, {len(failed)} violations {failed[:20]}, {events} events in {minutes:.1f} minutes, "
-        f"{simulated_ms / 3_600_000:.2f} simulated hours, {simulated_ms / 3_600_000 / minutes:.2f} per minute"
-    )
-    return 1 if failed else 0
+def play(seed: int, *, steps: int | None = None) -> Outcome:
+    result = run(draw(seed), steps_max=steps)
+    trouble = report(result) if result.violation is not None else None
+    kind = f"with transaction.version {result.scenario.transaction_version}"
+    return Outcome(seed, kind, result.counts, result.simulated_ms, result.events, trouble)
 
 
 def seeds_until_caught(mutation: Mutation, seeds: Iterable[int]) -> tuple[int, str] | None:

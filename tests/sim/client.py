@@ -20,8 +20,7 @@ from kafka_sink.engine import commands as c
 from kafka_sink.engine.engine import Engine
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import DeliveryError, KafkaSinkError
-from kafka_sink.records.assembler import Share
-from kafka_sink.records.batch import EncodedBatch
+from kafka_sink.records.batch import EncodedBatch, Share
 from kafka_sink.records.scalar import Record as ScalarRecord
 from kafka_sink.records.scalar import encode_records
 from tests.sim.history import Fate, History, Record, TopicPartition, Transaction

@@ -55,12 +55,14 @@ class ClusterFaults:
         self.lost_tails = False
         self.dead_logs: list[tuple[tuple[str, int], object]] = []
         self.replication_stalled_until_ms = 0
+        # By topic: until when somebody may tell what was, for one of its partitions at least.
+        self.outdated_until_ms: dict[str, int] = {}
         self.table: dict[str, Callable[[Random, int], bool]] = {
             one.__name__: one
             for one in (
-                self.crash, self.stop, self.pause_broker, self.move_leader, self.lose_leader, self.move_coordinator,
-                self.below_min_isr, self.api_error, self.throttle, self.delete_topic, self.recreate_topic,
-                self.grow_topic, self.stall_replication,
+                self.crash, self.stop, self.pause_broker, self.move_leader, self.lose_leader, self.depose_leader,
+                self.move_coordinator, self.below_min_isr, self.api_error, self.throttle, self.delete_topic,
+                self.recreate_topic, self.grow_topic, self.stall_replication,
             )
         }  # fmt: skip
 
@@ -114,6 +116,22 @@ class ClusterFaults:
     def lose_leader(self, pick: Random, length_ms: int) -> bool:
         self.lost_tails = True
         return self._move(pick, self.topics, loses_tail=True)
+
+    def depose_leader(self, pick: Random, length_ms: int) -> bool:
+        """A leader that was frozen or cut off: it tells readers what it knew, and does not know of its successor."""
+        topic = self.core.cluster.topics.get(pick.choice(self.topics))
+        if topic is None:
+            return False
+        partition = pick.choice(topic.partitions)
+        candidates = [
+            one for one in partition.in_sync if self.core.cluster.brokers[one].is_up and one != partition.leader_id
+        ]
+        if not candidates or partition.leader_id not in self.core.cluster.brokers:
+            return False
+        self.core.cluster.depose_leader(topic.name, partition.index, pick.choice(candidates), length_ms)
+        until_ms = self.network.loop.now_ms + length_ms
+        self.outdated_until_ms[topic.name] = max(until_ms, self.outdated_until_ms.get(topic.name, 0))
+        return True
 
     def move_coordinator(self, pick: Random, length_ms: int) -> bool:
         return self._move(pick, (TRANSACTION_TOPIC, TRANSACTION_TOPIC, OFFSETS_TOPIC), loses_tail=False)
@@ -228,6 +246,8 @@ class ClusterFaults:
         self.core.faults.clear()
         self.core.throttle_times_ms.clear()
         self.replication_stalled_until_ms = 0
+        self.core.cluster.end_outdated_views()
+        self.outdated_until_ms.clear()
         for broker in self.core.cluster.brokers.values():
             if not broker.is_up:
                 self.core.start_broker(broker.node_id)

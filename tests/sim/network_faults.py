@@ -12,6 +12,7 @@ from tests.sim.network import FIN, Armed, Connection, Link, Network
 
 GLUE_MS_MAX = 400
 LATE_MS_MAX = 12_000
+OVERTAKEN_MS_MAX = 600
 
 
 # ---- requests --------------------------------------------------------------------------------------------------------
@@ -42,6 +43,12 @@ def late_request(network: Network, connection: Connection, data: bytes, pick: Ra
 def late_request_after_reset(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
     """The client goes on over a new connection while this request is still travelling."""
     connection.to_broker.push(data, pick.randrange(50, LATE_MS_MAX))
+    _lose_client(network, connection)
+
+
+def overtaken(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
+    """The same, but soon: while what its own repeat has begun is still going on."""
+    connection.to_broker.push(data, pick.randrange(20, OVERTAKEN_MS_MAX))
     _lose_client(network, connection)
 
 
@@ -115,8 +122,10 @@ def late_answer(network: Network, connection: Connection, data: bytes, pick: Ran
 MessageFault = Callable[[Network, Connection, bytes, Random], None]
 REQUEST_FAULTS: dict[str, MessageFault] = {
     one.__name__: one
-    for one in (reset_before, reset_middle, reset_after, late_request, late_request_after_reset, split_request)
-}
+    for one in (
+        reset_before, reset_middle, reset_after, late_request, late_request_after_reset, overtaken, split_request,
+    )
+}  # fmt: skip
 ANSWER_FAULTS: dict[str, MessageFault] = {
     one.__name__: one
     for one in (

@@ -22,7 +22,7 @@ REGRESSIONS = json.loads((HERE / "delivery" / "regressions.json").read_text())
 FIXED_SEEDS = range(1, 61)
 FRESH_COUNT = 20
 # Mistakes that many seeds are needed for are planted by `python -m tests.sim.delivery --mutations` only.
-QUICK = [mutation for mutation, limit in SEEDS.items() if limit <= 5]
+QUICK = [mutation for mutation, limit in SEEDS.items() if limit <= 20]
 NEEDED = (
     "commit: delivered", "commit: already delivered", "commit: CommitAborted", "commit: CommitPending",
     "commit: fenced by another driver", "recover: recovered", "abort: aborted", "driver crashed in commit",

@@ -9,14 +9,13 @@ from __future__ import annotations
 import argparse
 import random
 import sys
-import time
 import traceback
-from collections import Counter
 
-from tests.sim.delivery.mutations import RARE, SEEDS, seeds_until_caught
+from tests.sim.delivery.mutations import SEEDS, seeds_until_caught
 from tests.sim.delivery.plan import Plan, draw
 from tests.sim.delivery.required import REQUIRED
 from tests.sim.delivery.simulation import Result, run
+from tests.sim.many import Outcome, run_many
 from tests.sim.shrink import shrink
 
 
@@ -24,6 +23,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim.delivery", description=__doc__)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--seeds", help="A..B, both included")
+    parser.add_argument("--jobs", type=int, default=1, help="with --seeds: so many processes")
     parser.add_argument("--minutes", type=float, default=1e9, help="with --seeds: stop after so many")
     parser.add_argument("--faults", help="only these entries of the fault list, by position")
     parser.add_argument("--trace", action="store_true", help="print all that happened")
@@ -34,7 +34,8 @@ def main(arguments: list[str]) -> int:
         return run_mutations()
     if options.seeds:
         first, _, last = options.seeds.partition("..")
-        return run_many(range(int(first), int(last or first) + 1), options.minutes)
+        seeds = range(int(first), int(last or first) + 1)
+        return run_many(seeds, play, REQUIRED, jobs=options.jobs, minutes_max=options.minutes)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 31)
     plan = draw(seed)
     print(plan, flush=True)
@@ -47,7 +48,7 @@ def run_one(plan: Plan, *, is_traced: bool, is_shrunk: bool) -> int:
     result = run(plan, keep_trace=is_traced)
     for line in result.lines:
         print(line)
-    report(result)
+    print(report(result), flush=True)
     if result.violation is not None and is_shrunk:
         kept = shrink(plan, result.violation.invariant, run=run)  # type: ignore[arg-type]  # it needs `with_faults` only
         print(f"these {len(kept)} faults are enough: --faults {','.join(map(str, kept))}")
@@ -56,53 +57,26 @@ def run_one(plan: Plan, *, is_traced: bool, is_shrunk: bool) -> int:
     return 1 if result.violation else 0
 
 
-def report(result: Result) -> None:
+def report(result: Result) -> str:
     verdict = result.violation or "no violation"
-    print(f"seed {result.plan.seed}: {verdict}; {result.events} events, {result.simulated_ms} ms, {result.digest}")
-    if result.violation is not None and result.violation.__cause__ is not None:
-        traceback.print_exception(result.violation.__cause__)
-    sys.stdout.flush()
+    text = f"seed {result.plan.seed}: {verdict}; {result.events} events, {result.simulated_ms} ms, {result.digest}"
+    if result.violation is None or result.violation.__cause__ is None:
+        return text
+    return "\n".join([text, *traceback.format_exception(result.violation.__cause__)])
 
 
-def run_many(seeds: range, minutes_max: float) -> int:
-    print(f"seeds {seeds.start}..{seeds.stop - 1}", flush=True)
-    counts: Counter[str] = Counter()
-    generations: Counter[int] = Counter()
-    failed: list[int] = []
-    simulated_ms = events = 0
-    events_most = 0
-    started = time.monotonic()
-    for seed in seeds:
-        if (time.monotonic() - started) / 60 > minutes_max:
-            break
-        result = run(draw(seed))
-        counts += result.counts
-        generations[result.plan.generation] += 1
-        simulated_ms += result.simulated_ms
-        events += result.events
-        events_most = max(events_most, result.events)
-        if result.violation is not None:
-            failed.append(seed)
-            report(result)
-        if seed % 500 == 0:
-            print(f"  ... seed {seed}, {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
-    minutes = (time.monotonic() - started) / 60
-    for what in sorted({*counts, *REQUIRED}):
-        print(f"{counts[what] or 'NEVER':>10} {what}")
-    hours = simulated_ms / 3_600_000
-    print(
-        f"{generations.total()} seeds ({generations[1]} of generation 1, {generations[2]} of generation 2), "
-        f"{len(failed)} violations {failed[:20]}, {events} events (at most {events_most}) in {minutes:.1f} minutes, "
-        f"{hours:.2f} simulated hours, {hours / minutes:.2f} per minute"
-    )
-    return 1 if failed else 0
+def play(seed: int) -> Outcome:
+    result = run(draw(seed))
+    trouble = report(result) if result.violation is not None else None
+    kind = f"of generation {result.plan.generation}"
+    return Outcome(seed, kind, result.counts, result.simulated_ms, result.events, trouble)
 
 
 def run_mutations() -> int:
     missed = 0
-    for mutation, limit in (SEEDS | RARE).items():
+    for mutation, limit in SEEDS.items():
         caught = seeds_until_caught(mutation, range(1, limit + 1))
-        missed += caught is None and mutation in SEEDS
+        missed += caught is None
         text = f"seed {caught[0]} by {caught[1]}" if caught else "NOT CAUGHT"
         print(f"{mutation.__name__:<45} {text:<25} (limit {limit})", flush=True)
     return 1 if missed else 0

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from kafka_sink.delivery import Committer, DriverAnswer, Verdict
+from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.phase import Phase
-from kafka_sink.delivery.request import RequestKey
+from kafka_sink.delivery.request import DriverAnswer, RequestKey
+from kafka_sink.delivery.session import Verdict
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.asking import Asking
 from kafka_sink.engine.question import Question, Reply
@@ -49,6 +50,8 @@ class DriverHost:
         self._on_verdict: Callable[[Verdict], None] = lambda _verdict: None
         self._machine_wake_ms = 0
         self._questions: dict[RequestKey, Question] = {}
+        # Decided, and not sent: the process stood still in between.
+        self._held: tuple[Question, ...] = ()
         self._inbox: list[c.Input] = []
         self._planned_ms: int | None = None
         self._turns_at = (-1, 0)
@@ -99,7 +102,8 @@ class DriverHost:
         if self._turns_at[1] > TURNS_PER_MS_MAX:
             raise Violation("I11", f"{self.name} wants more than {TURNS_PER_MS_MAX} turns within {now_ms} ms")
         events, self._inbox = self._inbox, []
-        answers, wake_ms = self._step(now_ms, events, ())
+        held, self._held = self._held, ()
+        answers, wake_ms = self._step(now_ms, events, held)
         while self._machine is not None and (answers or now_ms >= self._machine_wake_ms):
             progress = self._machine.step(now_ms, answers)
             self.on_decided(self._machine.phase)
@@ -113,6 +117,10 @@ class DriverHost:
             if not self._questions and progress.wake_at_ms is None:
                 raise Violation("I12", f"{self.name} waits for nothing and has no verdict")
             self._machine_wake_ms = max(progress.wake_at_ms or 1 << 60, now_ms + 1)
+            if now_ms < self.paused_until_ms:
+                self._held = tuple(asked.values())
+                self.plan_turn(self.paused_until_ms)
+                return
             answers, wake_ms = self._step(now_ms, [], tuple(asked.values()))
         self.plan_turn(min(self._machine_wake_ms, wake_ms))
 

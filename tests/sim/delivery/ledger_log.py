@@ -28,6 +28,8 @@ def ledger_entries(core: BrokerCluster) -> list[Entry]:
             ended = waiting.pop(decoded.producer_id, [])
             found += [Entry(*one, True) for one in ended if decoded.is_commit_marker]
             continue
+        if decoded.producer_id < 0:
+            continue  # a claim
         for offset, record in zip(decoded.offsets, decoded.records, strict=True):
             if record.value is not None:
                 waiting.setdefault(decoded.producer_id, []).append((offset, decode_record(record.value)))

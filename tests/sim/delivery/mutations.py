@@ -145,21 +145,23 @@ def late_init_ignored() -> Iterator[None]:
 
 # How many seeds each may take.
 SEEDS: dict[Mutation, int] = {
-    planted.no_intent: 5,
+    planted.no_intent: 20,
     planted.abort_after_intent: 100,
     planted.wrong_generation_on_repeat: 100,
     planted.fenced_is_success: 100,
     planted.no_fencing: 100,
+    planted.no_claim: 700,
     ids_shared_between_runs: 5,
-    open_decision_ignored: 5,
+    open_decision_ignored: 10,
     delivered_batch_delivered_again: 5,
     decision_not_durable: 100,
     never_is_done: 100,
     no_sweep: 10,
+    late_init_ignored: 100,
+    silence_is_consent: 100,
+    doubt_is_no: 800,
+    sweep_of_every_run: 100,
 }
-
-# Too rare in this world so far: not found within 40 seeds or more. Here it is blind.
-RARE: dict[Mutation, int] = dict.fromkeys((doubt_is_no, silence_is_consent, sweep_of_every_run, late_init_ignored), 400)
 
 
 def seeds_until_caught(mutation: Mutation, seeds: Iterable[int]) -> tuple[int, str] | None:

@@ -7,21 +7,14 @@ that commit may know nothing of those before them. Drivers crash at any event, e
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
-from kafka_sink.delivery import (
-    BatchKey,
-    Committer,
-    Conclusion,
-    DeliverySettings,
-    DriverSession,
-    Job,
-    Operation,
-    TaskReceipt,
-    Verdict,
-)
+from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import run_hash
 from kafka_sink.delivery.phase import Phase
+from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
+from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation, Verdict
 from kafka_sink.errors import CommitLost
 from tests.sim.delivery.books import Batch
 from tests.sim.delivery.driver_host import DriverHost
@@ -29,6 +22,7 @@ from tests.sim.delivery.job import SparkJob
 from tests.sim.delivery.plan import LEDGER, STREAM
 from tests.sim.delivery.script import Life, Resume, Script
 from tests.sim.delivery.stage import Stage
+from tests.sim.network import ARMED_FOR_MS, Armed
 from tests.sim.trace import Violation
 
 SINK = "sink"
@@ -38,8 +32,11 @@ DELIVERED = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED)
 # Those in which it matters most whether what is decided there is carried out, too.
 PHASES = (
     *[Phase.DECIDING] * 3, *[Phase.COMMITTING] * 4, *[Phase.FINISHING] * 2, *[Phase.RECORDING] * 2, Phase.FENCING,
-    Phase.READING, Phase.CLOSING, Phase.CHECKING, Phase.DISCARDING, Phase.SWEEPING,
+    Phase.READING, Phase.CLOSING, Phase.CHECKING, Phase.DISCARDING, Phase.SWEEPING, Phase.CLAIMING,
 )  # fmt: skip
+
+
+PAUSE_MS_MAX = 5_000
 
 
 class Moment:
@@ -70,6 +67,7 @@ class Query:
         self.crash_at: Moment | None = None
         self.pause_at: Moment | None = None
         self.pause_ms = 0
+        self.cut_at: Moment | None = None
         self.crashes_before_spark_commits = False
         self.downtime_ms = 0
         self.operation: Operation | None = None
@@ -149,6 +147,7 @@ class Query:
                 margin_ms=plan.options.transaction_timeout_ms // 4,
                 request_timeout_ms=plan.options.request_timeout_ms,
                 parallel_requests=plan.parallel_requests,
+                patience_ms=plan.patience_ms,
                 accept_unknown_sink=plan.kind != STREAM,
             )
             job = Job(operation, key, receipts, stage.loop.now_ms)
@@ -171,7 +170,15 @@ class Query:
         self._hosts = [*self.hosts, host]
         return host
 
+    def forget_accidents(self) -> None:
+        self.crash_at = self.pause_at = self.cut_at = None
+        self.crashes_before_spark_commits = False
+        self.downtime_ms = 0
+
     def _on_decided(self, phase: Phase) -> None:
+        if self.cut_at is not None and self.cut_at.is_now(phase):
+            self.cut_at = None
+            self._cut_off()
         if self.pause_at is not None and self.pause_at.is_now(phase):
             self.pause_at = None
             self.stage.count("fault pause_driver")
@@ -182,6 +189,21 @@ class Query:
             self.stage.count("fault crash_in_commit")
             self.stage.count(f"driver crashed while {phase.value}")
             self.crash(is_silent=self._pick.random() < 0.5)
+
+    def _cut_off(self) -> None:
+        """What the machine asks for next is lost on its way, or its answer is, or it arrives when nobody waits for it.
+        Sometimes the driver then stands still until it is too late to ask again."""
+        pick, now_ms = self._pick, self.stage.loop.now_ms
+        direction, kind = pick.choice(
+            (("request", "reset_before"), ("request", "late_request_after_reset"), ("answer", "lost_answer"))
+        )
+        self.stage.count("fault cut_in_commit")
+        pause_ms = pick.choice((0, self.stage.plan.options.transaction_timeout_ms))
+        for host in self.hosts:
+            self.stage.arm(host.name, direction, Armed(kind, pick, now_ms + ARMED_FOR_MS))
+            if pause_ms <= PAUSE_MS_MAX:
+                # After it has been sent.
+                self.stage.loop.after(0, partial(host.pause, now_ms + pause_ms))
 
     # ---- a stream ----
 

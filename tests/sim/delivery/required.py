@@ -8,7 +8,7 @@ ENDS = (
     "commit: delivered", "commit: already delivered", "commit: CommitAborted", "commit: CommitPending",
     "commit: CommitLost", "commit: fenced by another driver", "commit: a newer run took over",
     "commit: decision in doubt", "commit: done not recorded", "commit: decided and pending",
-    "commit: another batch is pending", "commit: transaction timed out before the decision",
+    "commit: transaction timed out before the decision",
     "commit: too little time left", "commit: deadline before the decision",
     "recover: nothing to do", "recover: recovered", "recover: CommitPending", "recover: CommitLost",
     "recover: CommitAborted", "abort: aborted", "abort: left alone", "finish: CommitLost", "accept: resolved",

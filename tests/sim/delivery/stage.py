@@ -40,6 +40,8 @@ class Stage:
         self._attempts = 0
         # Faults of a request or an answer that wait for the next process of a driver.
         self.armed_for_drivers: list[tuple[str, Armed]] = []
+        # The first InitProducerId of the next new executor.
+        self.armed_for_tasks: list[Armed] = []
 
     def note(self, text: str) -> None:
         self.trace.note(self.loop.now_ms, text)
@@ -82,6 +84,8 @@ class Stage:
         )  # fmt: skip
         executor.books = self.books
         self.executors.append(executor)
+        if self.armed_for_tasks:
+            self.arm(name, "request", self.armed_for_tasks.pop(0))
         return executor
 
     def next_attempt(self) -> int:
