@@ -6,13 +6,13 @@ READY := .venv/.installed
 COMPUTING := tests/unit tests/property tests/golden tests/sim tests/model
 WAITING := tests/conformance tests/integration tests/spark tests/chaos
 
-.PHONY: demo test computing waiting check unit sim fuzz integration spark slow chaos soak bench zip clean
+.PHONY: demo test computing waiting check unit sim fuzz fuzz-guided gssapi integration spark slow chaos soak bench zip clean
 
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
 
 test: $(READY)
-	@echo "two halves side by side; each is printed when it is done (about 8 and 25 minutes on two cores)"
+	@echo "two halves side by side; each is printed when it is done (about 8 and 50 minutes on two cores)"
 	@$(MAKE) --no-print-directory -j2 --output-sync=target computing waiting
 
 computing: $(READY)
@@ -33,6 +33,15 @@ sim: $(READY)
 fuzz: $(READY)
 	$(BIN)/python -m tests.fuzz.fuzz_wire --count $(or $(COUNT),1000000) --seed $(or $(SEED),1)
 
+# Its tool is not needed by anything else, and not made for every Python.
+fuzz-guided: $(READY)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt atheris
+	$(BIN)/python -m tests.fuzz.guided --seconds $(or $(SECONDS),20) $(if $(TARGET),--target $(TARGET))
+
+# Built against the host's Kerberos library: apt-get install gcc libkrb5-dev krb5-kdc krb5-admin-server krb5-user
+gssapi: $(READY)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt gssapi
+
 slow: $(READY)
 	$(BIN)/pytest -m slow tests
 
@@ -49,9 +58,10 @@ soak: $(READY)
 	$(BIN)/python -m tools.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
 
 bench: $(READY)
-	$(BIN)/python -m bench $(if $(QUICK),--quick)
-	$(BIN)/python -m bench.spark_sinks $(if $(QUICK),--quick)
-	$(BIN)/python -m bench.commit_cost $(if $(QUICK),--rounds 1)
+	$(BIN)/python -m bench $(if $(QUICK),--quick --case 100B-lz4)
+	$(BIN)/python -m bench.spark_sinks $(if $(QUICK),--quick --case 100B-keyed-lz4 1000B-keyed-lz4)
+	$(BIN)/python -m bench.commit_steps $(if $(QUICK),--quick)
+	$(if $(QUICK),,$(BIN)/python -m bench.commit_cost)
 
 zip: $(READY)
 	$(BIN)/python -m tools.make_zip

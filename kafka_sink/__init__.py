@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafka_sink.errors import TransactionError as TransactionError
     from kafka_sink.errors import TransportError as TransportError
     from kafka_sink.options import ProducerOptions as ProducerOptions
-    from kafka_sink.options import parse_producer_options as parse_producer_options
+    from kafka_sink.options.parse import parse_producer_options as parse_producer_options
     from kafka_sink.runtime.arrow_future import ArrowFuture as ArrowFuture
     from kafka_sink.runtime.arrow_future import ArrowMetadata as ArrowMetadata
     from kafka_sink.runtime.arrow_future import PartitionRange as PartitionRange
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from kafka_sink.runtime.interceptors import ProducerRecord as ProducerRecord
     from kafka_sink.runtime.offsets import ConsumerGroup as ConsumerGroup
     from kafka_sink.runtime.offsets import OffsetAndMetadata as OffsetAndMetadata
+    from kafka_sink.runtime.partitions import PartitionInfo as PartitionInfo
     from kafka_sink.runtime.producer import Producer as Producer
-    from kafka_sink.runtime.topic_wait import PartitionInfo as PartitionInfo
     from kafka_sink.spark import register as register
     from kafka_sink.version import VERSION as VERSION
 
@@ -52,14 +52,15 @@ _HOMES = {
     "CommitPending ConfigError DataError DeliveryError "
     "DeliveryTimeout KafkaSinkError LocalProtocolError OperationTimeout ProducerFenced RemoteProtocolError "
     "TransactionAborted TransactionError TransportError",
-    "options": "ProducerOptions parse_producer_options",
+    "options": "ProducerOptions",
+    "options.parse": "parse_producer_options",
     "runtime.arrow_future": "ArrowFuture ArrowMetadata PartitionRange",
     "runtime.future": "RecordFuture RecordMetadata",
     "runtime.interceptors": "ProducerRecord",
     "runtime.offsets": "ConsumerGroup OffsetAndMetadata",
     "runtime.producer": "Producer",
     "spark": "register",
-    "runtime.topic_wait": "PartitionInfo",
+    "runtime.partitions": "PartitionInfo",
     "version": "VERSION",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pytest
 
@@ -19,17 +20,26 @@ if TYPE_CHECKING:
     from tests.secured_kafka import SecuredKafka
     from tools.kafka_cluster import KafkaCluster
 
+T = TypeVar("T")
 NEWEST = "4.3.1"
 FIRST_GENERATION = "3.9.1"
 
 _NUMBERS = itertools.count(1)
 
 
-def without_kafka(reason: str) -> None:
+def without_kafka(reason: str) -> NoReturn:
     """Skip this test, or fail it where Apache Kafka is required."""
     if os.environ.get("PYKAFKA_SINK_REQUIRE_KAFKA") == "1":
         pytest.fail(f"PYKAFKA_SINK_REQUIRE_KAFKA is set: {reason}", pytrace=False)
     pytest.skip(reason)
+
+
+def pytest_configure() -> None:
+    """What a shell starts in the background ignores SIGINT, and so do the children; Python then has no Ctrl-C at all.
+    Tests that interrupt would wait for ever, unless a Spark session of an earlier test had installed its own handler.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -39,31 +49,43 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.kafka)
 
 
-@pytest.fixture(scope="session")
-def kafka_of() -> Iterator[Callable[[str, int], KafkaCluster]]:
-    """`kafka_of(version, nodes)`: the shared cluster of that kind, started at its first use.
+@contextmanager
+def or_without_kafka(cluster: AbstractContextManager[T]) -> Iterator[T]:
+    # Imported here: the unit folder must not load a Kafka client.
+    from tools.kafka_jars import KafkaUnavailable
+
+    with ExitStack() as stack:
+        try:
+            started = stack.enter_context(cluster)
+        except KafkaUnavailable as missing:
+            without_kafka(str(missing))
+        yield started
+
+
+@contextmanager
+def started_when_asked(start: Callable[..., AbstractContextManager[T]]) -> Iterator[Callable[..., T]]:
+    """A function with the arguments of `start`: what it gave the first time. All are ended with the context.
 
     Not a parametrised session fixture: in random order pytest would stop and start clusters between tests.
     """
-    # Imported here: the unit folder must not load a Kafka client.
+    started: dict[tuple[object, ...], T] = {}
+    with ExitStack() as stack:
+
+        def of(*which: object) -> T:
+            if which not in started:
+                started[which] = stack.enter_context(or_without_kafka(start(*which)))
+            return started[which]
+
+        yield of
+
+
+@pytest.fixture(scope="session")
+def kafka_of() -> Iterator[Callable[[str, int], KafkaCluster]]:
+    """`kafka_of(version, nodes)`: the shared cluster of that kind, started at its first use."""
     from tools.kafka_cluster import KafkaCluster
-    from tools.kafka_jars import KafkaUnavailable
 
-    clusters: dict[tuple[str, int], KafkaCluster] = {}
-
-    def running(version: str, nodes: int) -> KafkaCluster:
-        if (version, nodes) not in clusters:
-            cluster = KafkaCluster(version, nodes)
-            try:
-                cluster.open()
-            except KafkaUnavailable as error:
-                without_kafka(str(error))
-            clusters[version, nodes] = cluster
-        return clusters[version, nodes]
-
-    yield running
-    for cluster in clusters.values():
-        cluster.close()
+    with started_when_asked(KafkaCluster) as of:
+        yield of
 
 
 @pytest.fixture
@@ -94,19 +116,8 @@ def kafka_three_nodes(kafka_of: Callable[[str, int], KafkaCluster]) -> Iterator[
 def secured_kafka_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], SecuredKafka]]:
     """`secured_kafka_of(version)`: one node with TLS and SASL listeners, started at its first use."""
     from tests.secured_kafka import running
-    from tools.kafka_jars import KafkaUnavailable
 
-    clusters: dict[str, SecuredKafka] = {}
-    with ExitStack() as stack:
-
-        def of(version: str) -> SecuredKafka:
-            if version not in clusters:
-                try:
-                    clusters[version] = stack.enter_context(running(version, tmp_path_factory.mktemp("certificates")))
-                except KafkaUnavailable as error:
-                    without_kafka(str(error))
-            return clusters[version]
-
+    with started_when_asked(lambda version: running(version, tmp_path_factory.mktemp("certificates"))) as of:
         yield of
 
 

@@ -6,8 +6,9 @@ placements from the Java client. `java Source.java` compiles in memory, so no cl
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tools.kafka_jars import class_path, java_command
@@ -37,9 +38,11 @@ def run_class(
     input_bytes: bytes = b"",
     timeout_s: float = 120,
     jvm_options: Sequence[str] = _SHORT_RUN,
+    more_jars: Sequence[Path] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Standard output of `main_class` from the jars of `version`."""
-    return _run(version, [*jvm_options], [main_class, *arguments], input_bytes, timeout_s)
+    """Standard output of `main_class` from the jars of `version`. `environment` comes on top of this process' own."""
+    return _run(version, [*jvm_options], [main_class, *arguments], input_bytes, timeout_s, more_jars, environment)
 
 
 def run_source(
@@ -49,9 +52,19 @@ def run_source(
     return _run(version, [*_SHORT_RUN], [str(source), *arguments], input_bytes, timeout_s)
 
 
-def _run(version: str, options: Sequence[str], program: Sequence[str], input_bytes: bytes, timeout_s: float) -> bytes:
-    command = [java_command(), *_QUIET, *options, "-cp", class_path(version), *program]
-    run = subprocess.run(command, input=input_bytes, capture_output=True, timeout=timeout_s)
+def _run(
+    version: str,
+    options: Sequence[str],
+    program: Sequence[str],
+    input_bytes: bytes,
+    timeout_s: float,
+    more_jars: Sequence[Path] = (),
+    environment: Mapping[str, str] | None = None,
+) -> bytes:
+    jars = os.pathsep.join([class_path(version), *map(str, more_jars)])
+    command = [java_command(), *_QUIET, *options, "-cp", jars, *program]
+    whole = {**os.environ, **(environment or {})}
+    run = subprocess.run(command, input=input_bytes, capture_output=True, timeout=timeout_s, env=whole)
     if run.returncode != 0:
         text = (run.stderr[-3000:] + run.stdout[-1000:]).decode(errors="replace")
         raise JavaFailed(f"{program[0]} ended with {run.returncode}: {text}")

@@ -1,12 +1,17 @@
 """Build dist/pykafka_sink-<version>.zip, the package in the form that `spark-submit --py-files` takes.
 
 The same sources give the same bytes: names are sorted, every file carries the same date and mode, and nothing but
-Python sources and the marker for type checkers goes in. Its dependencies (pyarrow, numpy, lz4, crc32c, mmh3) are
-compiled packages and must be installed where the zip is used.
+Python sources, what this Python compiles them to, and the marker for type checkers goes in. Its dependencies (pyarrow,
+numpy, lz4, crc32c, mmh3) are compiled packages and must be installed where the zip is used.
+
+Python keeps nothing that it compiles from a zip: every worker process would compile the package again, which takes
+longer than all else that it imports. Where another version of Python runs, it takes the sources.
 """
 
 from __future__ import annotations
 
+import importlib.util
+import marshal
 import sys
 import zipfile
 from pathlib import Path
@@ -20,6 +25,7 @@ PACKAGES = ("kafka_sink", "pyspark_pykafka_sink")
 # The earliest date a zip can hold.
 _DATE = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o644 << 16
+_NOT_CHECKED = (1).to_bytes(4, "little")
 
 
 def write_zip(target: Path, root: Path = ROOT) -> None:
@@ -27,10 +33,26 @@ def write_zip(target: Path, root: Path = ROOT) -> None:
     files = [path for package in PACKAGES for path in (root / package).rglob("*") if _belongs(path)]
     with zipfile.ZipFile(target, "w") as archive:
         for path in sorted(files):
-            entry = zipfile.ZipInfo(path.relative_to(root).as_posix(), _DATE)
-            entry.external_attr = _MODE
-            entry.create_system = 3
-            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED, 9)
+            name, content = path.relative_to(root).as_posix(), path.read_bytes()
+            _add(archive, name, content)
+            if path.suffix == ".py":
+                _add(archive, f"{name}c", _compiled(name, content))
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    entry = zipfile.ZipInfo(name, _DATE)
+    entry.external_attr = _MODE
+    entry.create_system = 3
+    archive.writestr(entry, content, zipfile.ZIP_DEFLATED, 9)
+
+
+def _compiled(name: str, source: bytes) -> bytes:
+    """A .pyc file of the kind that is not compared with its source (PEP 552).
+
+    Newer versions of marshal write references, and which ones depends on what else the process has done.
+    """
+    code = compile(source, name, "exec", dont_inherit=True, optimize=0)
+    return importlib.util.MAGIC_NUMBER + _NOT_CHECKED + bytes(8) + marshal.dumps(code, 2)
 
 
 def _belongs(path: Path) -> bool:

@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from kafka_sink.engine.question import EveryBroker
-from kafka_sink.options import parse_producer_options
+from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime.client import Client
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tools.demo_rows import Feed, Plan, Tally, table

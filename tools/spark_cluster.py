@@ -185,6 +185,7 @@ class SparkCluster:
         arguments: Sequence[str] = (),
         *,
         py_files: Sequence[str | Path] = (),
+        files: Sequence[str | Path] = (),
         conf: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
         properties_file: Path | None = None,
@@ -195,8 +196,9 @@ class SparkCluster:
             command += ["--properties-file", str(properties_file), "--load-spark-defaults"]
         for name, value in (conf or {}).items():
             command += ["--conf", f"{name}={value}"]
-        if py_files:
-            command += ["--py-files", ",".join(str(path) for path in py_files)]
+        for option, paths in (("--py-files", py_files), ("--files", files)):
+            if paths:
+                command += [option, ",".join(str(path) for path in paths)]
         folder = self.folder / f"job-{len(self._jobs) + 1}"
         process = self._start([*command, str(script), *arguments], folder, MASTER_HOST, environment)
         self._jobs.append(SubmittedJob(process, folder))

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.properties import ENCODING, parse_properties
 
 

@@ -17,6 +17,7 @@ from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import checked_sink_id, sink_id_of_checkpoint
 from kafka_sink.delivery.listing import Alone, LedgerListing, Listed, TransactionListing
 from kafka_sink.delivery.part import Part
+from kafka_sink.delivery.preflight import ONGOING
 from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.delivery.session import DeliverySettings, DriverSession, Job, Operation, Verdict
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
@@ -24,6 +25,7 @@ from kafka_sink.options.sink_table import TopicName
 from kafka_sink.runtime.client import Client
 
 UNKNOWN_TOPIC = 3
+LOOK_AGAIN_S = 0.05
 
 PartT = TypeVar("PartT", bound=Part)
 
@@ -97,6 +99,15 @@ class Desk:
     def open_transactions(self) -> TransactionListing:
         listing = TransactionListing(self._settings(), self.sink_id, self.client.now_ms())
         return self._looked(listing, "the list of transactions")
+
+    def transactions_left(self) -> TransactionListing:
+        """After some were ended. The brokers answer that before the markers are written, and list them until then."""
+        give_up_ms = self.client.now_ms() + self._patience_ms
+        while True:
+            left = self.open_transactions()
+            if all(one.state == ONGOING for one in left.found) or self.client.now_ms() >= give_up_ms:
+                return left
+            time.sleep(LOOK_AGAIN_S)
 
     def _looked(self, part: PartT, what: str) -> PartT:
         finished = self.client.run(Alone(part, self.client.now_ms() + self._patience_ms))

@@ -39,7 +39,7 @@ def abort_transactions(desk: Desk, given: argparse.Namespace) -> Report:
         return Report(DONE, {**found.content, "aborted": []}, found.lines)
     _ask(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
     verdict = _succeeded(desk.run(Operation.SWEEP))
-    left = desk.open_transactions()
+    left = desk.transactions_left()
     lines = [f"aborted {one}" for one in verdict.swept] or ["nothing was left to abort"]
     lines += [f"still open: {one.transactional_id} ({one.state})" for one in left.found]
     content = {

@@ -179,7 +179,8 @@ class Committer(Opening):
         if part.record.fates:
             self._fail(texts.lost(part.record, part.record.fates))
         elif part.state is not WriteState.WRITTEN:
-            self._fail(texts.not_recorded(part.record, reason_of(part)))
+            said = texts.choice_not_recorded if is_choice else texts.not_recorded
+            self._fail(said(part.record, reason_of(part)))
         elif is_choice:
             self._end(Conclusion.RESOLVED)
         else:
@@ -254,6 +255,7 @@ class Committer(Opening):
 
 _ON_FINISHED = {
     Phase.FENCING: Committer._on_fenced,
+    Phase.CLAIMING: Committer._on_claimed,
     Phase.READING: Committer._on_read,
     Phase.FINISHING: Committer._on_finished,
     Phase.CLOSING: Committer._on_closed,
@@ -267,6 +269,7 @@ _ON_FINISHED = {
 
 _AT_DEADLINE = {
     Phase.FENCING: Committer._late_before_decision,
+    Phase.CLAIMING: Committer._late_before_decision,
     Phase.READING: Committer._late_before_decision,
     Phase.FINISHING: Committer._late_commit,
     Phase.CLOSING: Committer._late_write,

@@ -70,6 +70,8 @@ class Commits(Part):
         self._witnesses = witnesses
         self._next_index = 0
         self._search_offsets: dict[int, int] = {}
+        # Since when a log has ended before the witness.
+        self._short_since_ms: dict[int, int] = {}
         self._is_last_call = False
         self._ask_more(now_ms)
 
@@ -192,15 +194,26 @@ class Commits(Part):
             return
         index = key.number
         if found is not Meaning.DONE:
-            self.on_refused(now_ms, key, described(LIST_OFFSETS.name, error_code))
+            topic, partition, _ = self._witnesses[index]
+            self.on_refused(now_ms, key, f"{topic}-{partition}: {described(LIST_OFFSETS.name, error_code)}")
         elif offset > self._search_offsets[index]:
             # Retention took the beginning; the marker may be in what is left.
             self._search_offsets[index] = offset
             self.inquiry.drop(key)
             self._search_on(now_ms, index)
         else:
-            # The log ends before the record that was acknowledged: it is another log under the same name.
+            self._on_short_log(now_ms, key)
+
+    def _on_short_log(self, now_ms: int, key: RequestKey) -> None:
+        """It ends before a record that was acknowledged: it is another log under the same name, or it is told by a
+        broker that was frozen or cut off and does not know yet that it leads no longer."""
+        since_ms = self._short_since_ms.setdefault(key.number, now_ms)
+        if now_ms - since_ms >= self.settings.short_log_ms:
             self._settle(key, PledgeFate.UNRESOLVED)
+        else:
+            self.inquiry.drop(key)
+            self._search_on(now_ms, key.number)
+            self.inquiry.repeat(now_ms, RequestKey(MARKER, key.number), find_again=True)
 
 
 class Aborts(Part):

@@ -69,6 +69,15 @@ def encode_record(record: LedgerRecord) -> bytes:
         content["receipts"] = _packed(record.pledges)
     if record.fates:
         content["fates"] = "".join(fate.value for fate in record.fates)
+    return _encoded(content)
+
+
+def encode_claim(sink_id: str, run: str, wall_ms: int) -> bytes:
+    """For people to read; the sink itself needs the offset of it alone."""
+    return _encoded({"kind": "claim", "sink": sink_id, "run": run, "wall_ms": wall_ms})
+
+
+def _encoded(content: dict[str, Any]) -> bytes:
     body = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     if len(body) < _COMPRESSED_FROM_BYTES:
         return f"{FORMAT} {VERSION} json\n".encode() + body

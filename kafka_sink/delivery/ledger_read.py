@@ -1,12 +1,12 @@
-"""C1: become the only driver of a sink, and learn what the ledger says.
+"""C1, second half: learn what the ledger says.
 
-Fencing comes first. A success of InitProducerId proves that every earlier transaction of the driver's id has ended,
-markers included, so what is read up to the high watermark taken afterwards is all there is and will be from others.
+A driver that has fenced the others off and written its claim (takeover.py) reads up to the claim: that is all there is
+and will be from others. Without a claim, at planning, the end is the high watermark that the leader tells, and nothing
+proves that it is the leader: what is found was written, what is not found may have been. The next commit looks again.
 
 Records are read uncommitted and judged here by the control records behind them. A read_committed reader would stop at
 the last stable offset, which the open transaction of any other sink in the same ledger holds back; a decision of ours
-behind it would be missed. Reading without fencing (at planning) is the same without the proof: a record whose marker is
-not there yet counts as not written, and the next commit looks again.
+behind it would be missed. A record whose marker is not there yet counts as not written.
 
 A record without a marker below the last stable offset has ended; aborted ones are filtered by their marker, which the
 cleaner keeps as long as the records, so it was committed.
@@ -31,62 +31,39 @@ from kafka_sink.delivery.log_scan import (
 )
 from kafka_sink.delivery.outcome import Meaning, described, meaning
 from kafka_sink.delivery.part import Part
-from kafka_sink.delivery.request import CoordinatorOf, RequestKey
-from kafka_sink.delivery.session import DeliverySettings, DriverSession, Identity
+from kafka_sink.delivery.request import RequestKey
+from kafka_sink.delivery.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.wire.apis import FETCH, INIT_PRODUCER_ID, LIST_OFFSETS
+from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
 
-FENCE = RequestKey("fence older drivers")
 LOG_START, LOG_STOP = RequestKey("ledger start"), RequestKey("ledger stop")
 READ = RequestKey("read ledger")
 # Ledger keys of one sink: one for its stream and one per labelled batch write.
 KEYS_MAX = 100_000
 
 
-class Fence(Part):
-    """InitProducerId without an identity: whoever was the driver before is not any more."""
-
-    def __init__(self, settings: DeliverySettings, session: DriverSession, now_ms: int) -> None:
-        super().__init__(settings)
-        self.identity: Identity | None = None
-        body = {
-            "transactional_id": session.transactional_id,
-            "transaction_timeout_ms": settings.driver_timeout_ms,
-        }
-        self.inquiry.ask(now_ms, FENCE, CoordinatorOf(session.transactional_id), INIT_PRODUCER_ID, body)
-
-    @property
-    def is_finished(self) -> bool:
-        return self.identity is not None or self.failure is not None
-
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        error_code = body["error_code"]
-        found = meaning(INIT_PRODUCER_ID, error_code)
-        if self.repeats(now_ms, key, found, INIT_PRODUCER_ID.name, error_code):
-            return
-        if found is Meaning.DONE:
-            self.inquiry.drop_all()
-            self.identity = Identity(body["producer_id"], body["producer_epoch"])
-        else:
-            self.fail(described(INIT_PRODUCER_ID.name, error_code), is_fenced=found is Meaning.FENCED)
-
-
 class LedgerRead(Part):
-    def __init__(self, settings: DeliverySettings, sink_id: str, now_ms: int) -> None:
+    """`claim_offset`: read up to there, whatever the leader takes for the end; None: up to the high watermark."""
+
+    def __init__(
+        self, settings: DeliverySettings, sink_id: str, now_ms: int, *, claim_offset: int | None = None
+    ) -> None:
         super().__init__(settings)
         self.state: LedgerState | None = None
         self._sink_id = sink_id
+        self._claim_offset = claim_offset
         self._begin(now_ms)
 
     def _begin(self, now_ms: int) -> None:
         self._next_offset: int | None = None
-        self._stop_offset: int | None = None
+        self._stop_offset = None if self._claim_offset is None else self._claim_offset + 1
         # By producer id: records that wait for their marker. By ledger key: offset and value of the newest.
         self._waiting: dict[int, list[tuple[int, str, bytes]]] = {}
         self._newest: dict[str, tuple[int, bytes]] = {}
         topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
         ask_offset(self.inquiry, now_ms, LOG_START, topic, partition, EARLIEST)
-        ask_offset(self.inquiry, now_ms, LOG_STOP, topic, partition, LATEST)
+        if self._stop_offset is None:
+            ask_offset(self.inquiry, now_ms, LOG_STOP, topic, partition, LATEST)
 
     @property
     def is_finished(self) -> bool:
@@ -130,7 +107,8 @@ class LedgerRead(Part):
         if self._next_offset == before:
             if answer.records:
                 raise RemoteProtocolError(self._about(f"no whole batch at offset {before}"))
-            self.inquiry.repeat(now_ms, READ)
+            # More has to come: whoever says that there is none is not the leader any more.
+            self.inquiry.repeat(now_ms, READ, find_again=True)
             return
         self.inquiry.drop(READ)
         self._read_on(now_ms, last_stable_offset=answer.last_stable_offset)
@@ -188,4 +166,4 @@ class LedgerRead(Part):
         self.state = LedgerState(self._sink_id, newest)
 
     def _about(self, text: str) -> str:
-        return f"ledger {self.settings.ledger_topic}-{self.settings.ledger_partition}: {text}"
+        return f"{self.settings.ledger_title}: {text}"

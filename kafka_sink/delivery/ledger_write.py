@@ -21,15 +21,15 @@ from typing import Any
 from kafka_sink.delivery.ending import Commits, Ending, Witness, ask_end
 from kafka_sink.delivery.ledger import LedgerRecord, PledgeFate, ledger_key
 from kafka_sink.delivery.ledger_codec import encode_record
+from kafka_sink.delivery.log_append import PRODUCE_LAST_BY_NAME, appended, ask_append
 from kafka_sink.delivery.outcome import Meaning, described, end_meaning, meaning
 from kafka_sink.delivery.part import Failure, Part
-from kafka_sink.delivery.request import CoordinatorOf, DriverAnswer, LeaderOf, RequestKey
+from kafka_sink.delivery.request import CoordinatorOf, DriverAnswer, RequestKey
 from kafka_sink.delivery.session import DeliverySettings, DriverSession, Identity
-from kafka_sink.records.batch import seal
-from kafka_sink.records.columns import NO_TIMESTAMP
+from kafka_sink.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.records.compression import compressor
 from kafka_sink.records.scalar import Record, encode_batch
-from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
+from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE, Api
 
 RENEW, ADD, WRITE, END = (
     RequestKey("renew driver epoch"),
@@ -38,9 +38,8 @@ RENEW, ADD, WRITE, END = (
     RequestKey("end ledger transaction"),
 )
 # The last versions that belong to generation 1, and the first InitProducerId that carries an identity.
-ADD_PARTITIONS_LAST_CLIENT, PRODUCE_LAST_GENERATION_1, PRODUCE_LAST_BY_NAME = 3, 11, 12
+ADD_PARTITIONS_LAST_CLIENT, PRODUCE_LAST_GENERATION_1 = 3, 11
 INIT_FIRST_WITH_IDENTITY = 3
-ACKS_ALL = -1
 
 
 class WriteState(Enum):
@@ -153,19 +152,17 @@ class LedgerWrite(Part):
             base_sequence=0,
             is_transactional=True,
         )
-        topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
-        records = header + self._batch.payload
-        body = {
-            "transactional_id": self._session.transactional_id,
-            "acks": ACKS_ALL,
-            "timeout_ms": self.settings.request_timeout_ms,
-            "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
-        }
         is_first = self.settings.generation == 1
-        lowest = PRODUCE.version_min if is_first else PRODUCE_LAST_GENERATION_1 + 1
-        highest = PRODUCE_LAST_GENERATION_1 if is_first else PRODUCE_LAST_BY_NAME
-        target = LeaderOf(topic, partition)
-        self.inquiry.ask(now_ms, WRITE, target, PRODUCE, body, version_min=lowest, version_max=highest)
+        ask_append(
+            self.inquiry,
+            now_ms,
+            WRITE,
+            self.settings,
+            header + self._batch.payload,
+            transactional_id=self._session.transactional_id,
+            version_min=PRODUCE.version_min if is_first else PRODUCE_LAST_GENERATION_1 + 1,
+            version_max=PRODUCE_LAST_GENERATION_1 if is_first else PRODUCE_LAST_BY_NAME,
+        )
 
     def _ask_end(self, now_ms: int) -> None:
         ask_end(self.inquiry, now_ms, END, self._ending(), commit=True)
@@ -209,7 +206,7 @@ class LedgerWrite(Part):
         if self.repeats(now_ms, RENEW, found, INIT_PRODUCER_ID.name, body["error_code"]):
             return
         if found is not Meaning.DONE:
-            self._refuse(described(INIT_PRODUCER_ID.name, body["error_code"]), is_fenced=found is Meaning.FENCED)
+            self._refuse(self._about(INIT_PRODUCER_ID, body["error_code"]), is_fenced=found is Meaning.FENCED)
             return
         self.inquiry.drop(RENEW)
         self._move(WriteEvent.RENEWED)
@@ -227,24 +224,23 @@ class LedgerWrite(Part):
         if self.repeats(now_ms, ADD, found, ADD_PARTITIONS_TO_TXN.name, error_code):
             return
         if found is not Meaning.DONE:
-            self._refuse(described(ADD_PARTITIONS_TO_TXN.name, error_code), is_fenced=found is Meaning.FENCED)
+            self._refuse(self._about(ADD_PARTITIONS_TO_TXN, error_code), is_fenced=found is Meaning.FENCED)
             return
         self.inquiry.drop(ADD)
         self._move(WriteEvent.ADDED)
         self._ask_produce(now_ms)
 
     def _on_produced(self, now_ms: int, body: Mapping[str, Any]) -> None:
-        partition = body["responses"][0]["partition_responses"][0]
-        error_code = partition["error_code"]
+        error_code, offset = appended(body)
         found = meaning(PRODUCE, error_code)
         if self.repeats(now_ms, WRITE, found, PRODUCE.name, error_code):
             return
         if found is not Meaning.DONE:
-            self._refuse(described(PRODUCE.name, error_code), is_fenced=found is Meaning.FENCED)
+            self._refuse(self._about(PRODUCE, error_code), is_fenced=found is Meaning.FENCED)
             return
         self.inquiry.drop(WRITE)
         self._move(WriteEvent.APPENDED)
-        self._offset = partition["base_offset"]
+        self._offset = offset
         self._ask_end(now_ms)
 
     def _on_ended(self, now_ms: int, body: Mapping[str, Any]) -> None:
@@ -260,7 +256,7 @@ class LedgerWrite(Part):
             self._begin_search(now_ms, error_code)
         else:
             is_fenced = found is Meaning.SUPERSEDED
-            self._refuse(described(END_TXN.name, error_code), is_fenced=is_fenced)
+            self._refuse(self._about(END_TXN, error_code), is_fenced=is_fenced)
 
     def _on_committed(self, body: Mapping[str, Any]) -> None:
         self.inquiry.drop(END)
@@ -297,6 +293,12 @@ class LedgerWrite(Part):
         else:
             # Nobody can say: it stays in doubt.
             self.failure = Failure(self._search.obstacles.get(0) or self.last_trouble, is_fenced=True)
+
+    def _about(self, api: Api, error_code: int) -> str:
+        where = (
+            self.settings.ledger_title if api in (PRODUCE, ADD_PARTITIONS_TO_TXN) else self._session.transactional_id
+        )
+        return f"{where}: {described(api.name, error_code)}"
 
     def _refuse(self, reason: str, *, is_fenced: bool = False) -> None:
         self._move(WriteEvent.REFUSED)

@@ -1,7 +1,7 @@
 """The first half of the driver's machine: its state and its moves, C1, and the decision that was left open before.
 
-Every operation that needs the ledger comes through here: fence (or only look), read, judge, and as long as there is an
-open decision, finish it and record how it ended. What comes after is the other half, committer.py.
+Every operation that needs the ledger comes through here: fence and claim (or only look), read, judge, and as long as
+there is an open decision, finish it and record how it ended. What comes after is the other half, committer.py.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from kafka_sink.delivery import texts
 from kafka_sink.delivery.ending import Commits, Ending, endings_of, witnesses_of
 from kafka_sink.delivery.judgement import Judgement, Move, judged
 from kafka_sink.delivery.ledger import LedgerRecord, LedgerState, PledgeFate
-from kafka_sink.delivery.ledger_read import Fence, LedgerRead
+from kafka_sink.delivery.ledger_read import LedgerRead
 from kafka_sink.delivery.ledger_write import LedgerWrite, WriteState
 from kafka_sink.delivery.part import Part
 from kafka_sink.delivery.phase import TRANSITIONS, Event, Phase
 from kafka_sink.delivery.receipt import BatchKey, summarised
 from kafka_sink.delivery.session import Conclusion, Decision, DeliverySettings, DriverSession, Job, Operation, Verdict
+from kafka_sink.delivery.takeover import Claim, Fence
 from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
 
 NO_KEY = BatchKey("", "")
@@ -88,8 +89,7 @@ class Opening(ABC):
             self._session.forget_identity()
             self._part = Fence(self._settings, self._session, now_ms)
         elif move is Move.LOOK:
-            self._move(Event.READ)
-            self._part = LedgerRead(self._settings, self._session.sink_id, now_ms)
+            self._read(now_ms, None)
         elif move is Move.JUDGE:
             self._judge(now_ms)
         elif move is Move.FINISH:
@@ -120,7 +120,20 @@ class Opening(ABC):
             self._fail_before_decision(part)
             return
         self._session.identity = part.identity
-        self._follow(now_ms, Judgement(Move.LOOK))
+        self._move(Event.CLAIM)
+        self._part = Claim(self._settings, self._session, self._job.wall_ms, now_ms)
+
+    def _on_claimed(self, now_ms: int, part: Part) -> None:
+        assert isinstance(part, Claim)
+        if part.offset is None:
+            self._session.forget_identity()
+            self._fail_before_decision(part)
+            return
+        self._read(now_ms, part.offset)
+
+    def _read(self, now_ms: int, claim_offset: int | None) -> None:
+        self._move(Event.READ)
+        self._part = LedgerRead(self._settings, self._session.sink_id, now_ms, claim_offset=claim_offset)
 
     def _on_read(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, LedgerRead)

@@ -152,7 +152,19 @@ def meaning(api: Api, error_code: int) -> Meaning:
     return Meaning.REPEAT if facts.retriable else Meaning.REFUSED
 
 
+# What a principal lacks that is refused, by code and request; else Write, on topics and transactional ids alike.
+_NEEDED: Mapping[int, str] = {29: "topic", 53: "transactional id"}
+_LESS_NEEDED: Mapping[str, str] = {
+    FETCH.name: "Read",
+    LIST_OFFSETS.name: "Describe or Read",
+    DESCRIBE_TRANSACTIONS.name: "Describe or Write",
+}
+
+
 def described(api_name: str, error_code: int) -> str:
     """A code for an error text."""
     facts = code(error_code)
-    return f"{api_name} was answered with {facts.name} ({facts.number}): {facts.text}"
+    text = f"{api_name} was answered with {facts.name} ({facts.number}): {facts.text}"
+    if error_code not in _NEEDED:
+        return text
+    return f"{text}. The principal needs {_LESS_NEEDED.get(api_name, 'Write')} on this {_NEEDED[error_code]}"

@@ -2,7 +2,8 @@
 
   START       which way: fence first, only look, or go on with what this process knows already
   FENCING     C1: InitProducerId on the driver's id
-  READING     C1: the ledger, to the high watermark
+  CLAIMING    C1: a record of its own in the ledger, which proves where its end is
+  READING     C1: the ledger, to the claim; without fencing, to the high watermark
   FINISHING   an open decision found there: EndTxn(commit) of all its transactions
   CLOSING     its done record, or its stuck record
   CHECKING    C2: is every transaction of this batch open, ours, and in time
@@ -25,6 +26,7 @@ from enum import Enum
 class Phase(Enum):
     START = "start"
     FENCING = "fencing"
+    CLAIMING = "claiming"
     READING = "reading"
     FINISHING = "finishing"
     CLOSING = "closing"
@@ -39,6 +41,7 @@ class Phase(Enum):
 
 class Event(Enum):
     FENCE = "fence"
+    CLAIM = "claim"
     READ = "read"
     FINISH = "finish"
     CLOSE = "close"
@@ -53,6 +56,7 @@ class Event(Enum):
 
 _TARGETS: Mapping[Event, Phase] = {
     Event.FENCE: Phase.FENCING,
+    Event.CLAIM: Phase.CLAIMING,
     Event.READ: Phase.READING,
     Event.FINISH: Phase.FINISHING,
     Event.CLOSE: Phase.CLOSING,
@@ -75,7 +79,8 @@ def _rows(*events: Event) -> Mapping[Event, Phase]:
 
 TRANSITIONS: Mapping[Phase, Mapping[Event, Phase]] = {
     Phase.START: _rows(Event.READ, *_JUDGED),
-    Phase.FENCING: _rows(Event.READ, Event.END),
+    Phase.FENCING: _rows(Event.CLAIM, Event.END),
+    Phase.CLAIMING: _rows(Event.READ, Event.END),
     Phase.READING: _rows(*_JUDGED),
     Phase.FINISHING: _rows(Event.CLOSE, Event.FINISH, Event.END),
     Phase.CLOSING: _rows(*_JUDGED),

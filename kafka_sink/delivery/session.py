@@ -38,9 +38,15 @@ class DeliverySettings:
     # While markers are being written (code 51).
     markers_backoff_ms: int = 20
     backoff_max_ms: int = 1_000
+    # For so long a log that ends before what it acknowledged is taken for the word of an outdated leader.
+    short_log_ms: int = 60_000
     parallel_requests: int = 100
     # A stream whose batch number is above 0 but which the ledger does not know is refused unless this is set.
     accept_unknown_sink: bool = False
+
+    @property
+    def ledger_title(self) -> str:
+        return f"ledger {self.ledger_topic}-{self.ledger_partition}"
 
 
 class Operation(Enum):

@@ -99,6 +99,16 @@ def not_recorded(record: LedgerRecord, reason: str) -> CommitPending:
     return CommitPending(text, **_record_facts(record))
 
 
+def choice_not_recorded(record: LedgerRecord, reason: str) -> CommitPending:
+    choice = "accepted as it is" if record.is_accepted else "to run again"
+    text = (
+        f"It is not known whether the ledger has been told that {_of_record(record)} is {choice}: {reason}. If it has "
+        "not, the query stops at this batch as before. Look with `pykafka-sink ledger`, and resolve it again if it is "
+        "still shown as lost; no row was changed"
+    )
+    return CommitPending(text, **_record_facts(record))
+
+
 def other_pending(
     sink_id: str, key: BatchKey, summary: BatchSummary, record: LedgerRecord, reason: str
 ) -> CommitPending:

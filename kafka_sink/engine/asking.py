@@ -59,6 +59,8 @@ class _Errand:
     begun_ms: int
     # What was known when it began. Another view is a newer one.
     begun_view: ClusterView
+    # Is what was known then too old to be divided by?
+    needs_news: bool = False
     # Transactional ids whose coordinator is being looked for, and those for which that failed.
     missing: set[str] = field(default_factory=set)
     failed_ids: set[str] = field(default_factory=set)
@@ -153,10 +155,12 @@ class Asking:
             return
         if isinstance(target, Leader):
             self.metadata.want_topic(target.topic, now_ms)
-        if isinstance(target, EveryBroker):
-            self.metadata.refresh()
-        elif question.find_again:
+        if question.find_again:
+            errand.needs_news = True
             self.metadata.request_update()
+        elif isinstance(target, EveryBroker) and not self.metadata.is_just_learnt(now_ms):
+            errand.needs_news = True
+            self.metadata.refresh()
 
     def _miss(self, errand: _Errand, transactional_id: str) -> None:
         errand.missing.add(transactional_id)
@@ -181,7 +185,7 @@ class Asking:
             return [_Share(errand, None, body)]
         if isinstance(target, (Coordinator, Coordinators)):
             return self._divide_by_coordinator(errand, _ids_of(target))
-        if not self.cluster.brokers or (self._needs_news(errand) and self.cluster is errand.begun_view):
+        if not self.cluster.brokers or (errand.needs_news and self.cluster is errand.begun_view):
             return None
         if isinstance(target, EveryBroker):
             return [_Share(errand, node_id, body) for node_id in sorted(self.cluster.brokers)]
@@ -201,10 +205,6 @@ class Asking:
             return []
         trouble = self.metadata.topic_trouble(target.topic)
         return self._none_yet(errand, f"{target.topic}-{target.partition} has no leader now. {trouble}".rstrip(" ."))
-
-    @staticmethod
-    def _needs_news(errand: _Errand) -> bool:
-        return errand.question.find_again or isinstance(errand.question.target, EveryBroker)
 
     def _none_yet(self, errand: _Errand, text: str) -> list[_Share] | None:
         """What was known already does not answer it: that may be old. What came since is the answer."""

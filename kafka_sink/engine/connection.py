@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from kafka_sink.engine.authentication import Authenticator, check_handshake, next_token, session_end_ms
+from kafka_sink.engine.authentication import check_handshake, next_token, session_end_ms
 from kafka_sink.engine.commands import Buffer, Command, RequestObserved, Send
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.errors import (
@@ -119,7 +119,7 @@ class Connection:
         client_id: str,
         negotiation_timeout_ms: int,
         now_ms: int,
-        authenticator: Authenticator | None = None,
+        new_exchange: Callable[[], Exchange] | None = None,
         dice: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.connection_id = connection_id
@@ -135,7 +135,7 @@ class Connection:
         self.sessions = 0
         # Whether any request of the owner was ever answered.
         self.has_served = False
-        self._authenticator = authenticator
+        self._new_exchange = new_exchange
         self._dice = dice
         self._exchange: Exchange | None = None
         self._session_end_ms: int | None = None
@@ -172,7 +172,7 @@ class Connection:
 
     @property
     def is_authenticated(self) -> bool:
-        return self._authenticator is not None and self.sessions > 0
+        return self._new_exchange is not None and self.sessions > 0
 
     def is_session_over(self, now_ms: int) -> bool:
         """True: before the next request the session has to be renewed."""
@@ -337,7 +337,7 @@ class Connection:
         self.finalized_features_epoch = body.get("finalized_features_epoch", -1)
         features = body.get("finalized_features") or ()
         self.finalized_features = {feature["name"]: feature["max_version_level"] for feature in features}
-        if self._authenticator is None:
+        if self._new_exchange is None:
             self._become_ready(Event.VERSIONS_AGREED)
         else:
             self._begin_authentication(now_ms)
@@ -351,8 +351,8 @@ class Connection:
 
     def _begin_authentication(self, now_ms: int) -> None:
         self._transition(Event.AUTHENTICATION_BEGUN)
-        assert self._authenticator is not None
-        self._exchange = self._authenticator()
+        assert self._new_exchange is not None
+        self._exchange = self._new_exchange()
         # Version 0 would go on in frames without headers; brokers before 1.0 know nothing else.
         version = self.version_for(SASL_HANDSHAKE, version_min=1)
         if version is None or self.version_for(SASL_AUTHENTICATE) is None:

@@ -90,6 +90,13 @@ class Metadata:
         """A leader was wrong, or is missing. Asked is at the next moment the back-off allows."""
         self._is_full_wanted = True
 
+    def is_just_learnt(self, now_ms: int) -> bool:
+        """Nothing speaks against it, and it is younger than the shortest wait between two requests: asking again would
+        be waiting for nothing."""
+        is_doubted = self._is_full_wanted or self._nodes.losses != self._losses_seen
+        is_young = self._succeeded_ms is not None and now_ms < self._succeeded_ms + self._options.retry_backoff_ms
+        return is_young and not is_doubted
+
     def refresh(self) -> None:
         """Somebody wants to know it as it is now, though nothing is wrong: no news is no reason to ask less often."""
         self._is_full_wanted = True
@@ -101,7 +108,9 @@ class Metadata:
         if topic_view is None or topic_view.error_code not in FINAL_TOPIC_ERRORS:
             return None
         if topic_view.error_code == TOPIC_AUTHORIZATION_FAILED:
-            return AuthorizationError(f"not authorized to describe topic {topic} (operation Describe or Write)")
+            return AuthorizationError(
+                f"not authorized to describe topic {topic} (operation Describe, which Read and Write imply)"
+            )
         text = f"{topic!a} is no valid topic name, or is reserved for the broker"
         return BrokerError(text, code=topic_view.error_code, api=METADATA.name, topic=topic)
 

@@ -10,6 +10,7 @@ decides when a connection is given up; it never decides that a request is tried 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from kafka_sink.engine.authentication import Authenticator
@@ -316,7 +317,7 @@ class NodeSet:
 
     def _open(self, node: Node, now_ms: int) -> None:
         node.is_resolving = False
-        address = node.take_address()
+        address, authenticator = node.take_address(), self._authenticator
         node.connection = Connection(
             self._next_connection_id,
             node.node_id,
@@ -324,7 +325,7 @@ class NodeSet:
             client_id=self._options.client_id,
             negotiation_timeout_ms=self._options.request_timeout_ms,
             now_ms=now_ms,
-            authenticator=self._authenticator,
+            new_exchange=partial(authenticator, node.endpoint.host) if authenticator is not None else None,
             dice=self._jitter,
         )
         node.connected_endpoint = node.endpoint

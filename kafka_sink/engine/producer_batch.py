@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from kafka_sink.errors import LocalProtocolError
-from kafka_sink.records.assembler import Share
-from kafka_sink.records.batch import EncodedBatch
+from kafka_sink.records.batch import EncodedBatch, Share
 
 TopicPartition = tuple[str, int]
 NO_SEQUENCE = -1
@@ -80,6 +79,19 @@ class ProducerBatch:
     def may_be_in_log(self) -> bool:
         return self.unknown_sends > 0 or self.whole_may_be_in_log
 
+    @property
+    def is_surely_not_in_log(self) -> bool:
+        """Neither now nor later."""
+        return not (self.may_be_in_log or self.may_arrive_late)
+
+    @property
+    def is_bound_to_its_number(self) -> bool:
+        """Bytes that were sent before can be in the log, or still get there, and no answer of a leader rules that out.
+
+        A new number would take away what keeps the records from being written twice.
+        """
+        return self.whole_may_be_in_log or self.may_arrive_late
+
     def on_sent(self, leader: tuple[int, int]) -> None:
         self.attempts += 1
         self.sent_to = leader
@@ -87,11 +99,6 @@ class ProducerBatch:
         self.is_on_wire = True
         self.is_out_of_order = False
         self.unknown_sends += 1
-
-    @property
-    def is_surely_not_in_log(self) -> bool:
-        """Neither now nor later."""
-        return not (self.may_be_in_log or self.may_arrive_late)
 
     def on_answered(self, *, is_definite: bool) -> None:
         """The send came back. A definite refusal takes its doubt away; the doubt of earlier sends stays."""

@@ -304,7 +304,7 @@ class Production:
             gap_is_real = self._sequences.is_next_expected(batch) and not batch.sequence_was_reset
         if not gap_is_real:
             return True
-        if self._transaction is not None or batch.whole_may_be_in_log:
+        if self._transaction is not None or batch.is_bound_to_its_number:
             return False
         self._sequences.want_renumbering(batch.topic_partition)
         return True
@@ -317,6 +317,8 @@ class Production:
             return True
         last_acked_offset = self._sequences.last_acked_offset(batch.topic_partition)
         if self._transaction is None:
+            if batch.is_bound_to_its_number:
+                return False
             self._sequences.want_renumbering(batch.topic_partition)
             return True
         if last_acked_offset < log_start_offset:
@@ -375,7 +377,7 @@ class Production:
         if self._sequences is not None and batch.has_sequence:
             self._sequences.on_given_up(batch)
             # Its sequences will never be used: whatever comes behind it would be out of order.
-            if self._transaction is None and not batch.may_be_in_log:
+            if self._transaction is None and batch.is_surely_not_in_log:
                 self._sequences.want_renumbering(batch.topic_partition)
         if self._transaction is not None:
             self._transaction.on_error(error)

@@ -193,7 +193,7 @@ class Sequences:
             return
         partition = self._partition_of(batch)
         partition.forget(batch)
-        if batch.may_be_in_log:
+        if not batch.is_surely_not_in_log:
             partition.is_unresolved = True
 
     def on_out_of_order(self, batch: ProducerBatch) -> None:

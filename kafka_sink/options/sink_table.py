@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_sink.options.option import Option
+from kafka_sink.options.sink_options import DEAD_LETTER, DROP, FAIL
 from kafka_sink.options.values import Choice, Flag, FunctionName, Rule, Text, Whole, refuse
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
-FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SINK_ID = re.compile(r"[a-zA-Z0-9._-]{1,200}")

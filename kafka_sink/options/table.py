@@ -65,8 +65,9 @@ _SENDING = (
 )  # fmt: skip
 
 _BATCHING = (
-    _int("batch.size", 16_384, "Bytes of one batch of one partition before it is sent without lingering; also how "
-         "much goes to one partition before records without a key move on. 0: each record is a batch."),
+    _int("batch.size", 16_384, "Bytes of one batch of one partition before it is sent without lingering, compressed as "
+         "the batches before it let expect; also how much goes to one partition before records without a key move on. "
+         "0: each record is a batch."),
     _long("linger.ms", 5, "How long a batch that is not full waits for more records."),
     _long("buffer.memory", 33_554_432, "Bytes of records that may wait to be sent; when they are used up, send() "
           "waits up to max.block.ms."),

@@ -149,8 +149,8 @@ class Names:
         return tuple(str(item).strip() for item in items)
 
 
-# The scheme is a listener's name, which clusters choose freely; Java takes any and ignores it.
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+# The scheme is a listener's name, which clusters choose freely; Java takes any and ignores it.
 _SERVER = re.compile(r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\[\]:/@\s]+))"
                      r":(?P<port>[0-9]{1,5})")  # fmt: skip
 

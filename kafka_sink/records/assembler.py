@@ -6,9 +6,10 @@ alone), encoded in one pass, and handed out: every batch gets its section of the
 nothing, so whatever fails until the bytes are there leaves the open batches as they were.
 
 A batch closes when the next record does not fit, when it is full to the limit, or when the caller says so (its linger
-is over, a flush). Closing joins the sections and compresses them. Whether a record fits is judged before compression
-by an upper bound that is exact but for two or three bytes; so no batch passes the limit unless a single record does,
-which then is alone in its batch.
+is over, a flush). Closing joins the sections and compresses them. Whether a record fits is judged by an upper bound
+that is exact but for two or three bytes; so no batch passes the limit unless a single record does, which then is alone
+in its batch. The limit is meant for the compressed batch: how far those of the topic shrink is learnt (shrinkage.py),
+and the limit before compression grows with that, up to the largest request and to a fair share of the memory.
 
 It knows no clock, no thread and no broker. One caller at a time.
 """
@@ -22,28 +23,17 @@ from typing import NamedTuple
 import numpy as np
 
 from kafka_sink.frozen import frozen
-from kafka_sink.records.batch import HEADER_BYTES, RECORD_BYTES_MIN, EncodedBatch
+from kafka_sink.records.batch import HEADER_BYTES, RECORD_BYTES_MIN, EncodedBatch, Share
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import Compressor
 from kafka_sink.records.encoder import encode_rows
+from kafka_sink.records.shrinkage import Shrinkage
 from kafka_sink.records.varint import Array
 
 # Rows and their encoded form stay within a core's cache; larger chunks lose more to memory than they save in calls.
 CHUNK_BYTES = 2 * 1024 * 1024
 # What a partition gets of a chunk costs some microseconds whatever it holds; that many rows make it bearable.
 ROWS_PER_PARTITION = 16
-
-
-@frozen
-class Share:
-    """Which rows of one append call are in a batch, in record order.
-
-    `token` is the caller's and identifies the call; `first_record` is the position of the first of them in the batch.
-    """
-
-    token: object
-    rows: Array
-    first_record: int
 
 
 @frozen
@@ -87,13 +77,16 @@ class Assembler:
         request_bytes_max: int,
         batch_records_max: int | None,
         compression: Callable[[str], Compressor],
+        open_bytes_max: int | None = None,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
+        """`open_bytes_max`: what all open batches may take together before one is larger than `batch_bytes_max`."""
         self._batch_bytes_max = min(batch_bytes_max, request_bytes_max)
         self._request_bytes_max = request_bytes_max
-        records_max = max(1, self._batch_bytes_max // RECORD_BYTES_MIN)
-        self._batch_records_max = records_max if batch_records_max is None else min(records_max, batch_records_max)
+        self._batch_records_max = batch_records_max
+        self._open_bytes_max = open_bytes_max
         self._compression = compression
+        self._shrinkage = Shrinkage()
         self._chunk_bytes = chunk_bytes
         # In the order of opening: a batch that closes leaves, the next of its partition comes in at the end.
         self._open: dict[tuple[str, int], _OpenBatch] = {}
@@ -136,9 +129,19 @@ class Assembler:
 
     # ---- planning --------------------------------------------------------------------------------------------------
 
+    def _limits(self, topic: str) -> tuple[int, int]:
+        """Bytes before compression, and records."""
+        bytes_max = min(self._shrinkage.before(topic, self._batch_bytes_max), self._request_bytes_max)
+        if self._open_bytes_max is not None:
+            bytes_max = min(bytes_max, self._open_bytes_max // (len(self._open) or 1))
+        bytes_max = max(bytes_max, self._batch_bytes_max)
+        records_max = max(1, bytes_max // RECORD_BYTES_MIN)
+        return bytes_max, records_max if self._batch_records_max is None else min(records_max, self._batch_records_max)
+
     def _plan(self, topic: str, chunk: _Chunk) -> Iterator[_Piece]:
+        bytes_max, records_max = self._limits(topic)
         batches = [self._open.get((topic, partition)) for partition in chunk.partitions]
-        ends = chunk.record_ends(batches, self._batch_records_max)
+        ends = chunk.record_ends(batches, records_max)
         stops = chunk.stops
         ends_at_stops = ends[np.array([0, *stops])].tolist()
         start = 0
@@ -148,18 +151,18 @@ class Assembler:
             count = batch.record_count if batch else 0
             start_bytes, stop_bytes = ends_at_stops[number], ends_at_stops[number + 1]
             while start < stop:
-                room = self._batch_bytes_max - used_bytes
+                room = bytes_max - used_bytes
                 if stop_bytes - start_bytes <= room:
                     fit = stop
                 else:
                     fit = int(ends.searchsorted(start_bytes + room, side="right")) - 1
-                fit = min(fit, start + self._batch_records_max - count)
+                fit = min(fit, start + records_max - count)
                 if count == 0:
                     fit = max(fit, start + 1)
                 fit = max(fit, start)
                 fit_bytes = stop_bytes if fit == stop else int(ends[fit])
-                is_full = used_bytes + fit_bytes - start_bytes >= self._batch_bytes_max
-                is_full = is_full or count + fit - start >= self._batch_records_max
+                is_full = used_bytes + fit_bytes - start_bytes >= bytes_max
+                is_full = is_full or count + fit - start >= records_max
                 yield _Piece(partition, start, fit, count, batch, fit < stop or is_full)
                 start, start_bytes = fit, fit_bytes
                 batch, used_bytes, count = None, HEADER_BYTES, 0
@@ -202,9 +205,12 @@ class Assembler:
     def _close(self, batch: _OpenBatch) -> ClosedBatch:
         compressor = self._compression(batch.topic)
         content = batch.sections[0] if len(batch.sections) == 1 else b"".join(batch.sections)
+        payload = compressor.compress(content)
+        if batch.records_bytes > self._batch_bytes_max // 2:
+            self._shrinkage.on_compressed(batch.topic, batch.records_bytes, len(payload))
         encoded = EncodedBatch(
             codec=compressor.codec_id,
-            payload=compressor.compress(content),
+            payload=payload,
             record_count=batch.record_count,
             base_timestamp_ms=batch.base_timestamp_ms,
             max_timestamp_ms=batch.max_timestamp_ms,

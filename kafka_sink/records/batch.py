@@ -13,16 +13,22 @@ again: the usual batch gains, and a checksum that nobody can forget to keep is o
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
 from kafka_sink.frozen import frozen
+
+# Spark's processes for planning and committing need neither numpy nor pyarrow, which take longer to load than the rest.
+if TYPE_CHECKING:
+    from kafka_sink.records.varint import Array
 
 HEADER_BYTES = 61
 # Length, attributes, two deltas, two lengths and a header count of one byte each. It bounds how many records fit into
 # so many bytes, and so how large an offset delta can be.
 RECORD_BYTES_MIN = 7
 MAGIC = 2
+NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -40,6 +46,18 @@ PREFIX = struct.Struct(">qiibI")
 LENGTH_STARTS_AT = 12
 # attributes, last offset delta, base timestamp, max timestamp, producer id, epoch, base sequence, record count.
 CHECKED = struct.Struct(">hiqqqhii")
+
+
+@frozen
+class Share:
+    """Which rows of one append call are in a batch, in record order.
+
+    `token` is the caller's and identifies the call; `first_record` is the position of the first of them in the batch.
+    """
+
+    token: object
+    rows: Array
+    first_record: int
 
 
 @frozen

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.frozen import frozen
-from kafka_sink.records.batch import HEADER_BYTES
+from kafka_sink.records.batch import HEADER_BYTES, NO_TIMESTAMP
 from kafka_sink.records.bytes_column import BytesColumn, check_bytes_type, plain, plain_type, wrong_type
 from kafka_sink.records.headers import check_headers_type, header_blocks
 from kafka_sink.records.scalar import Headers, encode_headers
@@ -25,8 +25,7 @@ from kafka_sink.records.varint import Array, count_of, length_counts
 
 # What a record takes at most besides its sizes: length, attributes, timestamp delta, offset delta.
 RECORD_OVERHEAD_BYTES_MAX = 5 + 1 + 10 + 5
-# Stand for "now" and "anywhere" in columns of valid values, which are never negative.
-NO_TIMESTAMP = -1
+# Stands for "anywhere" (as NO_TIMESTAMP does for "now") in a column of valid values, which are never negative.
 NO_PARTITION = -1
 
 INTEGER_TYPES = "int32 and int64"

@@ -45,6 +45,9 @@ COLLECTED_ROWS_MAX = 4096
 COLLECTED_BYTES_MAX = 1024 * 1024
 # Of buffer.memory, what one topic may collect, and what one piece of an Arrow batch may take.
 PORTION = 8
+# Of buffer.memory, what batches that are still open take, before those that compress well are kept smaller: the rest is
+# for those that are under way.
+OPEN_SHARE = 2
 # While this many batches wait for their broker, lingering longer makes fuller batches and delays nobody.
 BACKLOG_MAX = 64
 BUSY_LINGER_MS = 50
@@ -83,6 +86,7 @@ class Appender:
             batch_bytes_max=options.batch_size,
             request_bytes_max=options.max_request_size,
             batch_records_max=options.batch_records_max,
+            open_bytes_max=options.buffer_memory // OPEN_SHARE,
             compression=self._compressor_of,
         )
         self.collectors: dict[str, Collector] = {}

@@ -11,7 +11,7 @@ from functools import partial
 from kafka_sink.engine.commands import Delivered, Failed
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.frozen import frozen
-from kafka_sink.records.assembler import Share
+from kafka_sink.records.batch import Share
 from kafka_sink.runtime.callback import run_callback
 from kafka_sink.runtime.exchange import Calls, Exchange, retold
 from kafka_sink.runtime.future import UNKNOWN_OFFSET, wait_until_done

@@ -27,15 +27,17 @@ from kafka_sink.errors import LocalProtocolError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.clock import Clock
 from kafka_sink.runtime.exchange import retold
-from kafka_sink.runtime.login import authenticator
 from kafka_sink.runtime.network import Network
-from kafka_sink.runtime.tls import TlsContexts
+from kafka_sink.runtime.secured import authenticator, tls_contexts
 from kafka_sink.wire.apis import Api
 
 _LOGGER = logging.getLogger("kafka_sink")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 # Order does not matter between questions, so a connection may carry as many as one wants to lose with it.
 PIPELINED_MAX = 100
+# Longer waits are cut into pieces: a signal that comes a moment before the thread goes to sleep does not wake it, and
+# Ctrl-C would be noticed at the end of the wait only.
+WAIT_MS_MAX = 1_000
 
 _client_numbers = itertools.count(1)
 
@@ -139,8 +141,8 @@ class Asker:
         network, asking = self._opened()
         try:
             now_ms = self.now_ms()
-            moments = [moment for moment in (self._wake_at_ms, until_ms) if moment is not None]
-            events = network.poll(max(0, min(moments) - now_ms) if moments else None)
+            moments = (self._wake_at_ms, until_ms, now_ms + WAIT_MS_MAX)
+            events = network.poll(max(0, min(moment for moment in moments if moment is not None) - now_ms))
             step = asking.step(self.now_ms(), events, questions)
             self._wake_at_ms = step.wake_at_ms
             for command in step.commands:
@@ -161,7 +163,7 @@ class Asker:
             raise LocalProtocolError("the client is closed")
         if self._network is None or self._asking is None:
             options = self.options
-            tls = TlsContexts(options) if options.has_tls else None
+            tls = tls_contexts(options)
             self._asking = Asking(options, jitter=random.random, authenticator=authenticator(options))
             self._wake_at_ms = 0
             _open.add(self)

@@ -40,7 +40,7 @@ from kafka_sink.errors import (
     TransportError,
 )
 from kafka_sink.runtime.asker import Asker
-from kafka_sink.runtime.topic_wait import PartitionInfo, partition_infos
+from kafka_sink.runtime.partitions import PartitionInfo, partition_infos
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 from kafka_sink.wire.apis import API_VERSIONS, CREATE_TOPICS, DESCRIBE_CONFIGS, METADATA
 from kafka_sink.wire.codes import code
@@ -122,6 +122,8 @@ class Client(Asker):
         self._start_afresh_if_refused()
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         metadata = self._opened()[1].metadata
+        if metadata.is_just_learnt(self.now_ms()):
+            return
         seen = metadata.view
         metadata.request_update()
         if self._wait_until(lambda: self._has_news(seen), self.now_ms() + limit_ms):
@@ -260,10 +262,10 @@ class Client(Asker):
             raise reply.error
         for answer in reply.bodies:
             if answer["topics"][0]["error_code"] == TOPIC_AUTHORIZATION_FAILED:
-                text = (
-                    f"not authorized to describe topic {topic} (operation Describe or Write), or to create it (Create)"
+                raise AuthorizationError(
+                    f"not authorized to describe topic {topic} (operation Describe, which Read and Write imply), or to "
+                    "create it (Create)"
                 )
-                raise AuthorizationError(text)
 
     def _creation_error(self, row: Mapping[str, Any], *, is_first: bool, left_ms: int) -> KafkaSinkError | None:
         name = row["name"]

@@ -22,11 +22,10 @@ from kafka_sink.runtime.appender import Appender
 from kafka_sink.runtime.clock import Clock
 from kafka_sink.runtime.exchange import Exchange
 from kafka_sink.runtime.interceptors import Interceptors
-from kafka_sink.runtime.login import authenticator
 from kafka_sink.runtime.metrics import ProducerMetrics
 from kafka_sink.runtime.network import Network
+from kafka_sink.runtime.secured import authenticator, tls_contexts
 from kafka_sink.runtime.sender import Sender
-from kafka_sink.runtime.tls import TlsContexts
 
 _LOGGER = logging.getLogger("kafka_sink")
 # After it was told to stop at once, the thread needs no more than the turn it is in.
@@ -47,7 +46,7 @@ class Core:
             clock,
             send_buffer_bytes=options.send_buffer_bytes,
             receive_buffer_bytes=options.receive_buffer_bytes,
-            tls=TlsContexts(options) if options.has_tls else None,
+            tls=tls_contexts(options),
         )
         try:
             self._put_together(clock)

@@ -22,14 +22,15 @@ from typing import TYPE_CHECKING, Protocol
 from kafka_sink.engine.cluster import ClusterView
 from kafka_sink.engine.commands import Delivered, Failed, Input
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
-from kafka_sink.records.assembler import Share
+from kafka_sink.records.batch import Share
 from kafka_sink.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from kafka_sink.runtime.room import Place
 
-# Longer waits are cut into pieces: the operating system's limit is lower than that of max.block.ms.
-WAIT_S_MAX = 3600.0
+# Longer waits are cut into pieces: a signal that comes a moment before the thread goes to sleep does not wake it, and
+# Ctrl-C would be noticed at the end of the wait only.
+WAIT_S_MAX = 1.0
 CLOSED = "the producer is closed"
 FORKED = (
     "this producer belongs to the process that made it: its sender thread did not come along through fork(). "

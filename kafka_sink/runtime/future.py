@@ -18,7 +18,7 @@ import numpy as np
 
 from kafka_sink.engine.commands import Delivered, Failed
 from kafka_sink.errors import KafkaSinkError, OperationTimeout
-from kafka_sink.records.assembler import Share
+from kafka_sink.records.batch import Share
 from kafka_sink.runtime.callback import run_callback
 from kafka_sink.runtime.exchange import Calls, Exchange, retold
 from kafka_sink.runtime.interceptors import Interceptors

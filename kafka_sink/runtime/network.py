@@ -22,6 +22,7 @@ import selectors
 import socket
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from kafka_sink.engine.commands import (
     Address,
@@ -39,8 +40,9 @@ from kafka_sink.engine.commands import (
 from kafka_sink.errors import KafkaSinkError, TransportError
 from kafka_sink.runtime.clock import Clock
 from kafka_sink.runtime.plain_connection import PlainConnection, failure_of
-from kafka_sink.runtime.tls import TlsContexts
-from kafka_sink.runtime.tls_connection import TlsConnection
+
+if TYPE_CHECKING:
+    from kafka_sink.runtime.tls import TlsContexts
 
 NetworkCommand = Resolve | Connect | Send | Disconnect
 NetworkEvent = Resolved | Connected | Received | Written | Disconnected
@@ -169,6 +171,8 @@ class Network:
         if self._tls is None:
             connection = PlainConnection(command.connection_id, opened, peer)
         else:
+            from kafka_sink.runtime.tls_connection import TlsConnection  # see secured.py
+
             connection = TlsConnection(command.connection_id, opened, peer, command.host, self._tls)
         try:
             self._set_options(opened)

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from kafka_sink.engine import commands as c
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout
-from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.options import ProducerOptions
 from kafka_sink.records.batch import HEADER_BYTES
 from kafka_sink.records.columns import RECORD_OVERHEAD_BYTES_MAX, ArrowData, RecordColumns, columns_by_topic
 from kafka_sink.runtime.arrow_future import ArrowFuture
@@ -29,8 +29,9 @@ from kafka_sink.runtime.future import OnDelivery, RecordFuture
 from kafka_sink.runtime.interceptors import HeaderList, ProducerRecord
 from kafka_sink.runtime.metrics import MetricName
 from kafka_sink.runtime.operations import Operations
+from kafka_sink.runtime.partitions import PartitionInfo, partition_infos
 from kafka_sink.runtime.serialize import ROW_OVERHEAD_BYTES, check_row, check_size, read_headers, serialized
-from kafka_sink.runtime.topic_wait import PartitionInfo, partition_infos, wait_for_topic
+from kafka_sink.runtime.topic_wait import wait_for_topic
 from kafka_sink.runtime.transactions import TransactionMethods
 
 
@@ -38,7 +39,7 @@ class Producer(TransactionMethods):
     """Options by their Java names, or parsed `ProducerOptions`."""
 
     def __init__(self, config: Mapping[str, object] | ProducerOptions) -> None:
-        options = config if isinstance(config, ProducerOptions) else parse_producer_options(config)
+        options = config if isinstance(config, ProducerOptions) else _parsed(config)
         core = Core(options)
         self._options = options = core.options
         self._exchange = core.exchange
@@ -286,3 +287,11 @@ class Producer(TransactionMethods):
 def _byte_count(columns: RecordColumns) -> int:
     sizes = columns.sizes
     return sizes * columns.row_count if isinstance(sizes, int) else int(sizes.sum())
+
+
+def _parsed(config: Mapping[str, object]) -> ProducerOptions:
+    """Imported here: a task of Spark has its options parsed already, and the tables take longer to load than a batch
+    to send."""
+    from kafka_sink.options.parse import parse_producer_options
+
+    return parse_producer_options(config)

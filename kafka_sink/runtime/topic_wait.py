@@ -7,29 +7,12 @@ if it came after the question: the permission that was missing yesterday may hav
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from kafka_sink.engine.cluster import ClusterView
 from kafka_sink.engine.commands import WantTopic
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout
 from kafka_sink.records.routing import PartitionView
 from kafka_sink.runtime.exchange import Exchange, retold
-
-
-class PartitionInfo(NamedTuple):
-    """`leader_id` is None while nobody leads the partition."""
-
-    topic: str
-    partition: int
-    leader_id: int | None
-    leader_epoch: int
-
-
-def partition_infos(cluster: ClusterView, topic: str) -> list[PartitionInfo]:
-    found = cluster.topics[topic].partitions
-    return [
-        PartitionInfo(topic, index, cluster.leader(topic, index), found[index].leader_epoch) for index in sorted(found)
-    ]
 
 
 def partition_view(cluster: ClusterView, topic: str, slow_node_ids: frozenset[int]) -> PartitionView | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,7 @@ class KafkaSinkDataSource(DataSource):
 
 def _planning() -> ModuleType:
     try:
+        _check_dependencies()
         from kafka_sink.spark import planning
     except ImportError as error:
         raise ConfigError(
@@ -52,3 +54,10 @@ def _planning() -> ModuleType:
             "PYSPARK_PYTHON (spark.pyspark.python) to the interpreter that has it, on the driver and on each executor"
         ) from error
     return planning
+
+
+def _check_dependencies() -> None:
+    """Planning loads none of them, but the tasks will."""
+    for name in ("pyarrow", "numpy", "mmh3"):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}")

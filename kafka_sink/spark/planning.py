@@ -16,7 +16,8 @@ from pyspark.sql.types import StructType
 from kafka_sink.delivery.identity import run_hash, sink_id_of_checkpoint
 from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.sink_options import SinkOptions, parse_sink_options
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.runtime.imported import imported
 from kafka_sink.spark.columns import WrittenColumns, written_columns
 from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafka

@@ -4,18 +4,17 @@ next one. PySpark has the base class from 4.1 on; `planning` says so on older ve
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
-from kafka_sink.spark.driver import aborted, committed
-from kafka_sink.spark.place import place_in_stream
-from kafka_sink.spark.summary import tell_aborted, tell_delivered
-from kafka_sink.spark.task import write_task
 from kafka_sink.spark.writer import CommitMessage, receipts_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -27,16 +26,25 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._sink_id = sink_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
+        from kafka_sink.spark.place import place_in_stream
+        from kafka_sink.spark.task import write_task
+
         place = place_in_stream(self._sink_id)
         return CommitMessage(write_task(self._options, self._columns, iterator, place))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        from kafka_sink.spark.driver import committed
+        from kafka_sink.spark.summary import tell_delivered
+
         receipts = receipts_of(messages)
         key, run = _batch_of(receipts, batchId)
         conclusion = committed(self._options, self._sink_id, run, key, receipts)
         tell_delivered(self._options, key, receipts, conclusion)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        from kafka_sink.spark.driver import aborted
+        from kafka_sink.spark.summary import tell_aborted
+
         receipts = receipts_of(messages)
         key, run = _batch_of(receipts, batchId)
         conclusion = aborted(self._options, self._sink_id, run, key, receipts)

@@ -1,6 +1,6 @@
 """One attempt of one Spark task: Arrow batches in, a receipt out.
 
-    columns chosen -> Producer.send_arrow -> ... -> flushed, every record acknowledged -> receipt
+    columns chosen -> gathered -> Producer.send_arrow -> ... -> flushed, every record acknowledged -> receipt
 
 Rows go over as they come, whole columns at a time; what waits for the brokers is bounded by buffer.memory, and the
 task waits when that is used up. What is acknowledged is counted and forgotten, so a task of any length needs the same
@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -28,8 +29,7 @@ from kafka_sink.delivery.identity import TaskIdentity
 from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.options.sink_table import FAIL
+from kafka_sink.options.sink_options import FAIL, SinkOptions
 from kafka_sink.runtime.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.runtime.exchange import retold
 from kafka_sink.runtime.imported import imported
@@ -37,7 +37,10 @@ from kafka_sink.runtime.pool import POOL
 from kafka_sink.runtime.producer import Producer
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
-from kafka_sink.spark.unsendable import Unsendable, sorted_out
+from kafka_sink.spark.gather import gathered
+
+if TYPE_CHECKING:
+    from kafka_sink.spark.unsendable import Unsendable
 
 look_in_spark_files()
 
@@ -75,11 +78,10 @@ def write_task(
 ) -> TaskReceipt:
     task: Task | None = None
     try:
-        for arrow_batch in arrow_batches:
-            if arrow_batch.num_rows:
-                # A task without rows touches no broker.
-                task = task or Task(options, columns, place)
-                task.append(arrow_batch)
+        for rows in gathered(chosen(arrow_batch, columns) for arrow_batch in arrow_batches):
+            # Here and not before: a task without rows touches no broker.
+            task = task or Task(options, place)
+            task.append(rows)
         return task.finish() if task is not None else _receipt_of_nothing(place)
     except BaseException as error:
         if task is not None:
@@ -91,9 +93,8 @@ def write_task(
 
 
 class Task:
-    def __init__(self, options: SinkOptions, columns: WrittenColumns, place: TaskPlace) -> None:
+    def __init__(self, options: SinkOptions, place: TaskPlace) -> None:
         self._options = options
-        self._columns = columns
         self._place = place
         self._producer_options = _producer_options(options)
         self._is_transactional = place.transactional_id is not None
@@ -127,13 +128,12 @@ class Task:
             self._producer.start_over(self._place.transactional_id)
         raise OperationTimeout(f"the coordinator did not answer InitProducerId at once in {IDENTITIES_MAX} tries")
 
-    def append(self, arrow_batch: pa.RecordBatch) -> None:
-        rows = chosen(arrow_batch, self._columns)
+    def append(self, rows: pa.RecordBatch) -> None:
         if self._options.record_errors == FAIL:
             self._send(rows)
         else:
             self._send_what_can_be_sent(rows)
-        self._row_count += arrow_batch.num_rows
+        self._row_count += rows.num_rows
         while self._pending and self._pending[0].done():
             self._take_result(self._pending.popleft())
 
@@ -189,6 +189,8 @@ class Task:
 
     def _send_what_can_be_sent(self, rows: pa.RecordBatch) -> None:
         """The slow way only for an Arrow batch with such a row in it; the others are checked and sent as ever."""
+        from kafka_sink.spark.unsendable import sorted_out
+
         sendable, unsendable = sorted_out(rows, self._options.topic, self._producer, self._producer_options)
         if sendable.num_rows:
             self._pending.append(self._producer.send_arrow(sendable, self._options.topic))

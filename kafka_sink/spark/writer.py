@@ -1,20 +1,23 @@
-"""A batch write: what Spark pickles to its tasks, and asks to commit on the driver when all of them are done."""
+"""A batch write: what Spark pickles to its tasks, and asks to commit on the driver when all of them are done.
+
+Spark plans, writes and commits in processes of their own. Each loads what it needs when it is called: numpy, pyarrow
+and the encoder take longer to load than a commit takes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
-from kafka_sink.spark.driver import aborted, committed
-from kafka_sink.spark.place import place_in_batch
-from kafka_sink.spark.summary import tell_aborted, tell_delivered
-from kafka_sink.spark.task import write_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass
@@ -35,16 +38,25 @@ class BatchWriter(DataSourceArrowWriter):
         self._sink_id = sink_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
+        from kafka_sink.spark.place import place_in_batch
+        from kafka_sink.spark.task import write_task
+
         place = place_in_batch(self._key, self._run, self._sink_id)
         return CommitMessage(write_task(self._options, self._columns, iterator, place))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        from kafka_sink.spark.driver import committed
+        from kafka_sink.spark.summary import tell_delivered
+
         receipts = receipts_of(messages)
         key = self._key_of(receipts)
         conclusion = committed(self._options, self._sink_id, self._run, key, receipts)
         tell_delivered(self._options, key, receipts, conclusion)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        from kafka_sink.spark.driver import aborted
+        from kafka_sink.spark.summary import tell_aborted
+
         receipts = receipts_of(messages)
         key = self._key_of(receipts)
         conclusion = aborted(self._options, self._sink_id, self._run, key, receipts)

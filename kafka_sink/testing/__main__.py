@@ -71,7 +71,8 @@ def main(arguments: list[str] | None = None) -> None:
         signal.signal(number, lambda *_: stopped.set())
     with kafka:
         print(f"bootstrap.servers={kafka.bootstrap_servers}", flush=True)
-        stopped.wait()
+        while not stopped.wait(1.0):  # in pieces: a signal in the moment before it sleeps does not wake it
+            pass
 
 
 if __name__ == "__main__":

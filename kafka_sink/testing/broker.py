@@ -55,8 +55,9 @@ class Connection:
 class BrokerCluster:
     """Broker ids are 1..n unless `brokers` names them; connection ids are the caller's.
 
-    With `users` (name -> password) every connection must authenticate (SASL_PLAINTEXT); with `acls` what is not allowed
-    is denied, except to the property `super.users`. Both may be changed later: `credentials`, `authorizer`.
+    With `users` (name -> password), or `access_keys` (id -> secret key) for the mechanism AWS_MSK_IAM, every connection
+    must authenticate (SASL_PLAINTEXT); with `acls` what is not allowed is denied, except to the property
+    `super.users`. Both may be changed later: `credentials`, `authorizer`.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class BrokerCluster:
         *,
         topics: Mapping[str, int] | None = None,
         users: Mapping[str, str] | None = None,
+        access_keys: Mapping[str, str] | None = None,
         acls: Iterable[Acl] | None = None,
         settings: Settings | None = None,
         now_ms: int = 0,
@@ -80,8 +82,8 @@ class BrokerCluster:
         self.coordinator = TransactionCoordinator(self.schedule, self.settings, markers)
         self.housekeeping = Housekeeping(self.cluster, self.coordinator, self.groups)
         self.faults = Faults()
-        self.has_sasl = users is not None
-        self.credentials = Credentials(users or {}, self.settings.random_bytes)
+        self.has_sasl = users is not None or access_keys is not None
+        self.credentials = Credentials(users or {}, self.settings.random_bytes, access_keys)
         super_users = self.settings.names("super.users", ";")
         self.authorizer = Authorizer(acls, super_users) if acls is not None else None
         self.throttle_times_ms: dict[str, int] = {}

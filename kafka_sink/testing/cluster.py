@@ -2,7 +2,8 @@
 
 It is one truth for all brokers. Two things lag behind it, as in Kafka: a broker hears of a new leader after
 `delay_ms("metadata")` (until then its Metadata answers name the old one, while Produce and Fetch follow the truth), and
-a new coordinator answers COORDINATOR_LOAD_IN_PROGRESS for `delay_ms("coordinator_load")`.
+a new coordinator answers COORDINATOR_LOAD_IN_PROGRESS for `delay_ms("coordinator_load")`. And a leader can be deposed
+without hearing of it: for a while it goes on telling readers what it knew (`depose_leader`).
 
 Every replica that is up and not held out is in sync; the high watermark follows an append after
 `delay_ms("replication")`. A leader that crashes takes with it what is above the high watermark.
@@ -12,8 +13,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from kafka_sink.testing.errors import Code, Refused
+from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.schedule import Schedule
 from kafka_sink.testing.settings import Settings
 from kafka_sink.testing.topics import (
@@ -28,6 +31,17 @@ from kafka_sink.testing.topics import (
     check_topic_name,
     internal_partition,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a broker that takes itself for the leader lets readers see of a log; a deposed one shows what it knew."""
+
+    log: PartitionLog
+    leader_epoch: int
+    end_offset: int
+    high_watermark: int
+    last_stable_offset: int
 
 
 class Cluster:
@@ -47,6 +61,7 @@ class Cluster:
         self._waiting: dict[int, tuple[frozenset[tuple[str, int]], Callable[[], bool]]] = {}
         self._wait_count = 0
         self._stale: dict[tuple[int, str, int], tuple[int, int, int]] = {}
+        self._deposed: dict[tuple[int, str, int], tuple[View, int]] = {}
         self._loading_until: dict[tuple[str, int], int] = {}
 
     # ---- brokers ----
@@ -131,6 +146,7 @@ class Cluster:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
         # A topic that comes back under the name has another id, and leader epochs of its own that start at 0.
         self._stale = {key: seen for key, seen in self._stale.items() if key[1] != name}
+        self._deposed = {key: seen for key, seen in self._deposed.items() if key[1] != name}
         for partition in topic.partitions:
             self.changed(partition)
 
@@ -160,6 +176,13 @@ class Cluster:
             raise Refused(Code.NOT_LEADER_OR_FOLLOWER)
         return partition
 
+    def view(self, topic: str, index: int, broker_id: int) -> View:
+        """For readers; raises Refused if this broker does not take itself for the leader."""
+        deposed = self._deposed.get((broker_id, topic, index))
+        if deposed is not None and self.schedule.now_ms < deposed[1]:
+            return deposed[0]
+        return _view(self.led_partition(topic, index, broker_id))
+
     # ---- leaders ----
 
     def move_leader(self, topic: str, index: int, node_id: int, *, loses_tail: bool = False) -> None:
@@ -171,12 +194,29 @@ class Cluster:
             partition.log.advance_high_watermark(partition.log.end_offset)
         self._set_leader(partition, node_id, loses_tail=loses_tail)
 
+    def depose_leader(self, topic: str, index: int, node_id: int, unaware_ms: int) -> None:
+        """To another replica; the old leader, frozen or cut off, does not know it for a while and serves readers. What
+        is written to it is refused at once, where a real one would wait in vain for its followers."""
+        partition = self.partition(topic, index)
+        assert partition is not None
+        key, before = (partition.leader_id, topic, index), _view(partition)
+        self.move_leader(topic, index, node_id)
+        until_ms = self.schedule.now_ms + unaware_ms
+        self._deposed[key] = (before, until_ms)
+        self._stale[key] = (key[0], before.leader_epoch, until_ms)
+
+    def end_outdated_views(self) -> None:
+        self._deposed.clear()
+        self._stale.clear()
+
     def _set_leader(self, partition: Partition, node_id: int, *, loses_tail: bool) -> None:
         old = (partition.leader_id, partition.leader_epoch)
         if loses_tail:
             partition.log.truncate_to_high_watermark()
         partition.leader_id = node_id
         partition.leader_epoch += 1
+        self._deposed.pop((node_id, partition.topic, partition.index), None)
+        self._stale.pop((node_id, partition.topic, partition.index), None)
         for broker in self.alive:
             delay_ms = self.settings.delay_ms("metadata")
             if delay_ms > 0:
@@ -298,3 +338,8 @@ class Cluster:
     def offsets_partition(self, group_id: str) -> tuple[str, int]:
         partition = self.coordinator_partition(OFFSETS_TOPIC, group_id)
         return partition.topic, partition.index
+
+
+def _view(partition: Partition) -> View:
+    log = partition.log
+    return View(log, partition.leader_epoch, log.end_offset, log.high_watermark, log.last_stable_offset)

@@ -82,3 +82,11 @@ class Refused(Exception):
         self.code = code
         self.text = text
         self.record_errors = record_errors
+
+
+class AuthenticationFailed(Exception):
+    """`reason` is for the client's ears; None: the general sentence."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        super().__init__(reason or "invalid credentials")
+        self.reason = reason

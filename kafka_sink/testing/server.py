@@ -53,8 +53,9 @@ class EmbeddedBroker:
 
     `port` is that of the first broker, the others follow; 0 lets the system choose. `properties` are Kafka's (see
     settings.py, others are refused), `release` chooses the versions on offer. With `data_dir` a later instance finds
-    topics, records, transactions and offsets. With `users` (name -> password) clients must authenticate, with `acls`
-    what is not allowed is denied. `tls` is the `ssl.SSLContext` of a server: then all listeners speak TLS only.
+    topics, records, transactions and offsets. With `users` (name -> password), or `access_keys` (id -> secret key) for
+    the mechanism AWS_MSK_IAM, clients must authenticate, with `acls` what is not allowed is denied. `tls` is the
+    `ssl.SSLContext` of a server: then all listeners speak TLS only.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class EmbeddedBroker:
         *,
         topics: Mapping[str, int] | None = None,
         users: Mapping[str, str] | None = None,
+        access_keys: Mapping[str, str] | None = None,
         acls: Iterable[Acl] | None = None,
         tls: ssl.SSLContext | None = None,
         data_dir: str | Path | None = None,
@@ -78,7 +80,9 @@ class EmbeddedBroker:
         nodes = [Broker(number, host, port + number - 1 if port else 0) for number in range(1, brokers + 1)]
         self._started = time.time() * 1000 - time.monotonic() * 1000
         settings = Settings(dict(properties or {}), release, random_bytes=os.urandom)
-        self.core = BrokerCluster(nodes, users=users, acls=acls, settings=settings, now_ms=self._now_ms())
+        self.core = BrokerCluster(
+            nodes, users=users, access_keys=access_keys, acls=acls, settings=settings, now_ms=self._now_ms()
+        )
         self._lock = threading.RLock()
         self._selector = selectors.DefaultSelector()
         self._wake_receiver, self._wake_sender = socket.socketpair()

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from kafka_sink.testing.acl import ANONYMOUS
-from kafka_sink.testing.credentials import Credentials
-from kafka_sink.testing.sasl import AuthenticationFailed, Exchange, new_exchange
+from kafka_sink.testing.errors import AuthenticationFailed
+from kafka_sink.testing.sasl import Exchange
 
 # Kafka begins no re-authentication within a second of the one before.
 REAUTHENTICATION_INTERVAL_MS = 1000
@@ -66,14 +66,14 @@ class Session:
         self.has_bare_tokens = False
         self.stage = Stage.HANDSHAKE
 
-    def on_handshake(self, mechanism: str, credentials: Credentials, *, has_bare_tokens: bool) -> None:
+    def on_handshake(self, mechanism: str, exchange: Exchange, *, has_bare_tokens: bool) -> None:
         """The mechanism is one of those enabled."""
         self.has_bare_tokens = has_bare_tokens
         if self.is_reauthenticating and mechanism != self.mechanism:
             self.stage = Stage.WRONG_MECHANISM
             return
         self.mechanism = mechanism
-        self.exchange = new_exchange(mechanism, credentials)
+        self.exchange = exchange
         self.stage = Stage.EXCHANGE
 
     def on_token(self, token: bytes, now_ms: int, lifetime_ms: int) -> bytes:

@@ -2,7 +2,7 @@
 
 `properties` are those of Kafka's server.properties that the model obeys; every other name is refused, so that nobody
 believes in an option that has no effect. The defaults are those of Kafka 4.3, with few internal partitions, no initial
-rebalance delay, a new segment for every batch (`log.roll.ms` 0) and all mechanisms enabled.
+rebalance delay, a new segment for every batch (`log.roll.ms` 0) and all mechanisms of Apache Kafka enabled.
 
 Kafka does many things a little later (markers, replication, loading of a coordinator). How much later is asked of
 `delay_ms(what)`, and the few coin tosses of `chance(what)`: constants by default, seeded functions in a simulation.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.testing.credentials import MECHANISMS
+from kafka_sink.testing.credentials import MECHANISMS, MECHANISMS_ON_DEMAND
 
 LONG_MAX = (1 << 63) - 1
 RELEASES = ("4.3", "3.9")
@@ -116,8 +116,8 @@ class Settings:
             if name not in DEFAULTS:
                 raise ConfigError(f"the embedded broker does not model the property {name!r}")
         for mechanism in self.names("sasl.enabled.mechanisms"):
-            if mechanism not in MECHANISMS:
-                raise ConfigError(f"the embedded broker knows {', '.join(MECHANISMS)}, not {mechanism!r}")
+            if mechanism not in (known := (*MECHANISMS, *MECHANISMS_ON_DEMAND)):
+                raise ConfigError(f"the embedded broker knows {', '.join(known)}, not {mechanism!r}")
         if self.release not in RELEASES:
             raise ConfigError(f"the embedded broker knows the releases {', '.join(RELEASES)}, not {self.release!r}")
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
 
+from tests.broker_requests import Closed
+from tests.conformance.peer import KafkaPeer
 from tools.kafka_cluster import KafkaCluster
 
 TRANSACTION_TOPIC = "__transaction_state"
@@ -30,16 +32,40 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT
 
 
 def wait_until_in_sync(kafka: KafkaCluster, *topics: str) -> None:
+    """By the word of every node. One that was stopped takes itself for the leader, and all for in sync, until it has
+    caught up: who asked it alone would find the outage over, and would read as the end of the log what was its end."""
+
     def is_in_sync() -> bool:
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        try:
-            found = admin.list_topics(timeout=5).topics
-        except KafkaException:
-            return False
-        partitions = [partition for topic in topics for partition in found[topic].partitions.values()]
-        return all(len(partition.isrs) == len(partition.replicas) for partition in partitions)
+        told = [_as_told_by(kafka, node_id, topics) for node_id in kafka.node_ids]
+        return told[0] is not None and all(one == told[0] for one in told) and all(map(_is_complete, told[0]))
 
     wait_until(is_in_sync, f"all replicas of {topics} in sync")
+
+
+def _as_told_by(kafka: KafkaCluster, node_id: int, topics: Sequence[str]) -> list[dict[str, Any]] | None:
+    """All partitions; asked over a connection of our own, since a client of librdkafka asks whom it likes."""
+    with contextlib.closing(KafkaPeer(kafka.address_of(node_id))) as node:
+        try:
+            found = [node.metadata(topic) for topic in topics]
+        except (OSError, Closed):
+            return None
+    if any(topic["error_code"] for topic in found):
+        return None
+    return [
+        {"topic": topic["name"], **partition}
+        for topic in found
+        for partition in sorted(topic["partitions"], key=lambda one: int(one["partition_index"]))
+    ]
+
+
+def leader_as_told_by(kafka: KafkaCluster, node_id: int, topic: str, partition: int) -> int:
+    """-1 also while this node does not answer or know."""
+    told = _as_told_by(kafka, node_id, [topic])
+    return -1 if told is None or partition >= len(told) else int(told[partition]["leader_id"])
+
+
+def _is_complete(partition: dict[str, Any]) -> bool:
+    return set(partition["isr_nodes"]) == set(partition["replica_nodes"])
 
 
 def create_topic(kafka: KafkaCluster, name: str, partitions: int, config: dict[str, object] | None = None) -> str:
@@ -64,11 +90,17 @@ def leader_or_none(kafka: KafkaCluster, topic: str, partition: int) -> int:
 
 
 def wait_until_moved(kafka: KafkaCluster, topic: str, partition: int, old_leader: int) -> int:
-    wait_until(
-        lambda: leader_or_none(kafka, topic, partition) not in (-1, old_leader),
-        f"{topic}-{partition} is led by another node than {old_leader}",
-    )
-    return leader_or_none(kafka, topic, partition)
+    """By the word of every other node: right after an election they do not know of it at the same time."""
+    others = [node_id for node_id in kafka.node_ids if node_id != old_leader]
+    leaders: set[int] = set()
+
+    def has_moved() -> bool:
+        leaders.clear()
+        leaders.update(leader_as_told_by(kafka, node_id, topic, partition) for node_id in others)
+        return len(leaders) == 1 and not leaders & {-1, old_leader}
+
+    wait_until(has_moved, f"{topic}-{partition} is led by another node than {old_leader}")
+    return leaders.pop()
 
 
 def kill_leader(kafka: KafkaCluster, topic: str, partition: int) -> int:

@@ -26,12 +26,11 @@ from tests.chaos.kafka_proxy import KafkaProxy
 from tests.chaos.outages import TRANSACTION_TOPIC, wait_until
 from tests.chaos.test_commit_errors import of_a_task
 from tests.chaos.test_driver_crashes import kill_after_the_decision
-from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
 from tests.integration.asking import client_of
 from tools.foreign_reader import read_topic
 from tools.java import run_class
 from tools.kafka_cluster import KafkaCluster
-from tools.kafka_jars import KafkaUnavailable
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -47,12 +46,7 @@ FORGOTTEN_S = 10
 
 @contextmanager
 def cluster_of(version: str, **more: object) -> Iterator[KafkaCluster]:
-    cluster = KafkaCluster(version, **more)  # type: ignore[arg-type]
-    try:
-        cluster.open()
-    except KafkaUnavailable as error:
-        without_kafka(str(error))
-    with cluster:
+    with or_without_kafka(KafkaCluster(version, **more)) as cluster:  # type: ignore[arg-type]
         yield cluster
 
 

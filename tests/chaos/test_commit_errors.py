@@ -100,11 +100,12 @@ class Step(NamedTuple):
 
 STEPS = {
     "fence": Step(INIT_PRODUCER_ID, refused, of_the_driver, 1, CommitAborted),
+    "claim": Step(PRODUCE, produce_refused, of_the_driver, 1, CommitAborted),
     "check": Step(DESCRIBE_TRANSACTIONS, describe_refused, lambda _: True, 1, CommitAborted),
-    "write-the-intent": Step(PRODUCE, produce_refused, of_the_driver, 1, CommitAborted),
+    "write-the-intent": Step(PRODUCE, produce_refused, of_the_driver, 2, CommitAborted),
     "decide": Step(END_TXN, refused, of_the_driver, 1, CommitAborted),
     **{f"commit-{k}-of-{TASKS}": Step(END_TXN, refused, of_a_task, k, CommitPending) for k in range(1, TASKS + 1)},
-    "write-done": Step(PRODUCE, produce_refused, of_the_driver, 2, CommitPending),
+    "write-done": Step(PRODUCE, produce_refused, of_the_driver, 3, CommitPending),
     "close": Step(END_TXN, refused, of_the_driver, 2, CommitPending),
 }
 FIRST_GENERATION_STEPS = {

@@ -137,9 +137,10 @@ def test_a_request_that_arrives_and_whose_answer_never_comes_is_given_up_and_rep
         (END_TXN, of_the_driver, 1),
         (END_TXN, of_the_driver, 2),
         (PRODUCE, of_the_driver, 1),
+        (PRODUCE, of_the_driver, 2),
         (INIT_PRODUCER_ID, of_the_driver, 1),
     ],
-    ids=["commit-of-a-task", "decision", "end-of-the-done-record", "intent", "fencing"],
+    ids=["commit-of-a-task", "decision", "end-of-the-done-record", "claim", "intent", "fencing"],
 )
 def test_a_dead_drivers_request_that_arrives_after_its_successors_batches_changes_nothing(
     kafka: KafkaCluster, topic_name: str, api: Api, owner: object, nth: int

@@ -311,7 +311,7 @@ def test_a_commit_that_timed_out_is_resolved_by_calling_it_again(
 ) -> None:
     fault = proxy.on(END_TXN, harm)
     # The request waits longer than the call.
-    with transactional(proxy, request_timeout_ms=4000, max_block_ms=1000) as producer:
+    with transactional(proxy, request_timeout_ms=8000, max_block_ms=2500) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         send_numbers(producer, topic, "first")
@@ -335,7 +335,7 @@ def commit_until_known(producer: Producer) -> int:
 
 def test_an_abort_is_refused_while_a_commit_is_under_way(kafka: KafkaCluster, proxy: KafkaProxy, topic: str) -> None:
     proxy.on(END_TXN, Harm.SILENT_ANSWER)
-    with transactional(proxy, request_timeout_ms=4000, max_block_ms=1000) as producer:
+    with transactional(proxy, request_timeout_ms=8000, max_block_ms=2500) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         send_numbers(producer, topic, "first")

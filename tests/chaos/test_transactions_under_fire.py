@@ -26,10 +26,9 @@ from tests.chaos.outages import (
 )
 from tests.chaos.tail import Tail
 from tests.chaos.transaction_loop import PARTITIONS, Fate, TransactionChecker, TransactionLoop
-from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
 from tools.foreign_reader import scan_topic
 from tools.kafka_cluster import KafkaCluster
-from tools.kafka_jars import KafkaUnavailable
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -48,12 +47,7 @@ SETTINGS = {
 @pytest.fixture(params=[NEWEST, FIRST_GENERATION])
 def kafka_under_fire(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     """A cluster for one test alone: two of three nodes each, side by side, would be too much for a small machine."""
-    cluster = KafkaCluster(request.param, 3)
-    try:
-        cluster.open()
-    except KafkaUnavailable as error:
-        without_kafka(str(error))
-    with cluster:
+    with or_without_kafka(KafkaCluster(request.param, 3)) as cluster:
         yield cluster
 
 

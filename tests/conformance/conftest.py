@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import confluent_kafka.admin as confluent
@@ -16,10 +16,9 @@ import pytest
 from kafka_sink.testing import Acl
 from tests.conformance import acl_scripts, sasl_scripts
 from tests.conformance.peer import PROPERTIES, KafkaPeer
-from tests.conftest import without_kafka
+from tests.conftest import started_when_asked
 from tools import kafka_security
 from tools.kafka_cluster import KafkaCluster
-from tools.kafka_jars import KafkaUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +32,22 @@ class Pair:
 
 @pytest.fixture(scope="session")
 def pair_of() -> Iterator[Callable[[str, int], Pair]]:
-    """Started at the first use. Not a parametrised session fixture: random order would restart it between tests."""
-    pairs: dict[tuple[str, int], Pair] = {}
-    with ExitStack() as stack:
+    @contextmanager
+    def start(version: str, level: int) -> Iterator[Pair]:
+        # Kafka 3.9 has no such feature to set.
+        feature = None if version.startswith("3.") else level
+        with KafkaCluster(version=version, properties=PROPERTIES, transaction_version=feature) as cluster:
+            _warm_up(cluster)
+            yield Pair(cluster, version.rpartition(".")[0], str(level))
 
-        def running(version: str, level: int) -> Pair:
-            if (version, level) not in pairs:
-                # Kafka 3.9 has no such feature to set.
-                feature = None if version.startswith("3.") else level
-                cluster = KafkaCluster(version=version, properties=PROPERTIES, transaction_version=feature)
-                try:
-                    stack.enter_context(cluster)
-                except KafkaUnavailable as missing:
-                    without_kafka(str(missing))
-                peer = KafkaPeer(cluster.bootstrap_servers)
-                peer.warm_up()
-                peer.close()
-                pairs[version, level] = Pair(cluster, version.rpartition(".")[0], str(level))
-            return pairs[version, level]
+    with started_when_asked(start) as of:
+        yield of
 
-        yield running
+
+def _warm_up(cluster: KafkaCluster) -> None:
+    peer = KafkaPeer(cluster.bootstrap_servers)
+    peer.warm_up()
+    peer.close()
 
 
 # ---- secured ----
@@ -76,7 +71,6 @@ class Secured:
 
 @pytest.fixture(scope="session")
 def secured_of() -> Iterator[Callable[[str], Secured]]:
-    running: dict[str, Secured] = {}
     short = f"listener.name.sasl_plaintext.{sasl_scripts.SHORT.lower()}.connections.max.reauth.ms"
     properties = {
         **PROPERTIES,
@@ -85,22 +79,15 @@ def secured_of() -> Iterator[Callable[[str], Secured]]:
         short: sasl_scripts.SESSION_MS,
         "log.cleaner.backoff.ms": 50,
     }
-    with ExitStack() as stack:
 
-        def of(version: str) -> Secured:
-            if version not in running:
-                cluster = KafkaCluster(version, properties=properties, users=PASSWORDS)
-                try:
-                    stack.enter_context(cluster)
-                except KafkaUnavailable as missing:
-                    without_kafka(str(missing))
-                write_acls(cluster, [acl for granted in acl_scripts.cases().values() for acl in granted])
-                peer = KafkaPeer(cluster.bootstrap_servers)
-                peer.warm_up()
-                peer.close()
-                running[version] = Secured(cluster, version.rpartition(".")[0])
-            return running[version]
+    @contextmanager
+    def start(version: str) -> Iterator[Secured]:
+        with KafkaCluster(version, properties=properties, users=PASSWORDS) as cluster:
+            write_acls(cluster, [acl for granted in acl_scripts.cases().values() for acl in granted])
+            _warm_up(cluster)
+            yield Secured(cluster, version.rpartition(".")[0])
 
+    with started_when_asked(start) as of:
         yield of
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafka_sink import Producer, TransactionReceipt
 from kafka_sink.delivery.request import DriverAnswer, DriverRequest, RequestKey, Target
-from kafka_sink.options import parse_producer_options
+from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime.client import Client
 from kafka_sink.wire.apis import Api
 

@@ -7,30 +7,19 @@ driver that dies is a Committer that is not stepped any more.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from kafka_sink import Producer
 from kafka_sink.command.__main__ import main
-from kafka_sink.delivery import (
-    BatchKey,
-    Committer,
-    Conclusion,
-    DeliverySettings,
-    DriverSession,
-    Job,
-    Operation,
-    PreparedTransaction,
-    Progress,
-    TaskReceipt,
-    Verdict,
-    Written,
-)
+from kafka_sink.delivery.committer import Committer, Progress
 from kafka_sink.delivery.phase import Phase
+from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
 from kafka_sink.delivery.request import DriverAnswer
+from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation, Verdict
 from kafka_sink.runtime.client import Client
 from tests.integration.asking import client_of
 from tools.foreign_reader import read_topic
@@ -59,7 +48,7 @@ class Dying:
 
 @dataclass
 class Sink:
-    """One sink of a cluster, and what its tasks and drivers do."""
+    """One sink of a cluster, and what its tasks and drivers do. `login`: options that get them in."""
 
     servers: str
     topic: str
@@ -67,9 +56,10 @@ class Sink:
     ledger_topic: str
     timeout_ms: int = 300_000
     run: str = RUN
+    login: Mapping[str, str] = field(default_factory=dict)
 
     def create(self) -> None:
-        with client_of(self.servers) as client:
+        with client_of(self.servers, **self.login) as client:
             client.create_topic(self.ledger_topic, 1, 1, {"cleanup.policy": "compact"})
             client.create_topic(self.topic, 2, 1)
 
@@ -79,6 +69,7 @@ class Sink:
             "bootstrap.servers": self.servers,
             "transactional.id": transactional_id,
             "transaction.timeout.ms": self.timeout_ms,
+            **self.login,
         }
         partition = spark_partition % 2
         with Producer(options) as producer:
@@ -104,15 +95,19 @@ class Sink:
         return Committer(settings, DriverSession(self.sink_id, self.run), job, client.now_ms())
 
     def deliver(self, key: BatchKey) -> None:
-        with client_of(self.servers) as client:
+        with client_of(self.servers, **self.login) as client:
             verdict = client.run(self.committer(client, key, [self.task(key, number) for number in range(2)]))
-        assert verdict.error is None and verdict.conclusion is Conclusion.DELIVERED
+        if verdict.error is not None:
+            raise verdict.error
+        assert verdict.conclusion is Conclusion.DELIVERED
 
     def decide_and_die(self, key: BatchKey, *, committed: int = 0) -> list[TaskReceipt]:
         receipts = [self.task(key, number) for number in range(2)]
-        with client_of(self.servers) as client:
+        with client_of(self.servers, **self.login) as client:
             committer = self.committer(client, key, receipts)
-            client.run(Dying(committer, Phase.COMMITTING, committed))
+            verdict = client.run(Dying(committer, Phase.COMMITTING, committed))
+        if verdict.error is not None:
+            raise verdict.error
         assert committer.phase is Phase.COMMITTING
         return receipts
 
@@ -153,4 +148,5 @@ class Shell:
 
     def about(self, sink: Sink, command: str, *words: str) -> Said:
         where = ("--bootstrap-server", sink.servers, "--ledger-topic", sink.ledger_topic, "--sink-id", sink.sink_id)
-        return self(command, *where, *words)
+        login = [word for name, value in sink.login.items() for word in ("--option", f"kafka.{name}={value}")]
+        return self(command, *where, *login, *words)

@@ -11,7 +11,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from kafka_sink.delivery.identity import run_hash
 from kafka_sink.delivery.receipt import BatchKey
-from kafka_sink.options.sink_options import parse_sink_options
+from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import written_columns
 from kafka_sink.spark.task import TaskPlace, write_task
 from tests.integration.memory_probe import VALUE_BYTES, reset_peak, status_bytes

@@ -46,7 +46,7 @@ SECRET = "content-that-no-text-may-show"
         ({"transactional.id": ""}, r"transactional\.id='' is not valid: expected text that is not empty"),
         ({"delivery.timeout.ms": 10}, r"delivery\.timeout\.ms=10 is too short: it must be at least linger\.ms"),
         ({"buffer.memory": None}, r"buffer\.memory is None: expected a whole number"),
-        ({"ssl.keystore.password": "hush"}, r"ssl\.keystore\.password is not supported"),
+        ({"security.protocol": "SSL", "ssl.keystore.password": "hush"}, r"ssl\.keystore\.location names none"),
         ({"bootstrap.servers": "host"}, r"bootstrap\.servers: the entry 'host' is not valid: expected host:port"),
         ({"bootstrap.servers": "host:99999"}, r"port 99999: expected a port from 1 to 65535"),
         ({"bootstrap.servers": ""}, r"bootstrap\.servers is empty"),
@@ -85,7 +85,7 @@ def topic(kafka_4: KafkaCluster, topic_name: str) -> str:
 @pytest.fixture
 def producer(kafka_4: KafkaCluster, topic: str) -> Iterator[Producer]:
     """Afterwards nothing of what was refused may be in the log, and the producer must still work."""
-    options = {"bootstrap.servers": kafka_4.bootstrap_servers, "max.block.ms": 1000, "max.request.size": 5000}
+    options = {"bootstrap.servers": kafka_4.bootstrap_servers, "max.block.ms": 3000, "max.request.size": 5000}
     with Producer({**options, "buffer.memory": 50_000}) as producer:
         yield producer
         assert producer.send(topic, value=b"still works").result(TIMEOUT_S).topic == topic

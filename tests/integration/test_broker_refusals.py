@@ -80,13 +80,13 @@ def test_a_record_above_max_request_size_is_refused_before_it_is_sent(kafka_4: K
 
 
 def test_a_topic_that_is_not_there_is_waited_for_at_most_max_block_ms(kafka: KafkaCluster, topic_name: str) -> None:
-    with Producer(settings(kafka, max_block_ms=800)) as producer:
+    with Producer(settings(kafka, max_block_ms=3000)) as producer:
         started = time.monotonic()
         with pytest.raises(OperationTimeout) as caught:
             producer.send(topic_name, value=SECRET).result(TIMEOUT_S)
-        assert 0.7 <= time.monotonic() - started <= 2.5
+        assert 2.9 <= time.monotonic() - started <= 20
         text = str(caught.value)
-        assert topic_name in text and "max.block.ms=800" in text and "UNKNOWN_TOPIC_OR_PARTITION" in text
+        assert topic_name in text and "max.block.ms=3000" in text and "UNKNOWN_TOPIC_OR_PARTITION" in text
         assert SECRET.decode() not in text
         with pytest.raises(OperationTimeout, match=topic_name):
             producer.send_arrow(pa.table({"value": [SECRET]}), topic=topic_name).result(TIMEOUT_S)
@@ -107,7 +107,7 @@ def test_a_name_no_topic_can_have_is_refused_at_once(kafka_4: KafkaCluster, name
         started = time.monotonic()
         with pytest.raises(KafkaSinkError, match="topic"):
             producer.send(name, value=SECRET).result(TIMEOUT_S)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 15
 
 
 def test_records_without_key_on_a_compacted_topic_are_named_one_by_one(kafka: KafkaCluster, topic_name: str) -> None:
@@ -154,7 +154,7 @@ def test_log_append_time_is_what_the_future_tells(kafka: KafkaCluster, topic_nam
 
 def test_a_partition_out_of_range_names_the_partitions_there_are(kafka_4: KafkaCluster, topic_name: str) -> None:
     kafka_4.create_topic(topic_name, partitions=3)
-    with Producer(settings(kafka_4, max_block_ms=700)) as producer:
+    with Producer(settings(kafka_4, max_block_ms=3000)) as producer:
         with pytest.raises(DataError, match=r"3 partitions \(0 to 2\).*partition 3"):
             producer.send(topic_name, value=SECRET, partition=3).result(TIMEOUT_S)
         rows = pa.table({"value": [SECRET] * 3, "partition": pa.array([0, 2, 9], pa.int32())})

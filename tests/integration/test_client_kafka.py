@@ -7,20 +7,10 @@ import time
 import pytest
 
 from kafka_sink import Producer, TransactionReceipt
-from kafka_sink.delivery import (
-    BatchKey,
-    Committer,
-    Conclusion,
-    DeliverySettings,
-    DriverSession,
-    Job,
-    Operation,
-    PreparedTransaction,
-    TaskReceipt,
-    Verdict,
-    Written,
-)
+from kafka_sink.delivery.committer import Committer
+from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
 from kafka_sink.delivery.request import CoordinatorOf, CoordinatorsOf, EveryBroker, Fate
+from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation, Verdict
 from kafka_sink.engine.question import Coordinator, Leader
 from kafka_sink.errors import OperationTimeout
 from kafka_sink.runtime.client import Client

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from kafka_sink.delivery import BatchKey, TaskReceipt
 from kafka_sink.delivery.identity import sink_id_of_checkpoint
+from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.testing import EmbeddedBroker, Fault, acl
+from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
 from kafka_sink.testing.acl import Acl
 from tests.integration.commanding import ROWS_PER_TASK, Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster
@@ -271,6 +271,18 @@ def check_abort(shell: Shell, sink: Sink) -> None:
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
 
 
+@pytest.mark.parametrize(("marker_ms", "timeout_s", "exit_code"), [(700, 30, 0), (60_000, 1, 1)])
+def test_markers_are_waited_for_and_those_that_do_not_come_are_told(
+    sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch, marker_ms: int, timeout_s: int, exit_code: int
+) -> None:
+    sink.decide_and_die(BATCH)
+    sink.task(NEXT, 7)
+    monkeypatch.setattr(settings, "DEFAULT_DELAYS_MS", {"marker": marker_ms})
+    said = shell.about(sink, "transactions", "--abort", "--yes", "--json", "--timeout", str(timeout_s))
+    assert said.exit_code == exit_code
+    assert (said.content["left_open"] == []) == (exit_code == 0)
+
+
 def test_a_list_with_a_silent_broker_is_not_taken_for_complete(shell: Shell) -> None:
     with EmbeddedBroker(brokers=2) as broker:
         sink = created(Sink(broker.bootstrap_servers, "t", "orders", LEDGER))
@@ -333,7 +345,7 @@ def test_wrong_words_end_with_2_and_without_secrets(
         (("--bootstrap-server", "nowhere"), "bootstrap.servers"),
         (("--bootstrap-server", "h:1", "--properties", "not-there.properties"), "No such file"),
         (("--bootstrap-server", "h:1", "--option", "kafka.retris=hush-hush"), "did you mean retries?"),
-        (("--bootstrap-server", "h:1", "--option", "kafka.ssl.keystore.password=hush-hush"), "ssl.key.password"),
+        (("--bootstrap-server", "h:1", "--option", "kafka.ssl.provider=hush-hush"), "there is no JVM"),
         (("--bootstrap-server", "h:1", "--sink-id", "a b"), "sink.id"),
         (("--bootstrap-server", "h:1", "--ledger-topic", "a b"), "--ledger-topic"),
     ],

@@ -119,7 +119,7 @@ def test_send_ends_in_buffer_exhausted_after_max_block_ms_and_goes_on_when_there
     slow_broker: SlowBroker, topic_name: str
 ) -> None:
     slow_broker.kafka.create_topic(topic_name)
-    settings = {"bootstrap.servers": slow_broker.address, "buffer.memory": 1_000_000, "max.block.ms": 700}
+    settings = {"bootstrap.servers": slow_broker.address, "buffer.memory": 1_000_000, "max.block.ms": 2000}
     with Producer(settings) as producer:
         assert producer.send(topic_name, value=b"-1").result(30).offset == 0
         slow_broker.proxy.bytes_per_s = 0
@@ -134,10 +134,10 @@ def test_send_ends_in_buffer_exhausted_after_max_block_ms_and_goes_on_when_there
                 error = caught
         waited_s = time.monotonic() - started
         assert error is not None
-        assert 0.65 <= waited_s <= 2
+        assert 1.9 <= waited_s <= 20
         # Room for at least three quarters of the buffer in payload bytes, and never for more than all of it.
         assert 750 <= accepted <= 1000
-        assert "buffer.memory=1000000" in str(error) and "max.block.ms=700" in str(error)
+        assert "buffer.memory=1000000" in str(error) and "max.block.ms=2000" in str(error)
         assert error.ambiguous is False
 
         with pytest.raises(BufferExhausted):

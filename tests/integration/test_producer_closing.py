@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import os
 import pickle
@@ -295,6 +296,16 @@ transactional.close(0)
 """, interrupt_after="blocked")  # fmt: skip
     assert (code, "interrupted" in output) == (0, True), output
     assert time.monotonic() - started < 20
+
+
+def test_an_interrupt_that_comes_just_before_the_thread_sleeps_is_noticed() -> None:
+    """`interrupt_main` notes the signal without ending a system call, which is what happens to such an interrupt."""
+    timer = threading.Timer(0.3, _thread.interrupt_main)
+    with Producer({"bootstrap.servers": NOBODY, "max.block.ms": 60_000, "reconnect.backoff.ms": 60_000}) as producer:
+        timer.start()
+        with pytest.raises(KeyboardInterrupt):
+            producer.send("missing", b"v")
+        timer.join()
 
 
 def test_ctrl_c_works_while_waiting_for_room_and_for_a_future(kafka_4: KafkaCluster, topic_name: str) -> None:

@@ -15,7 +15,8 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.errors import LocalProtocolError
-from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime import pool as pool_module
 from kafka_sink.runtime.pool import IDLE_PRODUCERS_MAX, POOL, ProducerPool
 from kafka_sink.runtime.producer import Producer

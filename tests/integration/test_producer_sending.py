@@ -266,11 +266,11 @@ def test_linger_zero_sends_at_once_and_a_long_linger_waits_for_a_full_batch(
 
 def test_partitions_of_a_topic_are_listed_with_their_leaders(kafka_4: KafkaCluster, topic_name: str) -> None:
     kafka_4.create_topic(topic_name, partitions=3)
-    with producer_of(kafka_4, max_block_ms=500, allow_auto_create_topics=False) as producer:
+    with producer_of(kafka_4, max_block_ms=3000, allow_auto_create_topics=False) as producer:
         assert [(info.partition, info.leader_id) for info in producer.partitions_for(topic_name)] == [
             (0, 1), (1, 1), (2, 1),
         ]  # fmt: skip
-        with pytest.raises(OperationTimeout, match=r"max\.block\.ms=500: .*UNKNOWN_TOPIC_OR_PARTITION"):
+        with pytest.raises(OperationTimeout, match=r"max\.block\.ms=3000: .*UNKNOWN_TOPIC_OR_PARTITION"):
             producer.partitions_for(f"{topic_name}-missing")
 
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, Stri
 from kafka_sink.delivery.identity import run_hash
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import BrokerError, BufferExhausted, DataError, DeliveryError, KafkaSinkError, OperationTimeout
-from kafka_sink.options.sink_options import parse_sink_options
+from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.runtime.pool import POOL
 from kafka_sink.spark.columns import written_columns
 from kafka_sink.spark.planning import planned_stream

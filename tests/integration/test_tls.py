@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import socket
 import ssl
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,14 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import pkcs12
 
 from kafka_sink.engine.commands import Connect, Connected, Disconnect, Disconnected, Received, Send, Written
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
-from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime.clock import Clock
 from kafka_sink.runtime.network import Network
 from kafka_sink.runtime.tls import TlsContexts, tls_context
 from tests.certificates import DAY, NOW, Authority, Issued
+from tools.kafka_jars import java_command
 
 WAIT_S = 20.0
 HOST = "localhost"
@@ -409,7 +416,7 @@ def test_a_certificate_that_was_replaced_is_used_by_the_next_connection(
     ("content", "says"),
     [
         (b"\xfe\xed\xfe\xed\x00\x00\x00\x02", "is a JKS file: convert it to PEM with `keytool -importkeystore"),
-        (b"\x30\x82\x01\x00", "is a PKCS12 file, or DER: convert it to PEM with `openssl pkcs12 -in"),
+        (b"\x30\x82\x01\x00", "cannot be opened as PKCS12: is ssl.truststore.password the right password"),
         (b"hello", "is no file of PEM"),
         (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "no certificate that OpenSSL can read"),
     ],
@@ -451,3 +458,79 @@ def test_a_key_that_belongs_to_another_certificate_is_named(authority: Authority
     more = {"ssl_certificate_location": str(one.chain), "ssl_key_location": str(other.key)}
     with pytest.raises(ConfigError, match="the key does not belong to the first certificate"):
         tls_context(options(authority, **more))
+
+
+# ---- PKCS12 ----------------------------------------------------------------------------------------------------
+
+
+def keytool(*arguments: str) -> None:
+    """Java's own tool, so that the files are those that exist where a JVM was in use."""
+    command = [
+        str(Path(java_command()).resolve().with_name("keytool")),
+        *arguments,
+        "-storepass",
+        "of the store",
+        "-noprompt",
+    ]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def java_truststore(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("java") / "trust.p12"
+    trusted = ["-alias", "authority", "-file", str(authority.path)]
+    keytool("-importcert", "-storetype", "PKCS12", "-keystore", str(path), *trusted)
+    return path
+
+
+def test_key_and_trust_may_be_pkcs12(
+    authority: Authority, good: Issued, java_truststore: Path, tmp_path: Path, listening: Callable[..., Listener]
+) -> None:
+    client = authority.issue("client-pkcs12", is_for_clients=True)
+    keystore = tmp_path / "client.p12"
+    key = serialization.load_pem_private_key(client.key.read_bytes(), None)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    hiding = serialization.BestAvailableEncryption(b"of the key")
+    keystore.write_bytes(pkcs12.serialize_key_and_certificates(b"client", key, client.certificate, None, hiding))
+
+    def demand(context: ssl.SSLContext) -> None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(authority.path)
+
+    chosen = options(
+        authority,
+        ssl_truststore_type="PKCS12",
+        ssl_truststore_location=str(java_truststore),
+        ssl_truststore_password="of the store",
+        ssl_keystore_location=str(keystore),
+        ssl_keystore_password="of the key",
+    )
+    with Dialogue(chosen) as dialogue:
+        assert dialogue.connect(listening(good, demand).port) == Connected(1)
+        assert dialogue.echoed([b"hello"]) == b"hello"
+
+
+@pytest.mark.parametrize("password", [None, "hunter2"])
+def test_a_wrong_password_of_a_pkcs12_file_is_named_and_not_shown(
+    password: str | None, authority: Authority, java_truststore: Path
+) -> None:
+    more = {} if password is None else {"ssl_truststore_password": password}
+    with pytest.raises(ConfigError, match=r"is ssl\.truststore\.password the right password") as caught:
+        tls_context(options(authority, ssl_truststore_location=str(java_truststore), **more))
+    assert "hunter2" not in str(caught.value) and str(java_truststore) in str(caught.value)
+
+
+def test_a_pkcs12_file_without_the_package_that_reads_it_says_what_to_install(
+    authority: Authority, java_truststore: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.serialization.pkcs12", None)
+    with pytest.raises(ConfigError) as caught:
+        tls_context(options(authority, ssl_truststore_location=str(java_truststore), ssl_truststore_password="x"))
+    assert "install pykafka-sink[pkcs12] (on the executors, too), or convert it to PEM with `openssl" in str(
+        caught.value
+    )
+
+
+def test_a_password_for_a_file_that_has_none_is_refused(authority: Authority) -> None:
+    with pytest.raises(ConfigError, match=r"which has no password: leave out ssl\.truststore\.password"):
+        tls_context(options(authority, ssl_truststore_password="hunter2"))

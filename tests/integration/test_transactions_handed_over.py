@@ -16,11 +16,10 @@ import pytest
 
 from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, ProducerFenced, TransactionAborted, TransactionError
-from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
+from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
 from tests.integration.transactional import TIMEOUT_S, is_settled, rows, transactional, values
 from tools.foreign_reader import read_topic, wait_until_settled
 from tools.kafka_cluster import KafkaCluster
-from tools.kafka_jars import KafkaUnavailable
 
 # ---- other processes -------------------------------------------------------------------------------------------
 
@@ -172,12 +171,7 @@ def test_a_second_producer_with_the_same_id_fences_the_first_and_its_records_are
 def kafka_of_short_transactions(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     """Looks for transactions that are over their time every 300 ms; by default it does so every 10 s."""
     properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 300}
-    cluster = KafkaCluster(request.param, properties=properties)
-    try:
-        cluster.open()
-    except KafkaUnavailable as error:
-        without_kafka(str(error))
-    with cluster:
+    with or_without_kafka(KafkaCluster(request.param, properties=properties)) as cluster:
         yield cluster
 
 

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from kafka_sink.version import VERSION
 from tools.make_zip import write_zip
 
+ROOT = Path(__file__).parent.parent.parent
+IMPORTED = "import kafka_sink.spark.writer, kafka_sink.version as v; print(v.__file__, v.VERSION)"
 
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="before 3.11 sets are compiled in any order")
 def test_the_same_sources_give_the_same_zip(tmp_path: Path) -> None:
-    write_zip(tmp_path / "a.zip")
-    write_zip(tmp_path / "b.zip")
-    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    program = "import sys, pathlib; from tools.make_zip import write_zip; write_zip(pathlib.Path(sys.argv[1]))"
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", program, str(tmp_path / seed)], cwd=ROOT, env=environment, check=True)
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
 
 
 def test_the_zip_holds_both_packages_and_nothing_else_and_can_be_imported(tmp_path: Path) -> None:
@@ -22,18 +31,26 @@ def test_the_zip_holds_both_packages_and_nothing_else_and_can_be_imported(tmp_pa
     names = zipfile.ZipFile(tmp_path / "package.zip").namelist()
     assert {name.split("/")[0] for name in names} == {"kafka_sink", "pyspark_pykafka_sink"}
     assert {"kafka_sink/__init__.py", "pyspark_pykafka_sink/__init__.py"} <= set(names)
-    assert all(name.endswith((".py", "py.typed")) for name in names)
-    program = (
-        "import kafka_sink.wire.apis, kafka_sink.records.batch, kafka_sink.version as v; print(v.__file__, v.VERSION)"
-    )
+    assert all(name.endswith((".py", ".pyc", "py.typed")) for name in names)
+    assert imported_from(tmp_path / "package.zip").endswith("version.pyc")
+
+
+def test_another_python_takes_the_sources(tmp_path: Path) -> None:
+    write_zip(tmp_path / "package.zip")
+    with zipfile.ZipFile(tmp_path / "package.zip") as own, zipfile.ZipFile(tmp_path / "other.zip", "w") as other:
+        for name in own.namelist():
+            content = own.read(name)
+            other.writestr(name, b"\x00\x00" + content[2:] if name.endswith(".pyc") else content)
+    assert imported_from(tmp_path / "other.zip").endswith("version.py")
+
+
+def imported_from(archive: Path) -> str:
+    """The file of a module, which has to be the right one; the checkout must not be where it comes from."""
+    code = [sys.executable, "-c", IMPORTED]
     run = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(tmp_path / "package.zip")},
-        capture_output=True,
-        text=True,
-        check=True,
+        code, cwd=archive.parent, env={"PYTHONPATH": str(archive)}, capture_output=True, text=True, check=True
     )
     file, version = run.stdout.split()
-    assert file.startswith(str(tmp_path / "package.zip"))
+    assert file.startswith(str(archive))
     assert version == VERSION
+    return file

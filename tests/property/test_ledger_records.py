@@ -8,9 +8,9 @@ import zlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_sink.delivery import BatchKey
 from kafka_sink.delivery.ledger import Kind, LedgerRecord, Pledge, PledgeFate
 from kafka_sink.delivery.ledger_codec import FORMAT, decode_record, encode_record
+from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import RemoteProtocolError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_sink.options import parse_producer_options
+from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.spark.unsendable import Unsendable, reason_of, sorted_out
 
 MAX_BYTES = 1000

@@ -107,7 +107,7 @@ def test_with_py_files_the_driver_and_the_tasks_have_the_package_from_the_zip(
 ) -> None:
     paths = submit(Path(__file__).parent / "jobs" / "where_package_is.py").wait(PATIENCE_S).split()
     assert len(paths) == 3
-    assert all(path.endswith("pykafka_sink.zip/kafka_sink/__init__.py") for path in paths)
+    assert all(path.endswith("pykafka_sink.zip/kafka_sink/__init__.pyc") for path in paths)
 
 
 def test_a_table_is_exported_whole(

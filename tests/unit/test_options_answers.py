@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.parse import parse_producer_options
 
 
 def parse_named(settings: dict[str, object]) -> ProducerOptions:

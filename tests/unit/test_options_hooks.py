@@ -13,7 +13,8 @@ from uuid import UUID
 import pytest
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
 
 

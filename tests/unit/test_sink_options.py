@@ -7,8 +7,9 @@ import pickle
 import pytest
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options import parse_producer_options
-from kafka_sink.options.sink_options import SinkOptions, parse_sink_options
+from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.options.sink_table import NO_EFFECT, PRODUCER_DEFAULTS, SINK_OPTIONS, SOURCE_OPTIONS, SPARK_OPTIONS
 from kafka_sink.options.table import OPTIONS
 

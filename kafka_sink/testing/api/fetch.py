@@ -17,22 +17,22 @@ from typing import Any
 
 from kafka_sink.testing import acl
 from kafka_sink.testing.call import Call
+from kafka_sink.testing.cluster import View
 from kafka_sink.testing.errors import Code, Refused
-from kafka_sink.testing.topics import Partition
 
 READ_COMMITTED = 1
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 VERSION_TOPIC_IDS = 13
 
 
-def led_partition(call: Call, topic: str, index: int, current_leader_epoch: int) -> Partition:
-    """The partition, if this broker leads it and the client does not have another idea of the leader's epoch."""
-    partition = call.core.cluster.led_partition(topic, index, call.broker_id)
-    if current_leader_epoch != -1 and current_leader_epoch < partition.leader_epoch:
+def view_of(call: Call, topic: str, index: int, current_leader_epoch: int) -> View:
+    """Of the partition, if this broker leads it and the client does not have another idea of the leader's epoch."""
+    view = call.core.cluster.view(topic, index, call.broker_id)
+    if current_leader_epoch != -1 and current_leader_epoch < view.leader_epoch:
         raise Refused(Code.FENCED_LEADER_EPOCH)
-    if current_leader_epoch > partition.leader_epoch:
+    if current_leader_epoch > view.leader_epoch:
         raise Refused(Code.UNKNOWN_LEADER_EPOCH)
-    return partition
+    return view
 
 
 # ---- Fetch ----
@@ -104,18 +104,19 @@ class FetchRound:
                 raise Refused(Code.UNKNOWN_TOPIC_ID)
             if name in self.forbidden:
                 raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
-            log = led_partition(call, name, index, asked["current_leader_epoch"]).log
-            if not log.start_offset <= offset <= log.end_offset:
+            view = view_of(call, name, index, asked["current_leader_epoch"])
+            log = view.log
+            if not log.start_offset <= offset <= view.end_offset:
                 raise Refused(Code.OFFSET_OUT_OF_RANGE)
         except Refused as refusal:
             answer["error_code"] = int(refusal.code)
             return answer
         is_committed = call.body["isolation_level"] == READ_COMMITTED
-        limit = log.last_stable_offset if is_committed else log.high_watermark
+        limit = view.last_stable_offset if is_committed else view.high_watermark
         records, end_offset = log.read(offset, bytes_max, limit, at_least_one=at_least_one)
         answer.update(
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
+            high_watermark=view.high_watermark,
+            last_stable_offset=view.last_stable_offset,
             log_start_offset=log.start_offset,
             records=records,
             aborted_transactions=None,
@@ -163,12 +164,12 @@ def _offset(call: Call, topic: str, asked: dict[str, Any]) -> dict[str, Any]:
     try:
         call.check_fault(topic, asked["partition_index"])
         call.check_allowed(acl.DESCRIBE, acl.TOPIC, topic)
-        partition = led_partition(call, topic, asked["partition_index"], asked["current_leader_epoch"])
+        view = view_of(call, topic, asked["partition_index"], asked["current_leader_epoch"])
     except Refused as refusal:
         answer["error_code"] = int(refusal.code)
         return answer
-    log, timestamp = partition.log, asked["timestamp"]
-    limit = log.last_stable_offset if call.body["isolation_level"] == READ_COMMITTED else log.high_watermark
+    log, timestamp = view.log, asked["timestamp"]
+    limit = view.last_stable_offset if call.body["isolation_level"] == READ_COMMITTED else view.high_watermark
     if timestamp == LATEST:
         answer["offset"] = limit
     elif timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -181,7 +182,7 @@ def _offset(call: Call, topic: str, asked: dict[str, Any]) -> dict[str, Any]:
         if found is not None:
             answer["timestamp"], answer["offset"] = found
     if answer["offset"] >= 0 and call.version >= 4:
-        answer["leader_epoch"] = partition.leader_epoch
+        answer["leader_epoch"] = view.leader_epoch
     return answer
 
 
@@ -197,14 +198,14 @@ def on_offset_for_leader_epoch(call: Call) -> None:
                 call.check_fault(topic["topic"], asked["partition"])
                 if not is_follower:
                     call.check_allowed(acl.DESCRIBE, acl.TOPIC, topic["topic"])
-                partition = led_partition(call, topic["topic"], asked["partition"], asked["current_leader_epoch"])
+                view = view_of(call, topic["topic"], asked["partition"], asked["current_leader_epoch"])
             except Refused as refusal:
                 answer["error_code"] = int(refusal.code)
                 continue
-            if asked["leader_epoch"] == partition.leader_epoch:
-                answer["leader_epoch"], answer["end_offset"] = partition.leader_epoch, partition.log.high_watermark
+            if asked["leader_epoch"] == view.leader_epoch:
+                answer["leader_epoch"], answer["end_offset"] = view.leader_epoch, view.high_watermark
             else:
-                answer["leader_epoch"], answer["end_offset"] = partition.log.last_epoch_end(asked["leader_epoch"])
+                answer["leader_epoch"], answer["end_offset"] = view.log.last_epoch_end(asked["leader_epoch"])
         topics.append({"topic": topic["topic"], "partitions": partitions})
     call.answer({"topics": topics})
 

@@ -10,24 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_sink.delivery import (
-    BatchKey,
-    Committer,
-    DeliverySettings,
-    DriverAnswer,
-    DriverRequest,
-    DriverSession,
-    Fate,
-    Job,
-    Operation,
-    PreparedTransaction,
-    TaskReceipt,
-    Verdict,
-    Written,
-)
+from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import TaskIdentity
 from kafka_sink.delivery.ledger import LedgerRecord
 from kafka_sink.delivery.ledger_read import LedgerRead
+from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
+from kafka_sink.delivery.request import DriverAnswer, DriverRequest, Fate, LeaderOf
+from kafka_sink.delivery.session import DeliverySettings, DriverSession, Job, Operation, Verdict
 from kafka_sink.errors import AuthorizationError, BrokerError, TransportError
 from tests.model.tiny_broker import LEDGER, NEW, PREPARE, TIMEOUT_MS, TinyBroker
 
@@ -56,6 +45,8 @@ class Bench:
     asked: list[DriverRequest] = field(default_factory=list)
     # Called before each request reaches the broker.
     before: Callable[[DriverRequest], None] | None = None
+    # Partition, length, until when: readers are told of its first so many entries only, by a leader that is none.
+    outdated: tuple[tuple[str, int], int, int] | None = None
 
     def __post_init__(self) -> None:
         self.broker = TinyBroker(NEW, self.generation)
@@ -141,13 +132,23 @@ class Bench:
         listed = laid_out.get(request.key.purpose)
         told = listed.pop(0) if listed else None
         if told is None:
-            return DriverAnswer(request.key, Fate.ANSWERED, (self.broker.answer(request),))
+            return DriverAnswer(request.key, Fate.ANSWERED, (self._answering_broker(request).answer(request),))
         if isinstance(told, after):
             self.broker.answer(request)
             told = told.answer
         if isinstance(told, Fate):
             return DriverAnswer(request.key, told, (), ERRORS[told])
         return DriverAnswer(request.key, Fate.ANSWERED, (_with_code(self.broker, request, told),))
+
+    def _answering_broker(self, request: DriverRequest) -> TinyBroker:
+        if self.outdated is None or self.now_ms >= self.outdated[2] or request.api.name not in ("ListOffsets", "Fetch"):
+            return self.broker
+        partition, length, _ = self.outdated
+        if request.target != LeaderOf(*partition):
+            return self.broker
+        outdated = TinyBroker(self.broker.state(), self.generation)
+        del outdated.logs[partition][length:]
+        return outdated
 
     # ---- looking ----
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_sink.delivery import BatchKey, Conclusion, Operation, TaskReceipt
 from kafka_sink.delivery.ledger import Kind
+from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.delivery.request import DriverRequest
-from kafka_sink.delivery.session import Decision
+from kafka_sink.delivery.session import Conclusion, Decision, Operation
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.records.batch import seal
 from kafka_sink.records.compression import compressor
@@ -29,7 +29,7 @@ def test_a_batch_is_fenced_read_checked_decided_committed_recorded_and_swept_in_
     assert verdict.summary is not None and verdict.summary.row_count == 2
     check_delivered(bench)
     order = list(dict.fromkeys(bench.purposes()))
-    wanted = ["fence older drivers", "ledger start", "ledger stop", "describe transactions"]
+    wanted = ["fence older drivers", "claim ledger", "ledger start", "describe transactions"]
     assert [purpose for purpose in order if purpose in wanted] == wanted
     assert order.index("write ledger record") < order.index(END) < order.index(COMMIT)
     assert order[-1] == "list transactions"

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_sink.delivery import BatchKey
 from kafka_sink.delivery.ledger import (
     Finding,
     Kind,
@@ -20,6 +19,7 @@ from kafka_sink.delivery.ledger import (
     successor_runs,
 )
 from kafka_sink.delivery.ledger_codec import FORMAT, JSON_BYTES_MAX, VALUE_BYTES_MAX, decode_record, encode_record
+from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import RemoteProtocolError
 
 RUN, OLD_RUN = "b" * 16, "a" * 16

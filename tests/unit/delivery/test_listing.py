@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.delivery import DriverAnswer, Fate
 from kafka_sink.delivery.listing import Alone, LedgerListing, TransactionListing
+from kafka_sink.delivery.request import DriverAnswer, Fate
 from tests.unit.delivery.driver_bench import ERRORS, LOST, REFUSED, SINK, UNSUPPORTED, Bench
 
 

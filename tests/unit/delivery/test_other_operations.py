@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_sink.delivery import BatchKey, Conclusion, Operation, TaskReceipt
 from kafka_sink.delivery.ledger import Kind
+from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
+from kafka_sink.delivery.session import Conclusion, Operation
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from tests.unit.delivery.driver_bench import LOST, QUERY, REFUSED, UNSUPPORTED, Bench, after
 
@@ -176,6 +177,21 @@ def test_replaying_a_lost_batch_runs_it_again_and_doubles_only_what_was_visible(
     assert again.conclusion is Conclusion.DELIVERED
     bench.settle()
     assert [bench.visible(task) for task in (0, 1)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("operation", "choice"), [(Operation.ACCEPT, "accepted as it is"), (Operation.REPLAY, "to run again")]
+)
+@pytest.mark.parametrize("unanswered", [WRITE, END])
+def test_a_choice_that_may_not_be_recorded_says_so_and_can_be_made_again(
+    bench: Bench, operation: Operation, choice: str, unanswered: str
+) -> None:
+    lost(bench)
+    verdict = bench.run(operation, answers={unanswered: [LOST] * 100_000})
+    assert isinstance(verdict.error, CommitPending)
+    assert f"is {choice}" in str(verdict.error) and "is committed and visible" not in str(verdict.error)
+    bench.settle()
+    assert bench.run(operation).conclusion is Conclusion.RESOLVED
 
 
 def test_there_is_nothing_to_choose_where_nothing_is_lost(bench: Bench) -> None:

@@ -4,7 +4,6 @@ import pickle
 
 import pytest
 
-from kafka_sink.delivery import BatchKey, TaskReceipt, Written, summarised
 from kafka_sink.delivery.identity import (
     TaskIdentity,
     checked_sink_id,
@@ -16,6 +15,7 @@ from kafka_sink.delivery.identity import (
 from kafka_sink.delivery.ledger_write import WRITE_TRANSITIONS, WriteState
 from kafka_sink.delivery.outcome import Meaning, end_meaning
 from kafka_sink.delivery.phase import TRANSITIONS, Phase
+from kafka_sink.delivery.receipt import BatchKey, TaskReceipt, Written, summarised
 from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError
 from kafka_sink.wire.codes import CODES
 

@@ -115,11 +115,17 @@ def test_no_ids_are_answered_by_nobody(driver: AskingDriver) -> None:
 def test_every_broker_is_asked_and_one_that_joined_just_now_is_not_left_out(driver: AskingDriver) -> None:
     assert len(driver.reply_to(driver.ask(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY)).bodies) == 3
     driver.cluster.brokers[7] = ("host7", 9092)
-    question = driver.ask(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY)
     driver.sleep(200)
-    reply = driver.reply_to(question)
+    reply = driver.reply_to(driver.ask(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY))
     ids = {row["transactional_id"] for body in reply.bodies for row in body["transaction_states"]}
     assert ids == {"of 0", "of 1", "of 2", "of 7"}
+
+
+def test_every_broker_is_asked_at_once_when_the_brokers_have_just_been_learnt(driver: AskingDriver) -> None:
+    driver.reply_to(driver.ask(Controller(), LIST_TRANSACTIONS, LIST_BODY))
+    question = driver.ask(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY)
+    # At once: the driver's clock has not moved, and asking for the brokers again would have to wait for its back-off.
+    assert len(driver.reply_to(question).bodies) == 3 and driver.count(METADATA) == 1
 
 
 def test_every_broker_can_be_asked_after_every_batch_without_waiting_longer_each_time(driver: AskingDriver) -> None:

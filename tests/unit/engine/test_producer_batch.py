@@ -10,8 +10,7 @@ from driver import encoded, new_batch
 
 from kafka_sink.engine.producer_batch import NO_IDENTITY, Identity, ProducerBatch
 from kafka_sink.errors import LocalProtocolError
-from kafka_sink.records.assembler import Share
-from kafka_sink.records.batch import EncodedBatch, seal
+from kafka_sink.records.batch import EncodedBatch, Share, seal
 from kafka_sink.records.compression import CODEC_NAMES
 from kafka_sink.records.scalar import Record, decode_batch, split
 

@@ -267,7 +267,7 @@ def test_an_expired_batch_that_waited_for_another_try_leaves_a_doubt_if_its_try_
     assert timeout_of(driver, batch).ambiguous
 
 
-def test_a_batch_that_was_lost_with_its_connection_is_never_said_to_be_surely_absent() -> None:
+def test_a_batch_that_was_lost_with_its_connection_gets_no_new_number_and_is_never_said_to_be_surely_absent() -> None:
     """The second is refused on the new connection, because the first never arrived. Both may still lie in a socket."""
     driver = EngineDriver(warm=[0], **OPTIONS)
     first = driver.send()
@@ -280,9 +280,7 @@ def test_a_batch_that_was_lost_with_its_connection_is_never_said_to_be_surely_ab
     driver.cluster.refusing.clear()
     driver.sleep(BACKOFF_MS)
     driver.answer(OUT_OF_ORDER)
-    assert not second.may_be_in_log, "or it could not be renumbered"
-    driver.sleep(4 * BACKOFF_MS)
-    driver.answer(TOO_LARGE)
+    # With a new number it could be there twice, when the bytes of both arrive after all.
     error = driver.error_of(second)
     assert isinstance(error, DeliveryError) and error.ambiguous
     assert "can arrive late" in str(error)

@@ -253,10 +253,8 @@ def test_a_leader_that_took_a_later_batch_as_the_first_one_is_not_given_it_again
     assert second not in driver.failed
     assert not driver.is_open(second)
     driver.answer(base_offset=2)
-    driver.answer(OUT_OF_ORDER)
-    assert driver.epochs_and_sequences_sent[5:] == [(0, 2), (0, 0)], "first is asked about again, third was not taken"
+    assert driver.epochs_and_sequences_sent[5:] == [(0, 2)], "third was not taken"
     assert driver.offset_of(third) == 2
-    driver.sleep(10_000)
     error = driver.error_of(first)
     assert isinstance(error, DeliveryError)
     assert error.ambiguous
@@ -354,13 +352,13 @@ def test_all_batches_in_flight_that_meet_the_unknown_producer_id_come_through_in
     assert (driver.offset_of(second), driver.offset_of(third)) == (10, 11)
 
 
-def test_a_broker_that_stays_forgetful_does_not_keep_a_doubtful_batch_waiting() -> None:
+def test_a_broker_that_forgot_the_producer_says_nothing_of_a_batch_that_was_lost_with_its_connection() -> None:
+    """It would take the old bytes when they come, whatever their number: with a new number the batch could be twice."""
     driver = EngineDriver(warm=[0])
     batch = driver.send()
     driver.disconnect()
     driver.sleep(BACKOFF_MS)
     driver.answer(UNKNOWN_PRODUCER_ID, log_start_offset=3)
-    driver.sleep(2 * BACKOFF_MS)
-    driver.answer(base_offset=3)
-    assert driver.epochs_and_sequences_sent == [(0, 0), (0, 0), (1, 0)]
-    assert driver.offset_of(batch) == 3
+    error = driver.error_of(batch)
+    assert isinstance(error, DeliveryError) and error.ambiguous
+    assert driver.epochs_and_sequences_sent == [(0, 0), (0, 0)]

@@ -8,7 +8,7 @@ from driver import BACKOFF_MS, OUT_OF_ORDER, TOO_LARGE, EngineDriver, batches_of
 from kafka_sink.engine.commands import Append, BatchObserved, Flush
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import DeliveryError
-from kafka_sink.records.assembler import Share
+from kafka_sink.records.batch import Share
 
 NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
 

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options import ProducerOptions, parse_producer_options
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime import files
 from kafka_sink.runtime.files import also_look_in, located, looked_up, read_file
-from kafka_sink.runtime.login import authenticator
+from kafka_sink.runtime.secured import authenticator
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def first_message(**options: str) -> bytes:
     )
     make = authenticator(chosen)
     assert make is not None
-    return make().first()
+    return make("b").first()
 
 
 @pytest.mark.usefixtures("more_folders")

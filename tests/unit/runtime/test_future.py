@@ -10,7 +10,7 @@ import pytest
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError
-from kafka_sink.records.assembler import Share
+from kafka_sink.records.batch import Share
 from kafka_sink.runtime.arrow_future import ArrowFuture, PartitionRange
 from kafka_sink.runtime.exchange import retold
 from kafka_sink.runtime.interceptors import Interceptors

@@ -11,7 +11,8 @@ import pytest
 
 from kafka_sink.delivery.receipt import BatchKey, BatchSummary, TaskReceipt, TopicSummary, Written, summarised
 from kafka_sink.delivery.session import Conclusion
-from kafka_sink.options.sink_options import SinkOptions, parse_sink_options
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark import summary as summary_module
 from kafka_sink.spark.summary import PARTITIONS_SHOWN_MAX, line, tell_aborted, tell_delivered
 

@@ -227,6 +227,25 @@ def test_the_old_leader_names_the_new_one() -> None:
     assert [node["node_id"] for node in answer["node_endpoints"]] == [3]
 
 
+def test_a_leader_that_was_deposed_without_hearing_of_it_tells_readers_what_it_knew_and_takes_no_records() -> None:
+    client = replicated_client()
+    client.produce(batch(b"before"))
+    client.core.cluster.depose_leader("t", 0, 2, unaware_ms=500)
+    assert client.produce(batch(b"after"), broker_id=2) == (0, 1)
+
+    def leader_as_told_by(broker_id: int) -> int:
+        answer = client.ask(broker_id, apis.METADATA, 12, {"topics": [{"name": "t"}]})
+        return int(answer["topics"][0]["partitions"][0]["leader_id"])
+
+    assert (leader_as_told_by(1), leader_as_told_by(2)) == (1, 2)
+    assert (client.fetch(broker_id=1)["high_watermark"], client.fetch(broker_id=2)["high_watermark"]) == (1, 2)
+    assert client.fetch(1, broker_id=1)["records"] == b""
+    assert client.fetch(2, broker_id=1)["error_code"] == 1
+    assert client.produce(batch(b"claim"), broker_id=1) == (6, -1)
+    client.advance(500)
+    assert (leader_as_told_by(1), client.fetch(broker_id=1)["error_code"]) == (2, 6)
+
+
 def test_topic_ids_of_a_deleted_topic_are_unknown_after_it_was_created_again(client: ClusterClient) -> None:
     old_id = client.core.cluster.topics["t"].topic_id
 

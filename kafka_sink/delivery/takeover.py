@@ -1,0 +1,92 @@
+"""C1, first half: become the only driver of a sink, and prove that what is read next is all there is.
+
+`Fence` shuts out whoever was the driver before. A success of InitProducerId proves that every earlier transaction of
+the driver's id has ended, markers included. It does not prove that the ledger is read where it is written: a broker
+that was frozen, or is cut off from its controllers, answers as leader of a partition that has another leader by now,
+with the end of the log as it was. A decision behind that end would be missed, and its batch delivered twice.
+
+`Claim` closes that gap. It appends one record to the ledger with acks=all, which an outdated leader cannot acknowledge,
+since the replicas in sync do not follow it. Whatever was decided before lies below the offset of the claim, so a reader
+that has come to the claim has seen it, whoever answered. The claim needs no transaction: readers of the ledger pass
+over records that are in none, and compaction keeps one per sink, which tells people who was the driver last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_sink.delivery.ledger_codec import encode_claim
+from kafka_sink.delivery.log_append import appended, ask_append
+from kafka_sink.delivery.outcome import Meaning, described, meaning
+from kafka_sink.delivery.part import Part
+from kafka_sink.delivery.request import CoordinatorOf, RequestKey
+from kafka_sink.delivery.session import DeliverySettings, DriverSession, Identity
+from kafka_sink.records.batch import NO_TIMESTAMP, seal
+from kafka_sink.records.compression import compressor
+from kafka_sink.records.scalar import Record, encode_batch
+from kafka_sink.wire.apis import INIT_PRODUCER_ID, PRODUCE
+
+FENCE, CLAIM = RequestKey("fence older drivers"), RequestKey("claim ledger")
+
+
+class Fence(Part):
+    """InitProducerId without an identity: whoever was the driver before is not any more."""
+
+    def __init__(self, settings: DeliverySettings, session: DriverSession, now_ms: int) -> None:
+        super().__init__(settings)
+        self.identity: Identity | None = None
+        self._transactional_id = session.transactional_id
+        body = {
+            "transactional_id": session.transactional_id,
+            "transaction_timeout_ms": settings.driver_timeout_ms,
+        }
+        self.inquiry.ask(now_ms, FENCE, CoordinatorOf(session.transactional_id), INIT_PRODUCER_ID, body)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.identity is not None or self.failure is not None
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        error_code = body["error_code"]
+        found = meaning(INIT_PRODUCER_ID, error_code)
+        if self.repeats(now_ms, key, found, INIT_PRODUCER_ID.name, error_code):
+            return
+        if found is Meaning.DONE:
+            self.inquiry.drop_all()
+            self.identity = Identity(body["producer_id"], body["producer_epoch"])
+        else:
+            reason = f"{self._transactional_id}: {described(INIT_PRODUCER_ID.name, error_code)}"
+            self.fail(reason, is_fenced=found is Meaning.FENCED)
+
+
+class Claim(Part):
+    """Written twice when an answer is lost, which does no harm: the last one counts."""
+
+    def __init__(self, settings: DeliverySettings, session: DriverSession, wall_ms: int, now_ms: int) -> None:
+        super().__init__(settings)
+        self.offset: int | None = None
+        value = encode_claim(session.sink_id, session.run, wall_ms)
+        content = Record(NO_TIMESTAMP, claim_key(session.sink_id).encode(), value)
+        batch = encode_batch([content], compressor("none"))
+        ask_append(self.inquiry, now_ms, CLAIM, settings, seal(batch) + batch.payload)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.offset is not None or self.failure is not None
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        error_code, offset = appended(body)
+        found = meaning(PRODUCE, error_code)
+        if self.repeats(now_ms, key, found, PRODUCE.name, error_code):
+            return
+        if found is Meaning.DONE:
+            self.inquiry.drop_all()
+            self.offset = offset
+        else:
+            self.fail(f"{self.settings.ledger_title}: {described(PRODUCE.name, error_code)}")
+
+
+def claim_key(sink_id: str) -> str:
+    """No sink id is empty, so no ledger key of any sink begins with a slash."""
+    return f"/driver/{sink_id}"

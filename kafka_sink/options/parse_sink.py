@@ -1,0 +1,173 @@
+"""The options of the Spark sink: its own, and `kafka.<name>` for every option of the producer inside it.
+
+Spark hands over strings with lower-cased names, among them a few of its own. As with the producer's options nothing is
+ignored silently: what is unknown is refused with the nearest known name, what has no effect says so in a notice.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.options.foreign_table import ALIASES
+from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.options.producer_options import ProducerOptions
+from kafka_sink.options.sink_options import DEAD_LETTER, SinkOptions
+from kafka_sink.options.sink_table import (
+    ASYNCHRONOUS_PROGRESS,
+    AT_LEAST_ONCE,
+    EXACTLY_ONCE,
+    NO_EFFECT,
+    PRODUCER_DEFAULTS,
+    SINK_OPTIONS,
+    SOURCE_OPTIONS,
+    SPARK_OPTIONS,
+)
+from kafka_sink.options.table import OPTIONS
+from kafka_sink.options.values import FunctionName
+
+PREFIX = "kafka."
+
+T = TypeVar("T")
+
+
+def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
+    """All problems at once, in one `ConfigError`."""
+    own: dict[str, Any] = {name: option.default for name, option in SINK_OPTIONS.items()}
+    of_spark: dict[str, str] = {}
+    of_producer: dict[str, str] = {}
+    notices: list[str] = []
+    problems: list[str] = []
+    for given, value in settings.items():
+        name = given.lower()
+        if name.startswith(PREFIX):
+            of_producer[name.removeprefix(PREFIX)] = value
+        elif name in SPARK_OPTIONS or name in ASYNCHRONOUS_PROGRESS:
+            of_spark[name] = value
+        elif name in NO_EFFECT:
+            notices.append(f"{given} has no effect: {NO_EFFECT[name]}")
+        elif name in SINK_OPTIONS:
+            own[name] = _tried(problems, SINK_OPTIONS[name].rule.parse, name, value)
+        else:
+            problems.append(_unknown(given))
+    partitioner = _tried(problems, _take_partitioner, of_producer)
+    _tried(problems, _check_fixed, of_producer)
+    _tried(problems, _check_together, own)
+    producer = _tried(problems, _producer_options, of_producer)
+    if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
+        _tried(problems, _check_exactly_once, producer, of_spark)
+    if problems or producer is None:
+        raise ConfigError(_told(problems))
+    return SinkOptions(
+        producer=replace(producer, notices=()),
+        transaction_timeout_is_chosen="transaction.timeout.ms" in of_producer,
+        topic=own["topic"],
+        is_exactly_once=own["delivery.guarantee"] == EXACTLY_ONCE,
+        sink_id=own["sink.id"],
+        batch_id=own["batch.id"],
+        ledger_topic=own["ledger.topic"],
+        ledger_replication_factor=own["ledger.replication.factor"],
+        ledger_accepts_new_sink=own["ledger.accept.new.sink"],
+        record_errors=own["record.errors"],
+        dead_letter_topic=own["dead.letter.topic"],
+        summary_listener=own["summary.listener"],
+        partitioner=partitioner,
+        checkpoint_location=of_spark.get("checkpointlocation"),
+        query_name=of_spark.get("queryname"),
+        notices=(*notices, *producer.notices),
+    )
+
+
+def _tried(problems: list[str], check: Callable[..., T], *arguments: Any) -> T | None:
+    try:
+        return check(*arguments)
+    except ConfigError as problem:
+        problems.append(str(problem))
+        return None
+
+
+def _told(problems: list[str]) -> str:
+    if len(problems) == 1:
+        return problems[0]
+    return f"{len(problems)} problems with the options:\n- " + "\n- ".join(problems)
+
+
+def _producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
+    try:
+        return parse_producer_options({**PRODUCER_DEFAULTS, **of_producer})
+    except ConfigError as error:
+        text = f"{error}\n(these are producer options: in Spark each has the prefix {PREFIX})"
+        if "partitioner" in str(error):
+            text += f"\n(a partitioner of your own is named as {PREFIX}partitioner.class=module:function)"
+        raise ConfigError(text) from None
+
+
+def _check_fixed(of_producer: Mapping[str, str]) -> None:
+    for side in ("key", "value"):
+        if f"{side}.serializer" in of_producer:
+            raise ConfigError(
+                f"{PREFIX}{side}.serializer is not supported: the column {side} is written as it is, binary as bytes "
+                "and string as UTF-8; use DataFrame operations to serialize it"
+            )
+    if "interceptor.classes" in of_producer and of_producer["interceptor.classes"].strip():
+        raise ConfigError(
+            f"{PREFIX}interceptor.classes is not supported: columns are written whole, no code sees single records; "
+            "change rows with DataFrame operations, watch batches with summary.listener"
+        )
+    if "transactional.id" in of_producer:
+        raise ConfigError(
+            f"{PREFIX}transactional.id is not supported: each task has an id of its own, chosen by the sink"
+        )
+
+
+def _take_partitioner(of_producer: dict[str, str]) -> str | None:
+    """`module:function` is the user's own; everything else is a name that the producer knows or refuses."""
+    for name in ("partitioner.class", "partitioner"):
+        if ":" in of_producer.get(name, ""):
+            return FunctionName().parse(f"{PREFIX}{name}", of_producer.pop(name))
+    return None
+
+
+def _check_exactly_once(producer: ProducerOptions, of_spark: Mapping[str, str]) -> None:
+    way_out = f"or choose delivery.guarantee={AT_LEAST_ONCE}"
+    if not producer.enable_idempotence:
+        raise ConfigError(
+            f"delivery.guarantee={EXACTLY_ONCE} needs {PREFIX}enable.idempotence=true, {PREFIX}acks=all and "
+            f"{PREFIX}retries above 0: leave them at their defaults, {way_out}"
+        )
+    if of_spark.get("asyncprogresstrackingenabled", "").strip().lower() == "true":
+        raise ConfigError(
+            f"delivery.guarantee={EXACTLY_ONCE} is not possible with asyncProgressTrackingEnabled=true: Spark then "
+            f"forgets which batches it has run. Leave it off, {way_out}"
+        )
+
+
+def _check_together(own: Mapping[str, Any]) -> None:
+    if own["batch.id"] is not None and own["sink.id"] is None:
+        raise ConfigError("batch.id needs sink.id: together they name an export")
+    wants_topic = own["record.errors"] == DEAD_LETTER
+    if wants_topic and own["dead.letter.topic"] is None:
+        raise ConfigError(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic")
+    if not wants_topic and own["dead.letter.topic"] is not None:
+        raise ConfigError(f"dead.letter.topic is set, but record.errors is not {DEAD_LETTER}: set both or none")
+    if wants_topic and own["dead.letter.topic"] == own["topic"]:
+        raise ConfigError(
+            "dead.letter.topic and topic are the same: rows that cannot be sent need a topic of their own"
+        )
+
+
+def _unknown(given: str) -> str:
+    name = given.lower()
+    if name in SOURCE_OPTIONS:
+        return f"{given} is an option of Kafka as a source: leave it out of the sink"
+    if name == "path":
+        return "a path means nothing to this sink: call save() or start() without it and set the option topic"
+    if name in OPTIONS or name in ALIASES:
+        return f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
+    nearest = difflib.get_close_matches(name, [*SINK_OPTIONS, *(PREFIX + each for each in OPTIONS)], 1)
+    if nearest:
+        return f"{given!r} is not an option of this sink: did you mean {nearest[0]}?"
+    return f"{given!r} is not an option of this sink; options of the Kafka producer have the prefix {PREFIX}"

@@ -1,0 +1,37 @@
+"""Few large Arrow batches instead of many small ones.
+
+What a call of `send_arrow` costs besides its rows is the same for ten rows and for ten thousand. Spark's batches may be
+small: a filter leaves little of them, and for wide rows a low `spark.sql.execution.arrow.maxRecordsPerBatch` is what
+makes Spark's own side faster (docs/performance.md). To copy them together is cheaper than to send each alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from kafka_sink.records.assembler import CHUNK_BYTES
+
+
+def gathered(arrow_batches: Iterable[pa.RecordBatch], bytes_min: int = CHUNK_BYTES) -> Iterator[pa.RecordBatch]:
+    """The same rows in the same order. Batches are joined until they have that many bytes; empty ones are left out."""
+    waiting: list[pa.RecordBatch] = []
+    byte_count = 0
+    for arrow_batch in arrow_batches:
+        if not arrow_batch.num_rows:
+            continue
+        waiting.append(arrow_batch)
+        byte_count += arrow_batch.nbytes
+        if byte_count >= bytes_min:
+            yield _joined(waiting)
+            waiting, byte_count = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _joined(arrow_batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(arrow_batches) == 1:
+        return arrow_batches[0]
+    (joined,) = pa.Table.from_batches(arrow_batches).combine_chunks().to_batches()
+    return joined

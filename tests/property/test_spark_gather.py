@@ -1,0 +1,77 @@
+"""Small Arrow batches go over together: the same rows, in the same order, in fewer pieces."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_sink.spark.gather import gathered
+
+SCHEMA = pa.schema(
+    [("key", pa.string()), ("value", pa.binary()), ("headers", pa.list_(pa.struct([("k", pa.string())])))]
+)
+ROWS = st.fixed_dictionaries(
+    {
+        "key": st.none() | st.text(max_size=5),
+        "value": st.none() | st.binary(max_size=40),
+        "headers": st.none() | st.lists(st.fixed_dictionaries({"k": st.text(max_size=3)}), max_size=2),
+    }
+)
+
+
+def batch_of(rows: list[dict[str, object]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+
+
+@given(st.lists(st.lists(ROWS, max_size=6), max_size=8), st.integers(1, 400))
+def test_the_rows_and_their_order_are_those_of_all_batches(
+    parts: list[list[dict[str, object]]], bytes_min: int
+) -> None:
+    batches = [batch_of(rows) for rows in parts]
+    found = list(gathered(batches, bytes_min))
+    assert [row for batch in found for row in batch.to_pylist()] == [row for rows in parts for row in rows]
+    assert [batch.num_rows for batch in found] == rows_by_piece(batches, bytes_min)
+
+
+def rows_by_piece(batches: list[pa.RecordBatch], bytes_min: int) -> list[int]:
+    """How many rows each piece should have, found the slow way: a piece ends with the batch that makes it large enough.
+
+    Counted are the bytes of the parts: joined they are fewer (one array of offsets instead of several).
+    """
+    pieces: list[list[pa.RecordBatch]] = [[]]
+    for batch in batches:
+        if sum(part.nbytes for part in pieces[-1]) >= bytes_min:
+            pieces.append([])
+        if batch.num_rows:
+            pieces[-1].append(batch)
+    return [sum(part.num_rows for part in piece) for piece in pieces if piece]
+
+
+def test_slices_and_nothing_but_slices_are_counted() -> None:
+    whole = batch_of([{"key": "k", "value": b"x" * 1000, "headers": None}] * 100)
+    slices = [whole.slice(start, 10) for start in range(0, 100, 10)]
+    found = list(gathered(slices, bytes_min=20_000))
+    assert [batch.num_rows for batch in found] == [20] * 5
+    assert pa.Table.from_batches(found) == pa.Table.from_batches([whole])
+
+
+def test_a_batch_that_is_large_enough_is_passed_on_as_it_is() -> None:
+    large = batch_of([{"key": "k", "value": b"x" * 1000, "headers": None}])
+    (found,) = gathered([large], bytes_min=1000)
+    assert found is large
+
+
+def test_batches_are_passed_on_before_the_next_is_asked_for() -> None:
+    """A task's memory is that of one piece, not of all its rows."""
+    large = batch_of([{"key": "k", "value": b"x" * 1000, "headers": None}])
+    asked = []
+
+    def source() -> object:
+        for number in range(3):
+            asked.append(number)
+            yield large
+
+    pieces = gathered(source(), bytes_min=1000)  # type: ignore[arg-type]
+    next(pieces)
+    assert asked == [0]
