@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not re-export them
     AdminClient,
     NewTopic,
@@ -238,6 +238,20 @@ class KafkaCluster:
             raise KeyError(f"{topic} has no partition {partition}")
         return int(found.partitions[partition].leader)
 
+    def hand_back(self, topic: str) -> None:
+        """Each partition is led again by the node that it was placed on. Where nodes went down, those that stayed lead
+        what they took over, and one may lead everything."""
+        if topic not in self._admin().list_topics(timeout=10).topics:
+            return
+
+        def are_home() -> bool:
+            admin = self._admin()  # has to outlive its future
+            if away := _led_elsewhere(admin, topic):
+                admin.elect_leaders(ElectionType.PREFERRED, away).result(30)
+            return not _led_elsewhere(admin, topic)
+
+        self._wait_until(are_home, time.monotonic() + 60, lambda: f"{topic} is not led by its preferred nodes")
+
     def _make_nodes(self, folder: Path) -> None:
         ports: list[int] = []
         per_node = 2 + len(self._listeners)
@@ -288,6 +302,11 @@ class KafkaCluster:
             if time.monotonic() > deadline:
                 raise TimeoutError(problem())
             time.sleep(_POLL_S)
+
+
+def _led_elsewhere(admin: AdminClient, topic: str) -> list[TopicPartition]:
+    found = admin.list_topics(topic, timeout=5).topics[topic].partitions.values()
+    return [TopicPartition(topic, one.id) for one in found if one.leader != one.replicas[0]]
 
 
 def _led_partitions(topic: TopicMetadata) -> int:
