@@ -10,7 +10,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.foreign_reader import ForeignRecord
@@ -53,6 +53,7 @@ class Feed:
         self.end = self.input / END
         self._staging = folder / "staging"
         self.file_count = 0
+        self.is_over = False
         for path in (self.input, self._staging):
             path.mkdir()
 
@@ -61,17 +62,21 @@ class Feed:
         return self.file_count * self._plan.rows_per_file
 
     @property
-    def is_over(self) -> bool:
-        return self.file_count == self._plan.file_count
+    def written(self) -> Plan:
+        """As if what was written had been planned."""
+        return replace(self._plan, seconds=self.file_count / self._plan.files_per_s)
 
-    def write_until(self, seconds: float) -> None:
-        """What is due so many seconds after the start."""
+    def write_until(self, seconds: float, *, goes_on: bool = False) -> None:
+        """What is due so many seconds after the start; with `goes_on` one file a second after what was planned."""
         due = min(self._plan.file_count, int(seconds * self._plan.files_per_s))
+        if goes_on:
+            due += max(0, int(seconds - self._plan.seconds))
         for number in range(self.file_count, due):
             self._write_file(number)
             self.file_count += 1
-            if self.is_over:
-                self.end.touch()
+        if not goes_on and not self.is_over and self.file_count >= self._plan.file_count:
+            self.is_over = True
+            self.end.touch()
 
     def _write_file(self, number: int) -> None:
         lines = []
