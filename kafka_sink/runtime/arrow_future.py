@@ -110,6 +110,11 @@ class ArrowFuture:
     def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
         if self.open_count:
             wait_until_done(self.exchange, self.done, timeout, f"{self._row_count} rows")
+        return self.failure
+
+    @property
+    def failure(self) -> KafkaSinkError | None:
+        """The first error so far, whether or not the other rows are done."""
         if self._error is None:
             return None
         return retold(self._error, f"{self._failed_count} of {self._row_count} rows failed, first: {self._error}")

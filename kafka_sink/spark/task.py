@@ -134,8 +134,15 @@ class Task:
         else:
             self._send_what_can_be_sent(rows)
         self._row_count += rows.num_rows
+        self._fail_with_the_first()
         while self._pending and self._pending[0].done():
             self._take_result(self._pending.popleft())
+
+    def _fail_with_the_first(self) -> None:
+        """One failed row fails the attempt. The rows that went with it may be on their way for delivery.timeout.ms."""
+        failure = next((future.failure for future in self._pending if future.failure is not None), None)
+        if failure is not None:
+            raise failure
 
     def finish(self) -> TaskReceipt:
         self._producer.flush()

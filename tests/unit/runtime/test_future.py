@@ -145,6 +145,15 @@ def test_an_arrow_future_with_a_failure_says_how_many_rows_and_which_one_was_nam
     assert future.open_count == 0
 
 
+def test_an_arrow_future_tells_a_failure_before_its_other_rows_are_done() -> None:
+    shell = Shell()
+    future = ArrowFuture(shell.exchange, 5, 0)
+    assert future.failure is None
+    future.fail(2, DeliveryError("no room"), [])
+    assert not future.done()
+    assert isinstance(future.failure, DeliveryError) and str(future.failure) == "2 of 5 rows failed, first: no room"
+
+
 def test_a_retold_error_does_not_touch_the_original() -> None:
     original = DeliveryError("first", topic="t", attempts=3)
     told = retold(original, "second")
