@@ -85,6 +85,9 @@ def ages_of(arena: Arena, sink: str, rows_per_s: int, seconds: float) -> list[fl
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = frame.writeStream.format(format_name).options(**options).option("kafka.bootstrap.servers", servers)
         query = writer.option("topic", target).option("checkpointLocation", checkpoint).start()
+        # Spark takes a while to begin, now and then half a minute. Rows made meanwhile would be a backlog.
+        while query.lastProgress is None and query.exception() is None:
+            time.sleep(0.1)
         maker.start()
         reader.start()
         # The first rows are through before the warm-up begins: on a busy machine the processes may start slowly.
@@ -108,6 +111,8 @@ def ages_of(arena: Arena, sink: str, rows_per_s: int, seconds: float) -> list[fl
 
 def measure(arena: Arena, rates: Sequence[int], seconds: float) -> Ages:
     found: Ages = {}
+    for sink in SINKS:  # warms up: in a JVM that has just begun the first sinks would look twice as slow
+        ages_of(arena, sink, rates[0], seconds)
     for rows_per_s in rates:
         for sink in SINKS:
             ages = found[rows_per_s, sink] = ages_of(arena, sink, rows_per_s, seconds)
