@@ -85,7 +85,7 @@ def ages_of(arena: Arena, sink: str, rows_per_s: int, seconds: float) -> list[fl
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = frame.writeStream.format(format_name).options(**options).option("kafka.bootstrap.servers", servers)
         query = writer.option("topic", target).option("checkpointLocation", checkpoint).start()
-        # Spark takes a while to begin, now and then half a minute. Rows made meanwhile would be a backlog.
+        # Rows that were made while Spark begins would be a backlog.
         while query.lastProgress is None and query.exception() is None:
             time.sleep(0.1)
         maker.start()
@@ -101,6 +101,9 @@ def ages_of(arena: Arena, sink: str, rows_per_s: int, seconds: float) -> list[fl
         maker.join()
         reader.join()
         error = query.exception()
+        if error is None:
+            # A task of a query that is stopped in the middle keeps its core: it waits for rows of a deleted topic.
+            query.processAllAvailable()
         query.stop()
     for topic in (source, target):
         arena.kafka.delete_topic(topic)
