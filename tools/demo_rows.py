@@ -74,7 +74,7 @@ class Feed:
         for number in range(self.file_count, due):
             self._write_file(number)
             self.file_count += 1
-        if not goes_on and not self.is_over and self.file_count >= self._plan.file_count:
+        if not goes_on and self.file_count >= self._plan.file_count:
             self.is_over = True
             self.end.touch()
 

@@ -140,9 +140,9 @@ class Task:
 
     def _fail_with_the_first(self) -> None:
         """One failed row fails the attempt. The rows that went with it may be on their way for delivery.timeout.ms."""
-        failure = next((future.failure for future in self._pending if future.failure is not None), None)
-        if failure is not None:
-            raise failure
+        for future in self._pending:
+            if (failure := future.failure) is not None:
+                raise failure
 
     def finish(self) -> TaskReceipt:
         self._producer.flush()
