@@ -20,13 +20,23 @@ from kafka_sink.delivery.ledger import (
     Finding,
     LedgerRecord,
     LedgerState,
+    Likeness,
     finding,
     is_decided,
     is_replaced,
+    likeness,
     record_without_rows,
 )
 from kafka_sink.delivery.receipt import BatchSummary
-from kafka_sink.delivery.session import Conclusion, Decision, DeliverySettings, DriverSession, Job, Operation
+from kafka_sink.delivery.session import (
+    Conclusion,
+    Decision,
+    DeliverySettings,
+    DriverSession,
+    Job,
+    OnMismatch,
+    Operation,
+)
 from kafka_sink.errors import KafkaSinkError
 
 
@@ -44,12 +54,13 @@ class Move(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`conclusion` is what the verdict becomes if the rest goes well; `error` comes with END."""
+    """`conclusion` is what the verdict becomes if the rest goes well; with an `error` it fails all the same."""
 
     move: Move
     record: LedgerRecord | None = None
     conclusion: Conclusion | None = None
     error: KafkaSinkError | None = None
+    note: str = ""
 
 
 _WITHOUT_BATCH = {
@@ -155,14 +166,29 @@ def _commit_judged(
     if found in (Finding.FINISH_OWN, Finding.FINISH_OTHER):
         return Judgement(Move.FINISH, record)
     if found is Finding.DELIVERED:
-        # By this very run: the transactions at hand may be those of the decision. The sweep ends only what is open.
-        move = Move.SWEEP if record.run == session.run else Move.DISCARD
-        return Judgement(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
+        return _delivered_judged(session, settings, record, summary)
     if found is Finding.LOST:
         return Judgement(Move.END, error=texts.lost(record, record.fates))
     if found is Finding.ROLLED_BACK:
         return Judgement(Move.END, error=texts.rolled_back(sink_id, key, summary, record))
     return Judgement(Move.END, error=texts.superseded(sink_id, key, summary, record))
+
+
+def _delivered_judged(
+    session: DriverSession, settings: DeliverySettings, record: LedgerRecord, summary: BatchSummary
+) -> Judgement:
+    """What was written again is aborted. It should be the same rows, since Spark logs the input of a batch before it
+    runs it. If it is not, a checkpoint was set back, or two things are written under one name: rows would be lost
+    without a word. Equal counts are let pass with a warning: that is what rand() and shuffles do."""
+    # By this very run: the transactions at hand may be those of the decision. The sweep ends only what is open.
+    move = Move.SWEEP if record.run == session.run else Move.DISCARD
+    found = likeness(record, summary)
+    if found is Likeness.SAME or settings.on_mismatch is OnMismatch.SKIP:
+        return Judgement(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
+    if found is Likeness.OTHER_COUNTS and settings.on_mismatch is OnMismatch.FAIL:
+        return Judgement(move, record, error=texts.other_rows(session.sink_id, record, summary))
+    note = texts.other_rows_dropped(record, summary, found.value)
+    return Judgement(move, record, conclusion=Conclusion.ALREADY_DELIVERED, note=note)
 
 
 def _choice_judged(job: Job, ledger: LedgerState) -> Judgement:

@@ -63,6 +63,8 @@ def encode_record(record: LedgerRecord) -> bytes:
         "rows": record.row_count,
         "topics": dict(record.topics),
     }
+    if record.digest is not None:
+        content["digest"] = record.digest
     if record.is_accepted:
         content["accepted"] = True
     if record.pledges:
@@ -169,6 +171,7 @@ def _record(content: dict[str, Any]) -> LedgerRecord:
         wall_ms=_number(content.get("wall_ms"), "wall_ms", -INT64_MAX, INT64_MAX),
         row_count=_number(content.get("rows"), "rows", 0, INT64_MAX),
         topics=_topics(content.get("topics")),
+        digest=_number(content["digest"], "digest", 0, INT64_MAX) if "digest" in content else None,
         pledges=pledges,
         fates=_fates(content.get("fates", ""), len(pledges)),
         is_accepted=content.get("accepted", False) is True,

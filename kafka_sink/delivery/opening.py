@@ -92,7 +92,11 @@ class Opening(ABC):
 
     def _follow(self, now_ms: int, judgement: Judgement) -> None:
         move, record = judgement.move, judgement.record
-        if judgement.conclusion is not None:
+        if judgement.note:
+            self._notes.append(judgement.note)
+        if judgement.error is not None:
+            self._outcome = Verdict(Conclusion.FAILED, judgement.error)
+        elif judgement.conclusion is not None:
             self._outcome = Verdict(judgement.conclusion)
         if move is Move.FENCE:
             self._move(Event.FENCE)

@@ -19,6 +19,14 @@ from kafka_sink.delivery.receipt import BatchKey, BatchSummary, TaskReceipt
 from kafka_sink.errors import KafkaSinkError
 
 
+class OnMismatch(Enum):
+    """What to do when a batch that was delivered comes again with other rows; the values are those of the option."""
+
+    FAIL = "fail"
+    WARN = "warn"
+    SKIP = "skip"
+
+
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
     """`generation` is the cluster's: 2 if `transaction.version` is finalised at 2 or more (KIP-890), else 1."""
@@ -44,6 +52,7 @@ class DeliverySettings:
     parallel_requests: int = 100
     # A stream whose batch number is above 0 but which the ledger does not know is refused unless this is set.
     accept_unknown_sink: bool = False
+    on_mismatch: OnMismatch = OnMismatch.FAIL
 
     @property
     def ledger_title(self) -> str:

@@ -18,7 +18,15 @@ from functools import cache, lru_cache
 from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import sink_id_of_query
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
-from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation, Verdict
+from kafka_sink.delivery.session import (
+    Conclusion,
+    DeliverySettings,
+    DriverSession,
+    Job,
+    OnMismatch,
+    Operation,
+    Verdict,
+)
 from kafka_sink.errors import BrokerError, ConfigError
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.runtime.client import Client
@@ -84,6 +92,7 @@ class Driver:
                 margin_ms=min(MARGIN_MS_MAX, producer.transaction_timeout_ms // MARGIN_SHARE),
                 request_timeout_ms=producer.request_timeout_ms,
                 accept_unknown_sink=self._options.ledger_accepts_new_sink,
+                on_mismatch=OnMismatch(self._options.replay_mismatch),
             )
         return self._settings
 
