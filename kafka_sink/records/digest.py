@@ -1,8 +1,8 @@
 """A digest of a task's keys and values, in their order: enough to notice that other rows come under the same name.
 
 It is a checksum, not a proof. The bytes of a column lie one after the other in Arrow, so a whole column is one call
-that reads memory at its full speed. It goes on from one Arrow batch to the next, so it does not depend on how Spark cuts
-rows into batches.
+that reads memory at its full speed. It goes on from one Arrow batch to the next, so it does not depend on how Spark
+cuts rows into batches.
 """
 
 from __future__ import annotations
