@@ -125,9 +125,12 @@ class Desk:
 
     def _settings(self) -> DeliverySettings:
         if self._known_settings is None:
+            support = self.client.transaction_support()
             self._known_settings = DeliverySettings(
                 ledger_topic=self.ledger_topic,
-                generation=self.client.transaction_generation(),
+                cluster_id=self.client.cluster_id(),
+                generation=support.generation,
+                brokers_verify=support.verifies,
                 patience_ms=self._patience_ms,
                 sweep_ms=self._patience_ms,
                 request_timeout_ms=self.client.options.request_timeout_ms,

@@ -110,6 +110,8 @@ def _content(record: LedgerRecord) -> dict[str, Any]:
         "rows": record.row_count,
         "topics": dict(record.topics),
     }
+    if record.cluster_id:
+        content["cluster"] = record.cluster_id
     if record.is_accepted:
         content["accepted"] = True
     if record.pledges:
@@ -211,6 +213,7 @@ def _record(content: dict[str, Any]) -> LedgerRecord:
         pledges=pledges,
         fates=_fates(content.get("fates", ""), len(pledges)),
         is_accepted=content.get("accepted", False) is True,
+        cluster_id=_text(content, "cluster") if "cluster" in content else "",
     )
     needs_pledges = kind in (Kind.INTENT, Kind.STUCK)
     if needs_pledges != bool(record.pledges) or (kind is Kind.STUCK) != bool(record.fates):

@@ -144,7 +144,7 @@ class LedgerWrite(Part):
         }
 
     def _ask_renewal(self, now_ms: int) -> None:
-        body = {**self._owner(), "transaction_timeout_ms": self.settings.driver_timeout_ms}
+        body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms(self.settings)}
         target = CoordinatorOf(self._session.transactional_id)
         self.inquiry.ask(now_ms, RENEW, target, INIT_PRODUCER_ID, body, version_min=INIT_FIRST_WITH_IDENTITY)
 

@@ -162,6 +162,9 @@ class Opening(ABC):
 
     def _finish(self, now_ms: int, record: LedgerRecord | None) -> None:
         assert record is not None
+        if record.is_of_another_cluster(self._settings.cluster_id):
+            self._fail(texts.other_cluster(record, self._settings))
+            return
         self._move(Event.FINISH)
         self._record = record
         endings = endings_of(record)

@@ -28,6 +28,9 @@ from kafka_sink.records.scalar import Record, encode_batch
 from kafka_sink.wire.apis import INIT_PRODUCER_ID, PRODUCE
 
 FENCE, CLAIM = RequestKey("fence older drivers"), RequestKey("claim ledger")
+# The brokers' transaction.max.timeout.ms is lower than what was asked for. Not everybody may read it, so it is found by
+# asking for half as much, down to what a record takes.
+INVALID_TRANSACTION_TIMEOUT, TIMEOUT_MS_MIN = 50, 1_000
 
 
 class Fence(Part):
@@ -36,12 +39,16 @@ class Fence(Part):
     def __init__(self, settings: DeliverySettings, session: DriverSession, now_ms: int) -> None:
         super().__init__(settings)
         self.identity: Identity | None = None
+        self._session = session
         self._transactional_id = session.transactional_id
+        self._ask(now_ms)
+
+    def _ask(self, now_ms: int) -> None:
         body = {
-            "transactional_id": session.transactional_id,
-            "transaction_timeout_ms": settings.driver_timeout_ms,
+            "transactional_id": self._transactional_id,
+            "transaction_timeout_ms": self._session.timeout_ms(self.settings),
         }
-        self.inquiry.ask(now_ms, FENCE, CoordinatorOf(session.transactional_id), INIT_PRODUCER_ID, body)
+        self.inquiry.ask(now_ms, FENCE, CoordinatorOf(self._transactional_id), INIT_PRODUCER_ID, body)
 
     @property
     def is_finished(self) -> bool:
@@ -52,7 +59,11 @@ class Fence(Part):
         found = meaning(INIT_PRODUCER_ID, error_code)
         if self.repeats(now_ms, key, found, INIT_PRODUCER_ID.name, error_code):
             return
-        if found is Meaning.DONE:
+        timeout_ms = self._session.timeout_ms(self.settings)
+        if error_code == INVALID_TRANSACTION_TIMEOUT and timeout_ms > TIMEOUT_MS_MIN:
+            self._session.allowed_timeout_ms = max(TIMEOUT_MS_MIN, timeout_ms // 2)
+            self._ask(now_ms)
+        elif found is Meaning.DONE:
             self.inquiry.drop_all()
             self.identity = Identity(body["producer_id"], body["producer_epoch"])
         else:
