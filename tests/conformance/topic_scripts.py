@@ -135,6 +135,7 @@ def topic_configs(peer: Peer, seen: Seen) -> None:
         "retention.bytes",
         "delete.retention.ms",
         "segment.bytes",
+        "unclean.leader.election.enable",
     ]
     for name in (peer.topic, peer.name("no")):
         body = {"resources": [{"resource_type": 2, "resource_name": name, "configuration_keys": keys}]}
