@@ -10,6 +10,8 @@ behind it would be missed. A record whose marker is not there yet counts as not 
 
 A record without a marker below the last stable offset has ended; aborted ones are filtered by their marker, which the
 cleaner keeps as long as the records, so it was committed.
+
+A null value (set_aside.py) takes away what its key had before, as compaction does.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ LOG_START, LOG_STOP = RequestKey("ledger start"), RequestKey("ledger stop")
 READ = RequestKey("read ledger")
 # Ledger keys of one sink: one for its stream and one per labelled batch write.
 KEYS_MAX = 100_000
+# Stands for a null value; no record begins like this.
+ERASED = b"\0"
 
 
 class LedgerRead(Part):
@@ -128,10 +132,10 @@ class LedgerRead(Part):
             decoded = raw.decoded()
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
                 own_key = self._own_key(record.key)
-                if own_key is not None and record.value is not None:
-                    if len(record.value) > VALUE_BYTES_MAX:
-                        raise RemoteProtocolError(self._about(f"a record of {len(record.value)} bytes at {offset}"))
-                    self._waiting.setdefault(raw.producer_id, []).append((offset, own_key, record.value))
+                if own_key is not None:
+                    # One byte too many is enough to be refused, should it be the newest.
+                    value = ERASED if record.value is None else record.value[: VALUE_BYTES_MAX + 1]
+                    self._waiting.setdefault(raw.producer_id, []).append((offset, own_key, value))
 
     def _own_key(self, key: bytes | None) -> str | None:
         text = (key or b"").decode("utf-8", "replace")
@@ -153,7 +157,7 @@ class LedgerRead(Part):
             for offset, ledger_key, value in waiting:
                 if offset < last_stable_offset:
                     self._keep(offset, ledger_key, value)
-        self._on_newest(self._newest)
+        self._on_newest({key: found for key, found in self._newest.items() if found[1] != ERASED})
 
     def _on_newest(self, found: Mapping[str, tuple[int, bytes]]) -> None:
         """Only the newest record of a key is decoded: what an older release wrote before it is nobody's concern."""
