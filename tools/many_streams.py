@@ -31,6 +31,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from kafka_sink.spark import register
 from kafka_sink.testing import EmbeddedBroker
 from tools.driver_processes import driver_processes, kill
 from tools.kafka_cluster import KafkaCluster
@@ -75,6 +76,7 @@ class ManyStreams:
         kills: bool = True,
     ) -> None:
         options = {"kafka.bootstrap.servers": servers, "kafka.linger.ms": "0"}
+        self._spark = spark
         self._servers = servers
         self._dice = dice
         self._restless = restless
@@ -91,16 +93,19 @@ class ManyStreams:
         self._started_s = time.monotonic()
 
     def run(self, seconds: float) -> None:
+        register(self._spark)
         self._feeder.start()
         self.exports.start()
         for stream in self.streams:
             stream.start(processingTime=TRIGGER)
         self._wait_until_warm()
         restart_s, kill_s, told_s = (self._later(RESTART_PAUSE_S), self._later(KILL_PAUSE_S), 0.0)
-        end_s = self._age_s() + seconds
+        end_s, committed = self._age_s() + seconds, 0
         while self._age_s() < end_s and not self.is_interrupted.is_set():
             self._start_what_has_ended()
-            if self._age_s() >= restart_s:
+            if self._age_s() >= restart_s and self._commit_count > committed:
+                # On a slow machine nothing would ever be committed between two restarts.
+                committed = self._commit_count
                 self._restart_some()
                 restart_s = self._later(RESTART_PAUSE_S)
             if self._has_kills and self._age_s() >= kill_s:
@@ -201,6 +206,10 @@ class ManyStreams:
     def _is_of_spark(self, end: str) -> bool:
         return self._has_kills and any(text in end for text in ENDED_BY_SPARK) and "kafka_sink.errors" not in end
 
+    @property
+    def _commit_count(self) -> int:
+        return sum(stream.commit_count for stream in self.streams)
+
     def _later(self, pause_s: tuple[float, float]) -> float:
         return self._age_s() + self._dice.uniform(*pause_s)
 
@@ -209,10 +218,9 @@ class ManyStreams:
 
     def _tell(self) -> None:
         rows = sum(stream.source.row_count for stream in self.streams)
-        commits = sum(stream.commit_count for stream in self.streams)
         ends = sum(len(stream.ends) for stream in self.streams)
         faults = ", ".join(f"{count} x {name}" for name, count in sorted(self.faults.items()))
-        self._say(f"rows in {rows:>8,}  commits {commits:>6,}  ended {ends:>3}  {faults}")
+        self._say(f"rows in {rows:>8,}  commits {self._commit_count:>6,}  ended {ends:>3}  {faults}")
 
     def _say(self, text: str) -> None:
         print(f"{self._age_s():6.0f} s  {text}", flush=True)
