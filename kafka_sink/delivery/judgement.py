@@ -1,9 +1,13 @@
 """Which way an operation goes: at its start by what the process remembers, later by what the ledger says.
 
-Memory is trusted where it can only make the driver more careful, or where it was made by the attempt itself: "no
-decision was made, I was there". Everything else is read. In particular abort() in a process that did not run commit()
-reads the ledger twice, without and then with fencing: the first reading spares a successor from being fenced by the
-funeral of its predecessor, the second one makes sure that no decision of this run can still arrive.
+Memory is a cache. A commit may go on from it, because what follows is a write under the remembered epoch: if the broker
+takes it, nobody has been the driver since, and the memory was true. Anything else than going on is read first. A write
+that is refused as fenced sends the driver back to look. It looks without fencing, to spare a successor. If no other run
+has claimed the ledger since, the one that came in between was another process of its own run: it fences, reads and goes
+on.
+
+abort() in a process that did not run commit() reads the ledger twice for the same reason, without and then with
+fencing: the first reading spares a successor, the second one makes sure that no decision of this run can still arrive.
 """
 
 from __future__ import annotations
@@ -16,13 +20,23 @@ from kafka_sink.delivery.ledger import (
     Finding,
     LedgerRecord,
     LedgerState,
+    Likeness,
     finding,
     is_decided,
     is_replaced,
+    likeness,
     record_without_rows,
 )
 from kafka_sink.delivery.receipt import BatchSummary
-from kafka_sink.delivery.session import Conclusion, Decision, DeliverySettings, DriverSession, Job, Operation
+from kafka_sink.delivery.session import (
+    Conclusion,
+    Decision,
+    DeliverySettings,
+    DriverSession,
+    Job,
+    OnMismatch,
+    Operation,
+)
 from kafka_sink.errors import KafkaSinkError
 
 
@@ -40,12 +54,13 @@ class Move(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`conclusion` is what the verdict becomes if the rest goes well; `error` comes with END."""
+    """`conclusion` is what the verdict becomes if the rest goes well; with an `error` it fails all the same."""
 
     move: Move
     record: LedgerRecord | None = None
     conclusion: Conclusion | None = None
     error: KafkaSinkError | None = None
+    note: str = ""
 
 
 _WITHOUT_BATCH = {
@@ -91,9 +106,16 @@ def judged(
     summary: BatchSummary,
     *,
     is_fenced: bool,
+    is_remembered: bool,
 ) -> Judgement:
+    """`is_fenced`: whoever was the driver before is none any more. `is_remembered`: the ledger was read by an operation
+    before this one."""
+    if is_fenced and ledger.older_key is not None and not session.older_is_fenced:
+        return Judgement(Move.FENCE)
     if job.operation is Operation.COMMIT:
-        return _commit_judged(job, session, settings, ledger, summary)
+        return _commit_judged_by_what_is_known(
+            job, session, settings, ledger, summary, is_fenced=is_fenced, is_remembered=is_remembered
+        )
     if job.operation is Operation.ABORT:
         assert job.key is not None
         if is_decided(ledger, job.key, session.run):
@@ -104,6 +126,28 @@ def judged(
     if job.operation in (Operation.ACCEPT, Operation.REPLAY):
         return _choice_judged(job, ledger)
     return _open_judged(job, ledger)
+
+
+def _commit_judged_by_what_is_known(
+    job: Job,
+    session: DriverSession,
+    settings: DeliverySettings,
+    ledger: LedgerState,
+    summary: BatchSummary,
+    *,
+    is_fenced: bool,
+    is_remembered: bool,
+) -> Judgement:
+    assert job.key is not None
+    successor = session.successor(ledger)
+    if successor is not None:
+        reason = f"its run {successor} has claimed the ledger"
+        return Judgement(Move.END, error=texts.fenced(session.sink_id, job.key, summary, reason))
+    if not is_fenced and not is_replaced(ledger, job.key, session.run):
+        return Judgement(Move.FENCE)
+    found = _commit_judged(job, session, settings, ledger, summary)
+    is_going_on = found.move in (Move.CHECK, Move.RECORD)
+    return Judgement(Move.FENCE) if is_remembered and not is_going_on else found
 
 
 def _commit_judged(
@@ -122,14 +166,29 @@ def _commit_judged(
     if found in (Finding.FINISH_OWN, Finding.FINISH_OTHER):
         return Judgement(Move.FINISH, record)
     if found is Finding.DELIVERED:
-        # By this very run: the transactions at hand may be those of the decision. The sweep ends only what is open.
-        move = Move.SWEEP if record.run == session.run else Move.DISCARD
-        return Judgement(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
+        return _delivered_judged(session, settings, record, summary)
     if found is Finding.LOST:
         return Judgement(Move.END, error=texts.lost(record, record.fates))
     if found is Finding.ROLLED_BACK:
         return Judgement(Move.END, error=texts.rolled_back(sink_id, key, summary, record))
     return Judgement(Move.END, error=texts.superseded(sink_id, key, summary, record))
+
+
+def _delivered_judged(
+    session: DriverSession, settings: DeliverySettings, record: LedgerRecord, summary: BatchSummary
+) -> Judgement:
+    """What was written again is aborted. It should be the same rows, since Spark logs the input of a batch before it
+    runs it. If it is not, a checkpoint was set back, or two things are written under one name: rows would be lost
+    without a word. Equal counts are let pass with a warning: that is what rand() and shuffles do."""
+    # By this very run: the transactions at hand may be those of the decision. The sweep ends only what is open.
+    move = Move.SWEEP if record.run == session.run else Move.DISCARD
+    found = likeness(record, summary)
+    if found is Likeness.SAME or settings.on_mismatch is OnMismatch.SKIP:
+        return Judgement(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
+    if found is Likeness.OTHER_COUNTS and settings.on_mismatch is OnMismatch.FAIL:
+        return Judgement(move, record, error=texts.other_rows(session.sink_id, record, summary))
+    note = texts.other_rows_dropped(record, summary, found.value)
+    return Judgement(move, record, conclusion=Conclusion.ALREADY_DELIVERED, note=note)
 
 
 def _choice_judged(job: Job, ledger: LedgerState) -> Judgement:

@@ -63,6 +63,8 @@ def encode_record(record: LedgerRecord) -> bytes:
         "rows": record.row_count,
         "topics": dict(record.topics),
     }
+    if record.digest is not None:
+        content["digest"] = record.digest
     if record.is_accepted:
         content["accepted"] = True
     if record.pledges:
@@ -73,8 +75,12 @@ def encode_record(record: LedgerRecord) -> bytes:
 
 
 def encode_claim(sink_id: str, run: str, wall_ms: int) -> bytes:
-    """For people to read; the sink itself needs the offset of it alone."""
     return _encoded({"kind": "claim", "sink": sink_id, "run": run, "wall_ms": wall_ms})
+
+
+def decode_claim(value: bytes) -> str:
+    """Whose run it names."""
+    return _text(_content(value), "run")
 
 
 def _encoded(content: dict[str, Any]) -> bytes:
@@ -85,6 +91,10 @@ def _encoded(content: dict[str, Any]) -> bytes:
 
 
 def decode_record(value: bytes) -> LedgerRecord:
+    return _record(_content(value))
+
+
+def _content(value: bytes) -> dict[str, Any]:
     if len(value) > VALUE_BYTES_MAX:
         raise RemoteProtocolError(f"a ledger record of {len(value)} bytes; at most {VALUE_BYTES_MAX} are read")
     encoding, body = _split(value)
@@ -96,7 +106,7 @@ def decode_record(value: bytes) -> LedgerRecord:
         raise RemoteProtocolError("a ledger record whose content is not JSON") from None
     if not isinstance(content, dict):
         raise RemoteProtocolError("a ledger record whose content is not an object")
-    return _record(content)
+    return content
 
 
 # ---- writing ----
@@ -161,6 +171,7 @@ def _record(content: dict[str, Any]) -> LedgerRecord:
         wall_ms=_number(content.get("wall_ms"), "wall_ms", -INT64_MAX, INT64_MAX),
         row_count=_number(content.get("rows"), "rows", 0, INT64_MAX),
         topics=_topics(content.get("topics")),
+        digest=_number(content["digest"], "digest", 0, INT64_MAX) if "digest" in content else None,
         pledges=pledges,
         fates=_fates(content.get("fates", ""), len(pledges)),
         is_accepted=content.get("accepted", False) is True,
