@@ -25,7 +25,7 @@ from tools.driver_processes import driver_processes, kill
 from tools.kafka_cluster import KafkaCluster
 
 COMMIT = "python_streaming_sink_runner"
-PATIENCE_S = 200
+PATIENCE_S = 300
 
 
 @pytest.fixture
@@ -52,12 +52,12 @@ def decide_and_be_killed(folder: Folder, kafka: KafkaCluster, proxy: KafkaProxy,
     """Batch 0 is delivered, batch 1 is decided and none of its transactions has ended."""
     writable_topic(kafka, topic)
     folder.add("a")
-    run_to_end(start(folder.read(), proxy.bootstrap_servers, checkpoint, topic=topic))
+    run_to_end(start(folder.read(), proxy.bootstrap_servers, checkpoint, topic=topic), PATIENCE_S)
     folder.add("b")
     fault = proxy.on(END_TXN, Harm.LOSE_REQUEST, where=of_a_task, before=kill_committing)
     # Spark calls it an end of the query that the process is gone.
     with pytest.raises(StreamingQueryException):
-        run_to_end(start(folder.read(), proxy.bootstrap_servers, checkpoint, topic=topic))
+        run_to_end(start(folder.read(), proxy.bootstrap_servers, checkpoint, topic=topic), PATIENCE_S)
     assert fault.has_acted
 
 
@@ -72,17 +72,17 @@ def held_back(rows: DataFrame, gate: Path) -> DataFrame:
     return rows.select(udf(wait, "string", useArrow=False)("value").alias("value"))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_stream_that_starts_again_in_its_session_delivers_what_a_killed_process_had_decided(
     kafka_4: KafkaCluster, proxy: KafkaProxy, topic_name: str, folder: Folder, checkpoint: str
 ) -> None:
     decide_and_be_killed(folder, kafka_4, proxy, topic_name, checkpoint)
     folder.add("c")
-    run_to_end(start(folder.read(), proxy.bootstrap_servers, checkpoint, topic=topic_name))
+    run_to_end(start(folder.read(), proxy.bootstrap_servers, checkpoint, topic=topic_name), PATIENCE_S)
     assert values(kafka_4, topic_name) == [b"a", b"b", b"c"]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_stream_that_starts_again_in_its_session_finishes_the_open_decision_before_any_task_writes(
     kafka_4: KafkaCluster, proxy: KafkaProxy, topic_name: str, folder: Folder, checkpoint: str, tmp_path: Path
 ) -> None:
@@ -98,7 +98,7 @@ def test_a_stream_that_starts_again_in_its_session_finishes_the_open_decision_be
         assert values(kafka_4, topic_name) == [b"a", b"b"]
     finally:
         gate.touch()
-        run_to_end(query)
+        run_to_end(query, PATIENCE_S)
     assert values(kafka_4, topic_name) == [b"a", b"b"]
 
 

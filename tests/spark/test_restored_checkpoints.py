@@ -20,6 +20,9 @@ from tools.kafka_cluster import KafkaCluster
 
 # Counts that stand in no id and no time by accident.
 ROWS_BEFORE, ROWS_AFTER = 1379, 2113
+PATIENCE_S = 300
+
+pytestmark = pytest.mark.timeout(1200)
 
 
 @pytest.fixture
@@ -39,10 +42,10 @@ def deliver_and_put_the_copy_back(folder: Folder, kafka: KafkaCluster, topic: st
     """Batch 0, a copy of the checkpoint, batch 1, and the copy in its place."""
     writable_topic(kafka, topic)
     folder.add("first")
-    run_to_end(start(folder.read(), kafka, checkpoint, topic=topic))
+    run_to_end(start(folder.read(), kafka, checkpoint, topic=topic), PATIENCE_S)
     shutil.copytree(checkpoint, f"{checkpoint}-copy")
     folder.add(*rows("before", ROWS_BEFORE))
-    run_to_end(start(folder.read(), kafka, checkpoint, topic=topic))
+    run_to_end(start(folder.read(), kafka, checkpoint, topic=topic), PATIENCE_S)
     shutil.rmtree(checkpoint)
     shutil.move(f"{checkpoint}-copy", checkpoint)
 
@@ -52,7 +55,7 @@ def test_the_same_rows_under_a_checkpoint_that_was_put_back_are_delivered_once_a
 ) -> None:
     deliver_and_put_the_copy_back(folder, kafka_4, topic_name, checkpoint)
     folder.add("later")
-    run_to_end(start(folder.read(), kafka_4, checkpoint, topic=topic_name))
+    run_to_end(start(folder.read(), kafka_4, checkpoint, topic=topic_name), PATIENCE_S)
     assert values(kafka_4, topic_name) == as_values("first", *rows("before", ROWS_BEFORE), "later")
 
 
@@ -63,7 +66,7 @@ def test_other_rows_under_a_checkpoint_that_was_put_back_stop_the_stream_with_bo
     folder.take_back()
     folder.add(*rows("after", ROWS_AFTER))
     with pytest.raises(StreamingQueryException) as caught:
-        run_to_end(start(folder.read(), kafka_4, checkpoint, topic=topic_name))
+        run_to_end(start(folder.read(), kafka_4, checkpoint, topic=topic_name), PATIENCE_S)
     told = str(caught.value).replace(",", "")
     assert str(ROWS_BEFORE) in told and str(ROWS_AFTER) in told
     assert values(kafka_4, topic_name) == as_values("first", *rows("before", ROWS_BEFORE))

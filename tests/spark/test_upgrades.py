@@ -23,6 +23,7 @@ from tools.kafka_cluster import KafkaCluster
 # The last commit before the query's id became a part of the sink's.
 RELEASE_BEFORE = "98dd2ad"
 SINK = "upgraded"
+PATIENCE_S = 300
 
 
 def of_a_task(request: Request) -> bool:
@@ -35,7 +36,7 @@ def lines_of(number: int) -> list[str]:
 
 def go_on(spark: SparkSession, servers: str, folder: Path, topic: str, sink_id: str) -> None:
     rows = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "source")).repartition(2)
-    run_to_end(start(rows, servers, str(folder / "checkpoint"), topic=topic, sink_id=sink_id))
+    run_to_end(start(rows, servers, str(folder / "checkpoint"), topic=topic, sink_id=sink_id), PATIENCE_S)
 
 
 @pytest.mark.timeout(1200)
@@ -59,7 +60,7 @@ def test_a_stream_of_the_release_before_is_continued_with_every_row_once(
             else:
                 fault = proxy.on(END_TXN, Harm.LOSE_REQUEST, nth=killed_at, where=of_a_task, before=old.kill)
                 old.begin_step()
-                assert fault.wait_until_acted(300)
+                assert fault.wait_until_acted(PATIENCE_S)
                 old.wait_until_dead()
             old.add(*lines_of(3))
     go_on(spark, kafka_4.bootstrap_servers, folder, topic_name, sink_id)
