@@ -39,8 +39,8 @@ INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
 # Column, bound of its numbers, whether it is kept as differences.
 _COLUMNS = (
-    ("spark_partition", INT32_MAX, True),
-    ("attempt", INT32_MAX, False),
+    ("spark_partition", INT64_MAX, True),
+    ("attempt", INT64_MAX, False),
     ("producer_id", INT64_MAX, True),
     ("producer_epoch", INT16_MAX, False),
     ("generation", 2, False),
@@ -48,6 +48,8 @@ _COLUMNS = (
     ("last_offset", INT64_MAX, True),
     ("row_count", INT64_MAX, False),
 )
+# Left out where every task is the one that its id is named after. Older releases skip it and name the id's number.
+_TASK_PARTITION = "task_partition"
 
 
 def encode_record(record: LedgerRecord) -> bytes:
@@ -109,6 +111,8 @@ def _packed(pledges: tuple[Pledge, ...]) -> dict[str, Any]:
     for name, _, has_differences in _COLUMNS:
         numbers = [getattr(pledge, name) for pledge in pledges]
         packed[name] = _differences(numbers) if has_differences else numbers
+    if any(pledge.task_partition is not None for pledge in pledges):
+        packed[_TASK_PARTITION] = _differences([pledge.spark_task for pledge in pledges])
     return packed
 
 
@@ -179,13 +183,17 @@ def _pledges(packed: Any) -> tuple[Pledge, ...]:
     topics = list(_texts(packed, "topics", TOPICS_MAX))
     indexes = _numbers(packed, "topic", len(topics) - 1, has_differences=False)
     columns = [_numbers(packed, name, bound, has_differences=differs) for name, bound, differs in _COLUMNS]
-    if any(len(column) != len(indexes) for column in columns):
+    tasks = columns[0]  # unless they are told
+    if _TASK_PARTITION in packed:
+        tasks = _numbers(packed, _TASK_PARTITION, INT64_MAX, has_differences=True)
+    if any(len(column) != len(indexes) for column in (*columns, tasks)):
         raise RemoteProtocolError("a ledger record whose receipts have columns of different lengths")
     pledges = []
-    for index, numbers in zip(indexes, zip(*columns, strict=True), strict=True):
+    for index, task, numbers in zip(indexes, tasks, zip(*columns, strict=True), strict=True):
         named = dict(zip((name for name, _, _ in _COLUMNS), numbers, strict=True))
         if named["generation"] not in (1, 2):
             raise RemoteProtocolError(f"a ledger record with a transaction of generation {named['generation']}")
+        named[_TASK_PARTITION] = None if task == named["spark_partition"] else task
         pledges.append(Pledge(topic=topics[index], **named))
     return tuple(pledges)
 
