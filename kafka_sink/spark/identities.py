@@ -51,6 +51,11 @@ class Identities:
             self._clients.pop(next(iter(self._clients))).close()
         return client
 
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self.forget()
+
     def forget(self) -> None:
         self.pool, self._clients = IdentityPool(), {}
 
