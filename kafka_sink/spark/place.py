@@ -12,13 +12,18 @@ from pyspark import TaskContext
 from kafka_sink.delivery.identity import run_hash
 from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import LocalProtocolError
+from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.task import TaskPlace
+from kafka_sink.spark.triggers import refuse_continuous
 
+CONTINUOUS = "__is_continuous_processing"
 QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 
 
 def place_in_stream(sink_id: str | None) -> TaskPlace:
     context = _context()
+    if context.getLocalProperty(CONTINUOUS) == "true":
+        raise refuse_continuous()
     query_id, batch_id, run_id = (context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, RUN_ID))
     if query_id is None or batch_id is None or run_id is None:
         raise LocalProtocolError(
@@ -29,12 +34,8 @@ def place_in_stream(sink_id: str | None) -> TaskPlace:
 
 
 def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
-    """Inside foreachBatch, a write that is labelled with the number of the micro-batch is that batch of that query: a
-    new checkpoint is then a new query and not a repetition, and one ledger key does for all batches."""
     context = _context()
-    query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
-    if query_id is not None and batch_id is not None and batch_id == key.batch_id:
-        key = BatchKey(query_id, int(batch_id))
+    key = batch_of_task(key, sink_id, context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID))
     return TaskPlace(key, run, context.partitionId(), context.taskAttemptId(), sink_id)
 
 
