@@ -68,6 +68,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         is_exactly_once=own["delivery.guarantee"] == EXACTLY_ONCE,
         sink_id=own["sink.id"],
         batch_id=own["batch.id"],
+        query_id=own["query.id"],
         ledger_topic=own["ledger.topic"],
         ledger_replication_factor=own["ledger.replication.factor"],
         ledger_accepts_new_sink=own["ledger.accept.new.sink"],
@@ -149,6 +150,8 @@ def _check_exactly_once(producer: ProducerOptions, of_spark: Mapping[str, str]) 
 def _check_together(own: Mapping[str, Any]) -> None:
     if own["batch.id"] is not None and own["sink.id"] is None:
         raise ConfigError("batch.id needs sink.id: together they name an export")
+    if own["query.id"] is not None and own["batch.id"] is None:
+        raise ConfigError("query.id needs batch.id: it says whose micro-batch a write inside foreachBatch is")
     wants_topic = own["record.errors"] == DEAD_LETTER
     if wants_topic and own["dead.letter.topic"] is None:
         raise ConfigError(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic")

@@ -21,10 +21,19 @@ from pyspark.sql.datasource import DataSource
 from kafka_sink.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 FORMAT = "pykafka-sink"
+SINK_ONLY = (
+    f'{FORMAT} only writes. Read topics with Spark\'s own format("kafka"), and with '
+    'option("kafka.isolation.level", "read_committed") to see each row once'
+)
 
 
 class KafkaSinkDataSource(DataSource):
@@ -42,6 +51,17 @@ class KafkaSinkDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         writer: DataSourceStreamWriter = _planning().planned_stream(self.options, schema, overwrite)
         return writer
+
+    # Spark asks for these only where somebody wants to read. `schema` comes first unless the reader has set one.
+
+    def schema(self) -> StructType:
+        raise ConfigError(SINK_ONLY)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        raise ConfigError(SINK_ONLY)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        raise ConfigError(SINK_ONLY)
 
 
 def _planning() -> ModuleType:

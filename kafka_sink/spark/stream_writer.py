@@ -11,7 +11,8 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
-from kafka_sink.spark.writer import CommitMessage, receipts_of
+from kafka_sink.spark.triggers import refuse_continuous
+from kafka_sink.spark.writer import CommitMessage, receipts_left, receipts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,6 +37,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from kafka_sink.spark.driver import committed
         from kafka_sink.spark.summary import tell_delivered
 
+        if any(message is None for message in messages):
+            raise refuse_continuous()  # only there it happens: a batch is committed when all its tasks have ended well
         receipts = receipts_of(messages)
         key, run = _batch_of(receipts, batchId)
         conclusion = committed(self._options, self._sink_id, run, key, receipts)
@@ -45,7 +48,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from kafka_sink.spark.driver import aborted
         from kafka_sink.spark.summary import tell_aborted
 
-        receipts = receipts_of(messages)
+        receipts = receipts_left(messages)
         key, run = _batch_of(receipts, batchId)
         conclusion = aborted(self._options, self._sink_id, run, key, receipts)
         tell_aborted(key, receipts, conclusion)
