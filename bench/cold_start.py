@@ -30,6 +30,7 @@ import sys, time
 from pyspark.sql import SparkSession
 source, servers, topic, jars = sys.argv[1:]
 builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.ui.enabled", "false")
+builder = builder.config("spark.python.unix.domain.socket.enabled", "true")
 spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
 spark.sparkContext.setLogLevel("ERROR")
 spark.range(10).count()

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.runtime.heap import HEAP
 from kafka_sink.spark.columns import WrittenColumns
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class BatchWriter(DataSourceArrowWriter):
         from kafka_sink.spark.place import place_in_batch
         from kafka_sink.spark.task import write_task
 
+        HEAP.work_begins()
         place = place_in_batch(self._key, self._run, self._sink_id)
         return CommitMessage(write_task(self._options, self._columns, iterator, place))
 
@@ -48,6 +50,7 @@ class BatchWriter(DataSourceArrowWriter):
         from kafka_sink.spark.driver import committed
         from kafka_sink.spark.summary import tell_delivered
 
+        HEAP.work_begins()
         receipts = receipts_of(messages)
         key = self._key_of(receipts)
         conclusion = committed(self._options, self._sink_id, self._run, key, receipts)
@@ -57,6 +60,7 @@ class BatchWriter(DataSourceArrowWriter):
         from kafka_sink.spark.driver import aborted
         from kafka_sink.spark.summary import tell_aborted
 
+        HEAP.work_begins()
         receipts = receipts_of(messages)
         key = self._key_of(receipts)
         conclusion = aborted(self._options, self._sink_id, self._run, key, receipts)
