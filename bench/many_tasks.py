@@ -4,7 +4,8 @@ Does its memory stay where it is? Small tasks, exactly once, a thousand to a wri
 that one process runs them all. Its resident memory is read from /proc after 100, 1000, 5000 and 10,000 of them. The
 other processes of the write, planning and commit, are shown beside it at the end.
 
-How long a task takes stands beside it, commit and Spark included: for a comparison, run it with both versions.
+How long a task takes, commit and Spark included, is printed and not on the page: it says something only in comparison
+with another version, run at the same time.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class Bench:
 
 def markdown(looks: Sequence[Look], others: Sequence[int], about: Mapping[str, str]) -> str:
     lines = ["# One Python worker, task after task", "", "Written by `python -m bench.many_tasks`.", ""]
-    lines += ["| tasks | resident memory, MiB | milliseconds per task since the line before |", "| --: | --: | --: |"]
-    lines += [f"| {each.task_count:,} | {each.rss_bytes / 2**20:.1f} | {each.task_ms:.1f} |" for each in looks]
+    lines += ["| tasks | resident memory, MiB |", "| --: | --: |"]
+    lines += [f"| {each.task_count:,} | {each.rss_bytes / 2**20:.1f} |" for each in looks]
     lines += ["", "Planning and commit, at the end: " + ", ".join(f"{each / 2**20:.1f} MiB" for each in others) + "."]
     return "\n".join([*lines, "", ", ".join(f"{name} {text}" for name, text in about.items()) + "."]) + "\n"
 

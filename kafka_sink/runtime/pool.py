@@ -15,10 +15,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kafka_sink.errors import KafkaSinkError
-from kafka_sink.frozen import frozen
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.producer import Producer
 
@@ -27,7 +26,7 @@ IDLE_PRODUCERS_MAX = 8
 CLIENT_ID = "pykafka-sink"
 
 
-@frozen
+@dataclass(frozen=True, slots=True)
 class _Idle:
     options: ProducerOptions
     producer: Producer
