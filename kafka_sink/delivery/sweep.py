@@ -15,7 +15,6 @@ aborts what it finds there.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.delivery.ending import Aborts, Ending
@@ -25,12 +24,13 @@ from kafka_sink.delivery.part import Part
 from kafka_sink.delivery.preflight import ONGOING, Describe, Described
 from kafka_sink.delivery.request import DriverAnswer, EveryBroker, Fate, RequestKey
 from kafka_sink.delivery.session import DeliverySettings
+from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 
 LIST = RequestKey("list transactions")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SweepRule:
     """`own_run` None: every run, whenever it began (an operator's wish, after fencing)."""
 
