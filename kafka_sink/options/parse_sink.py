@@ -6,7 +6,6 @@ ignored silently: what is unknown is refused with the nearest known name, what h
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -171,6 +170,8 @@ def _unknown(given: str) -> str:
         return "a path means nothing to this sink: call save() or start() without it and set the option topic"
     if name in OPTIONS or name in ALIASES:
         return f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
+    import difflib  # most processes meet no unknown name
+
     nearest = difflib.get_close_matches(name, [*SINK_OPTIONS, *(PREFIX + each for each in OPTIONS)], 1)
     if nearest:
         return f"{given!r} is not an option of this sink: did you mean {nearest[0]}?"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from kafka_sink.frozen import frozen
 from kafka_sink.options.option import Option
 from kafka_sink.options.sink_options import DEAD_LETTER, DROP, FAIL
 from kafka_sink.options.values import Choice, Flag, FunctionName, Rule, Whole, refuse
@@ -19,7 +19,7 @@ _SINK_ID = re.compile(r"[a-zA-Z0-9._-]{1,200}")
 LABEL_CHARACTERS_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicName:
     valid: str = "a topic name: 1 to 249 letters, digits, dots, underscores and hyphens"
 
@@ -30,7 +30,7 @@ class TopicName:
         return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SinkId:
     """Stands in transactional ids and in the ACL for them."""
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.runtime.heap import HEAP
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -73,6 +74,7 @@ def _planning() -> ModuleType:
             f"Spark runs {sys.executable}, where {FORMAT} cannot be loaded: {error}. Install {FORMAT} there, or set "
             "PYSPARK_PYTHON (spark.pyspark.python) to the interpreter that has it, on the driver and on each executor"
         ) from error
+    HEAP.work_begins()
     return planning
 
 

@@ -22,6 +22,7 @@ from kafka_sink.spark.batch_name import named_batch
 from kafka_sink.spark.columns import WrittenColumns, written_columns
 from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafka
 from kafka_sink.spark.log import show_log
+from kafka_sink.spark.sockets import advise_sockets
 from kafka_sink.spark.triggers import is_before_any_batch, refuse_continuous
 from kafka_sink.spark.writer import BatchWriter
 
@@ -94,6 +95,7 @@ def _checked(settings: Mapping[str, str], schema: StructType) -> tuple[SinkOptio
         if name is not None:
             imported(name, option)
     _tell_once(options, columns, os.getpid())
+    advise_sockets()
     return options, columns
 
 

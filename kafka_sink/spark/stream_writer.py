@@ -10,6 +10,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.runtime.heap import HEAP
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.triggers import refuse_continuous
 from kafka_sink.spark.writer import CommitMessage, receipts_left, receipts_of
@@ -30,6 +31,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from kafka_sink.spark.place import place_in_stream
         from kafka_sink.spark.task import write_task
 
+        HEAP.work_begins()
         place = place_in_stream(self._sink_id)
         return CommitMessage(write_task(self._options, self._columns, iterator, place))
 

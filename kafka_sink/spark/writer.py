@@ -15,6 +15,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.runtime.heap import HEAP
 from kafka_sink.spark.columns import WrittenColumns
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class BatchWriter(DataSourceArrowWriter):
         from kafka_sink.spark.place import place_in_batch
         from kafka_sink.spark.task import write_task
 
+        HEAP.work_begins()
         place = place_in_batch(self._key, self._run, self._sink_id)
         return CommitMessage(write_task(self._options, self._columns, iterator, place))
 
@@ -49,6 +51,7 @@ class BatchWriter(DataSourceArrowWriter):
         from kafka_sink.spark.driver import committed
         from kafka_sink.spark.summary import tell_delivered
 
+        HEAP.work_begins()
         receipts = receipts_of(messages)
         key, run = self._batch_of(receipts)
         conclusion = committed(self._options, self._sink_id, run, key, receipts, self._run)
@@ -58,6 +61,7 @@ class BatchWriter(DataSourceArrowWriter):
         from kafka_sink.spark.driver import aborted
         from kafka_sink.spark.summary import tell_aborted
 
+        HEAP.work_begins()
         receipts = receipts_left(messages)
         key, run = self._batch_of(receipts)
         conclusion = aborted(self._options, self._sink_id, run, key, receipts, self._run)
