@@ -73,7 +73,8 @@ def fetched(name: str, wanted: Sequence[Artifact]) -> list[Path]:
     """The jars in the cache's folder `name`, in a fixed order, downloaded if the folder is not there."""
     folder = cache_folder() / name
     if not (folder / "jars").is_dir():
-        with cache_lock(name):
+        # Maven's own repository is not made for two Mavens at once.
+        with cache_lock(name), cache_lock("maven"):
             if not (folder / "jars").is_dir():
                 _download(folder, wanted)
     # Sorted because the class archive of kafka_node.py holds for one exact class path only.

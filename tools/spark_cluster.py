@@ -291,7 +291,7 @@ class SparkCluster:
 
     def _start_master(self, deadline: float) -> None:
         self._port = free_port()
-        self._web_port = free_port([self._port])
+        self._web_port = free_port()
         command = [str(_spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
         command += ["--host", MASTER_HOST, "--port", str(self._port), "--webui-port", str(self._web_port)]
         self._start(command, self.folder / "master", MASTER_HOST)
