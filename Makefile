@@ -33,7 +33,7 @@ gssapi: $(READY)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt gssapi
 
 slow: $(READY)
-	$(BIN)/pytest -m slow tests
+	@$(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED)) -- -m slow
 
 chaos: $(READY)
 	CHAOS_RECORDS=1000000 $(BIN)/pytest -s -m "" tests/chaos tests/spark/test_stream_faults.py
