@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from tools.kafka_jars import VERSIONS, KafkaUnavailable
+from tools.kafka_jars import VERSIONS, KafkaUnavailable, msk_iam_jars
 from tools.kafka_node import make_archive
 from tools.spark_jars import java_sink_jars
 
@@ -18,6 +18,7 @@ def main() -> None:
         for version in VERSIONS:
             make_archive(version)
         java_sink_jars()
+        msk_iam_jars()
     except KafkaUnavailable as missing:
         sys.stdout.write(f"{missing}\n")
 

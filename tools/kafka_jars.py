@@ -65,6 +65,11 @@ def jars(version: str) -> list[Path]:
     return fetched(f"kafka-{version}", wanted)
 
 
+def msk_iam_jars() -> list[Path]:
+    """Amazon's login for Java clients, and what it needs."""
+    return fetched("msk-iam-2.3.5", [Artifact("software.amazon.msk", "aws-msk-iam-auth", "2.3.5")])
+
+
 def class_path(version: str) -> str:
     return os.pathsep.join(str(jar) for jar in jars(version))
 

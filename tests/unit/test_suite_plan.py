@@ -37,6 +37,14 @@ def test_files_with_the_same_expensive_fixtures_share_bundles_and_no_others() ->
     assert {bundle.files for bundle in bundles(costs, costs)} == {("a", "c"), ("b", "d")}
 
 
+def test_what_needs_no_broker_is_apart_so_that_it_runs_while_brokers_are_downloaded() -> None:
+    found = bundles(["tests/unit/test_a.py", "tests/chaos/test_b.py", "tests/sim/test_c.py"], {})
+    assert {bundle.files: bundle.needs_brokers for bundle in found} == {
+        ("tests/sim/test_c.py", "tests/unit/test_a.py"): False,
+        ("tests/chaos/test_b.py",): True,
+    }
+
+
 def test_the_longest_that_the_cores_have_room_for_is_started() -> None:
     assert next_to_start([WAITS, COMPUTES, SHORT], [COMPUTES], 2, 9) is WAITS
     assert next_to_start([COMPUTES, SHORT], [COMPUTES, WAITS], 2, 9) is SHORT

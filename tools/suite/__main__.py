@@ -35,10 +35,8 @@ from tools.workspace import workspace
 
 # Below the current folder, as for pytest.
 DURATIONS = Path("tests/durations.json")
-# These need no brokers: they run while a fresh machine downloads those.
-COMPUTING = tuple(f"tests/{folder}/" for folder in ("unit", "property", "golden", "sim", "model"))
-# Brokers wait for disks and for each other even where the figures say that they only compute.
-ROOM_PER_CORE = 1.1
+# More than there is: the load of a bundle is an average, and cores would be idle whenever several wait at once.
+ROOM_PER_CORE = 1.4
 PROCESSES_PER_CORE = 3
 # From Ctrl-C to the end of the fixtures.
 INTERRUPT_PATIENCE_S = 30.0
@@ -64,7 +62,7 @@ class Suite:
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> None:
-        if any(needs_brokers(bundle) for bundle in self._waiting):
+        if any(bundle.needs_brokers for bundle in self._waiting):
             self._downloads = subprocess.Popen([sys.executable, "-m", "tools.download"])
         try:
             while self._waiting or self._running:
@@ -77,7 +75,7 @@ class Suite:
             self._stop()
 
     def _start_what_fits(self) -> None:
-        startable = [bundle for bundle in self._waiting if not (self._is_downloading() and needs_brokers(bundle))]
+        startable = [bundle for bundle in self._waiting if not (self._is_downloading() and bundle.needs_brokers)]
         running = [worker.bundle for worker in self._running]
         room = self._cores * ROOM_PER_CORE
         while bundle := next_to_start(startable, running, room, self._processes_max):
@@ -131,10 +129,6 @@ class Suite:
             time.sleep(0.05)
         for worker in self._running:
             worker.kill()
-
-
-def needs_brokers(bundle: Bundle) -> bool:
-    return any(not file.startswith(COMPUTING) for file in bundle.files)
 
 
 def test_files(places: Sequence[str]) -> list[str]:

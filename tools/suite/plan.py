@@ -16,6 +16,8 @@ from dataclasses import dataclass
 
 # What takes seconds of CPU to start and serves any number of tests of one process.
 EXPENSIVE = frozenset({"spark", "_spark_cluster", "kafka_three_nodes", "secured_kafka_of", "pair_of", "secured_of"})
+# These only compute: they run while a fresh machine downloads brokers.
+COMPUTING = tuple(f"tests/{folder}/" for folder in ("unit", "property", "golden", "sim", "model"))
 # A process of its own costs two seconds; a long one at the end of the run leaves the other core idle.
 BUNDLE_S = 100.0
 _LOAD_MIN, _LOAD_MAX = 0.15, 2.0
@@ -40,6 +42,10 @@ class Bundle:
     cpu_s: float
 
     @property
+    def needs_brokers(self) -> bool:
+        return not self.files[0].startswith(COMPUTING)
+
+    @property
     def load(self) -> float:
         """Cores it keeps busy, on average."""
         return min(_LOAD_MAX, max(_LOAD_MIN, self.cpu_s / max(self.seconds, 0.1)))
@@ -47,9 +53,9 @@ class Bundle:
 
 def bundles(files: Iterable[str], costs: Mapping[str, Cost], seconds_max: float = BUNDLE_S) -> list[Bundle]:
     """Every file in exactly one bundle; the longest bundle first."""
-    groups: dict[frozenset[str], list[str]] = defaultdict(list)
+    groups: dict[object, list[str]] = defaultdict(list)
     for file in files:
-        groups[costs.get(file, GUESS).shared].append(file)
+        groups[costs.get(file, GUESS).shared, file.startswith(COMPUTING)].append(file)
     found = [bundle for group in groups.values() for bundle in _filled(group, costs, seconds_max)]
     return sorted(found, key=lambda bundle: (-bundle.seconds, bundle.files))
 
