@@ -38,6 +38,8 @@ DURATIONS = Path("tests/durations.json")
 # More than there is: the load of a bundle is an average, and cores would be idle whenever several wait at once.
 ROOM_PER_CORE = 1.4
 PROCESSES_PER_CORE = 3
+# What three brokers, or Spark with its executors, take beside the tests.
+BYTES_PER_PROCESS = 2_500_000_000
 # From Ctrl-C to the end of the fixtures.
 INTERRUPT_PATIENCE_S = 30.0
 
@@ -52,8 +54,9 @@ class Suite:
         self._folder = folder
         self._arguments = arguments
         self._cores = len(os.sched_getaffinity(0))
-        self._processes_max = processes_max or self._cores * PROCESSES_PER_CORE
+        self._processes_max = processes_max or min(self._cores * PROCESSES_PER_CORE, processes_in_memory())
         self._file_count = sum(len(bundle.files) for bundle in waiting)
+        self._whole_s = seconds_left(waiting, [], self._cores)
         self._done_count = 0
         self._started_count = 0
         self._started_s = time.monotonic()
@@ -111,12 +114,17 @@ class Suite:
             sys.stdout.write(worker.output)
 
     def _say(self, what: str) -> None:
-        running = [(worker.bundle, worker.share_left) for worker in self._running]
-        left_s = seconds_left(self._waiting, running, self._cores)
         age_s = int(time.monotonic() - self._started_s)
         figures = f"{self._done_count:3}/{self._file_count} {age_s // 60:2}:{age_s % 60:02}"
-        sys.stdout.write(f"[{figures}, {math.ceil(left_s / 60)} min left] {what}\n")
+        sys.stdout.write(f"[{figures}, {math.ceil(self._left_s(age_s) / 60)} min left] {what}\n")
         sys.stdout.flush()
+
+    def _left_s(self, age_s: float) -> float:
+        """By the table, and by how this run has kept to it so far."""
+        running = [(worker.bundle, worker.share_left) for worker in self._running]
+        left_s = seconds_left(self._waiting, running, self._cores)
+        done_s = self._whole_s - left_s
+        return left_s * age_s / done_s if done_s > self._whole_s / 10 else left_s
 
     def _stop(self) -> None:
         """What still runs, runs because of Ctrl-C or of an error here."""
@@ -129,6 +137,11 @@ class Suite:
             time.sleep(0.05)
         for worker in self._running:
             worker.kill()
+
+
+def processes_in_memory() -> int:
+    bytes_here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, bytes_here // BYTES_PER_PROCESS)
 
 
 def test_files(places: Sequence[str]) -> list[str]:

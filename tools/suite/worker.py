@@ -29,7 +29,6 @@ class Worker:
         self.bundle = bundle
         self.failed_count = 0
         self.files_done: set[str] = set()
-        self.seconds_done = 0.0
         self._ended_s: float | None = None
         self._home = home
         self._rest = b""
@@ -68,8 +67,8 @@ class Worker:
 
     @property
     def share_left(self) -> float:
-        """Of its seconds, by what the table says."""
-        return max(0.0, 1 - self.seconds_done / max(self.bundle.seconds, 0.1))
+        """Of its files."""
+        return 1 - len(self.files_done) / len(self.bundle.files)
 
     def told(self) -> list[dict[str, Any]]:
         """What has come since the last call."""
@@ -84,7 +83,6 @@ class Worker:
             self.failed_count += one.get("outcome") == "failed"
             if "done" in one:
                 self.files_done.add(one["done"])
-                self.seconds_done += one["seconds"]
             if "end" in one:
                 self._ended_s = time.monotonic()
         return found
