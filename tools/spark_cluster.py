@@ -36,7 +36,7 @@ from tools.kafka_node import free_port
 MASTER_HOST = "127.0.0.1"
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 
-_POLL_S = 0.05
+_POLL_S = 0.1
 _EXECUTOR_CLASS = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _PYTHON_DAEMON = b"pyspark.daemon"
 
