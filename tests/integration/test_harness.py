@@ -212,9 +212,10 @@ def test_a_port_is_given_to_one_process_at_a_time_though_nobody_listens_at_it(mo
     with taker:
         assert taker.stdout is not None
         theirs = int(taker.stdout.readline())
-        another = next(port for port in range(32_000, 32_700) if port not in (mine, theirs))
-        monkeypatch.setattr(kafka_node, "_PORT_RANGE", [mine, theirs, another])
-        assert free_port() == another
+        # Mostly those two are tried; several others, for the case that this test runs somewhere else as well.
+        others = range(32_000, 32_050)
+        monkeypatch.setattr(kafka_node, "_PORT_RANGE", [mine, theirs] * 100 + [*others])
+        assert free_port() in others
         taker.kill()
     monkeypatch.setattr(kafka_node, "_PORT_RANGE", [mine, theirs])
     assert free_port() == theirs

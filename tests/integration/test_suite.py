@@ -124,6 +124,14 @@ def test_what_follows_two_dashes_is_for_pytest_and_a_seed_gives_the_same_order_a
     assert orders[0] == orders[1] != orders[2]
 
 
+def test_a_run_of_no_test_is_no_success(suite: SmallSuite) -> None:
+    suite.write(one=PASSES)
+    code, output = suite.run("--", "-k", "nothing_of_that_name")
+    assert code == 1 and output.splitlines()[-1] == "0 passed, 0 failed, 0 skipped"
+    code, output = suite.run("tests/unti")
+    assert code == 1 and output == "no test file at tests/unti\n"
+
+
 def wait_until(is_true: Callable[[], bool], timeout_s: float = 60) -> bool:
     deadline = time.monotonic() + timeout_s
     while not is_true():

@@ -150,7 +150,9 @@ def test_files(places: Sequence[str]) -> list[str]:
     found: set[str] = set()
     for place in places:
         path = here / place
-        paths = [path] if path.is_file() else path.rglob("test_*.py")
+        paths = [path] if path.is_file() else sorted(path.rglob("test_*.py"))
+        if not paths:
+            raise SystemExit(f"no test file at {place}")
         found |= {one.relative_to(here).as_posix() for one in paths}
     return sorted(found)
 
@@ -192,7 +194,7 @@ def main(given: Sequence[str] | None = None) -> int:
         known = {file: cost for file, cost in costs.items() if Path(file).exists()}
         DURATIONS.write_text(written_costs(known | suite.tally.costs))
     sys.stdout.write("".join(f"{line}\n" for line in suite.tally.summary(suite.again)))
-    return 1 if suite.tally.failures else 0
+    return 0 if suite.tally.is_good else 1
 
 
 if __name__ == "__main__":

@@ -39,6 +39,11 @@ class Tally:
         self.counts["failed"] += 1
         self.failures.append(what)
 
+    @property
+    def is_good(self) -> bool:
+        """A run of no test at all shows nothing."""
+        return not self.failures and self.counts.total() > 0
+
     def line_of(self, file: str) -> str:
         counts = self._of_file.get(file, Counter())
         told = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES if counts[outcome])
