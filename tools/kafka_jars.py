@@ -65,6 +65,11 @@ def jars(version: str) -> list[Path]:
     return fetched(f"kafka-{version}", wanted)
 
 
+def msk_iam_jars() -> list[Path]:
+    """Amazon's login for Java clients, and what it needs."""
+    return fetched("msk-iam-2.3.5", [Artifact("software.amazon.msk", "aws-msk-iam-auth", "2.3.5")])
+
+
 def class_path(version: str) -> str:
     return os.pathsep.join(str(jar) for jar in jars(version))
 
@@ -73,7 +78,8 @@ def fetched(name: str, wanted: Sequence[Artifact]) -> list[Path]:
     """The jars in the cache's folder `name`, in a fixed order, downloaded if the folder is not there."""
     folder = cache_folder() / name
     if not (folder / "jars").is_dir():
-        with cache_lock(name):
+        # Maven's own repository is not made for two Mavens at once.
+        with cache_lock(name), cache_lock("maven"):
             if not (folder / "jars").is_dir():
                 _download(folder, wanted)
     # Sorted because the class archive of kafka_node.py holds for one exact class path only.

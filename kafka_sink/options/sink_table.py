@@ -43,7 +43,7 @@ class SinkId:
         return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Label:
     """Goes into the ledger, which reads back no text that is longer than 1,000 characters."""
 
