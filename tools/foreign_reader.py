@@ -21,7 +21,7 @@ from typing import Any, Literal
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its stubs do not re-export it
 
-from tools.java import CONSOLE_CONSUMER, run_class
+from tools.java import console_consumer, run_class
 from tools.kafka_jars import VERSIONS
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -231,7 +231,7 @@ def read_topic_java(
     arguments += ["--isolation-level", isolation, "--timeout-ms", str(silence_ms)]
     for text in properties:
         arguments += [flag, text]
-    output = run_class(version, CONSOLE_CONSUMER, arguments, timeout_s=600)
+    output = run_class(version, console_consumer(version), arguments, timeout_s=600)
     records = [_parse_console_line(line, null.encode()) for line in output.split(b"\n") if line]
     return sorted(records, key=lambda record: (record.partition, record.offset))
 
