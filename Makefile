@@ -6,7 +6,7 @@ READY := .venv/.installed
 COMPUTING := tests/unit tests/property tests/golden tests/sim tests/model
 WAITING := tests/conformance tests/integration tests/spark tests/chaos
 
-.PHONY: demo test computing waiting check unit sim fuzz fuzz-guided gssapi integration spark slow chaos soak bench zip clean
+.PHONY: demo test computing waiting check unit sim fuzz fuzz-guided gssapi integration spark slow compat chaos soak bench zip clean
 
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
@@ -53,6 +53,9 @@ integration: $(READY)
 
 spark: $(READY)
 	$(BIN)/pytest tests/spark
+
+compat: $(READY)
+	$(BIN)/python -m tools.compat $(if $(KAFKA),--kafka $(KAFKA)) $(if $(PYSPARK),--pyspark $(PYSPARK))
 
 soak: $(READY)
 	$(BIN)/python -m tools.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))

@@ -20,6 +20,8 @@ from tools.spark_cluster import QUICK_JVM
 
 # Two tasks at a time; a task that fails is tried once more, which a plain local[2] would not do.
 MASTER = "local[2,2]"
+# How long a query may take to its end.
+PATIENCE_S = 120
 
 
 def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:
@@ -64,10 +66,11 @@ def _configuration(folder: Path) -> Path:
     return folder
 
 
-def run_to_end(query: StreamingQuery, timeout_s: float = 120) -> None:
+def run_to_end(query: StreamingQuery) -> None:
     """Until a query with trigger(availableNow=True) has ended; raises what it failed with."""
+    timeout_s = PATIENCE_S
     try:
-        if not query.awaitTermination(int(timeout_s)):
+        if not query.awaitTermination(timeout_s):
             raise TimeoutError(f"the query runs still after {timeout_s} s: {query.lastProgress}")
     finally:
         query.stop()
