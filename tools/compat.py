@@ -61,7 +61,11 @@ SPARK_TESTS: Mapping[str, tuple[str, ...]] = {
 }
 ALONE = frozenset({"Connect"})
 # What the tests above want besides PySpark; the versions are those of constraints.txt.
-SPARK_PACKAGES = ("pyarrow", "numpy", "lz4", "crc32c", "mmh3", "confluent-kafka", "pytest", "pytest-timeout")
+SPARK_PACKAGES = (
+    "pyarrow", "numpy", "lz4", "crc32c", "mmh3", "confluent-kafka", "pytest", "pytest-timeout",
+    # For Connect; PySpark warns of newer ones.
+    "pandas<3",
+)  # fmt: skip
 _NOT_PINNED = ("pyspark==", "py4j==")
 
 

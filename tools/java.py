@@ -29,8 +29,12 @@ def dump_log_segments(version: str) -> str:
 
 def console_consumer(version: str) -> str:
     """Kafka 3.8 moved this one."""
-    is_old = tuple(int(part) for part in version.split(".")[:2]) < (3, 8)
-    return "kafka.tools.ConsoleConsumer" if is_old else CONSOLE_CONSUMER
+    return "kafka.tools.ConsoleConsumer" if release(version) < (3, 8) else CONSOLE_CONSUMER
+
+
+def release(version: str) -> tuple[int, int]:
+    major, minor, *_ = version.split(".")
+    return int(major), int(minor)
 
 
 class JavaFailed(Exception):
