@@ -23,8 +23,8 @@ _SHORT_RUN = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def dump_log_segments(version: str) -> str:
-    """Kafka 4 moved this class."""
-    return "kafka.tools.DumpLogSegments" if version.startswith("3.") else "org.apache.kafka.tools.DumpLogSegments"
+    """Moved after Kafka 4.0."""
+    return "kafka.tools.DumpLogSegments" if release(version) < (4, 1) else "org.apache.kafka.tools.DumpLogSegments"
 
 
 def console_consumer(version: str) -> str:
