@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
-.PHONY: demo test check unit sim fuzz fuzz-guided gssapi integration spark slow chaos soak streams bench zip clean
+.PHONY: demo test check unit sim fuzz fuzz-guided gssapi integration spark slow compat chaos soak streams bench zip clean
 
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
@@ -43,6 +43,9 @@ integration: $(READY)
 
 spark: $(READY)
 	@$(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED)) tests/spark
+
+compat: $(READY)
+	$(BIN)/python -m tools.compat $(if $(KAFKA),--kafka $(KAFKA)) $(if $(PYSPARK),--pyspark $(PYSPARK))
 
 soak: $(READY)
 	$(BIN)/python -m tools.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))

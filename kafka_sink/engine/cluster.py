@@ -91,6 +91,10 @@ class ClusterView:
         leader = self.leader_with_epoch(topic, partition)
         return None if leader is None else leader[0]
 
+    def leader_rack(self, topic: str, partition: int) -> str | None:
+        leader = self.leader(topic, partition)
+        return None if leader is None else self.brokers[leader].rack
+
     def topic_id(self, topic: str) -> bytes | None:
         """None where the brokers know no topic ids (before 2.8)."""
         topic_view = self.topics.get(topic)
