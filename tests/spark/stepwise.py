@@ -62,6 +62,7 @@ class StepwiseStream:
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
+        self.wait_until_dead()
 
     def add(self, *lines: str) -> None:
         number = len(list(self._source.iterdir()))
@@ -105,3 +106,6 @@ class StepwiseStream:
 
     def wait_until_dead(self) -> None:
         self._process.wait(60)
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
