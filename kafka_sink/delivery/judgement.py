@@ -124,7 +124,7 @@ def judged(
         is_settled = is_fenced or is_replaced(ledger, job.key, session.run)
         return Judgement(Move.DISCARD, conclusion=Conclusion.ABORTED) if is_settled else Judgement(Move.FENCE)
     if job.operation in (Operation.ACCEPT, Operation.REPLAY):
-        return _choice_judged(job, ledger)
+        return _choice_judged(job, ledger, settings)
     return _open_judged(job, ledger)
 
 
@@ -191,9 +191,10 @@ def _delivered_judged(
     return Judgement(move, record, conclusion=Conclusion.ALREADY_DELIVERED, note=note)
 
 
-def _choice_judged(job: Job, ledger: LedgerState) -> Judgement:
-    """Without a batch named, the choice is about the only stuck one."""
-    stuck = [record for record in ledger.stuck() if job.key in (None, record.key)]
+def _choice_judged(job: Job, ledger: LedgerState, settings: DeliverySettings) -> Judgement:
+    """Without a batch named, the choice is about the only stuck one. What was decided in another cluster is stuck."""
+    foreign = [record for record in ledger.open_intents() if record.is_of_another_cluster(settings.cluster_id)]
+    stuck = [record for record in (*ledger.stuck(), *foreign) if job.key in (None, record.key)]
     if len(stuck) != 1:
         return Judgement(Move.END, conclusion=Conclusion.NOTHING_TO_DO)
     chosen = stuck[0].resolved(is_accepted=job.operation is Operation.ACCEPT, wall_ms=job.wall_ms)

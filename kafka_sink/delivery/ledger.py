@@ -77,6 +77,11 @@ class LedgerRecord:
     # Of a stuck record, one per pledge.
     fates: tuple[PledgeFate, ...] = ()
     is_accepted: bool = False
+    # Where its transactions are; empty if it is not known.
+    cluster_id: str = ""
+
+    def is_of_another_cluster(self, cluster_id: str) -> bool:
+        return bool(self.cluster_id and cluster_id) and self.cluster_id != cluster_id
 
     def transactional_id(self, pledge: Pledge) -> str:
         return TaskIdentity(self.sink_id, self.run, pledge.spark_partition, pledge.attempt).transactional_id

@@ -89,8 +89,11 @@ class TaskReceipt:
 
     @property
     def witness(self) -> Written:
-        """One partition is enough to learn a transaction's fate: a marker stands behind its records in each of them."""
-        return min(self.written)
+        """One partition is enough to learn a transaction's fate: a marker stands behind its records in each of them.
+
+        Best one whose offset is known: a broker may acknowledge a repeated request without it.
+        """
+        return min(self.written, key=lambda written: (written.last_offset < 0, written))
 
 
 class TopicSummary(NamedTuple):

@@ -10,6 +10,7 @@ from typing import Any
 
 from kafka_sink.delivery.ledger import LedgerRecord, PledgeFate
 from kafka_sink.delivery.receipt import BatchKey, BatchSummary
+from kafka_sink.delivery.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 
 # So many slots or topics are named; of the rest the text says how many.
@@ -94,8 +95,21 @@ def unknown_sink(sink_id: str, key: BatchKey, summary: BatchSummary, ledger_topi
         f"the ledger topic {ledger_topic!r} has no record of sink {sink_id!r}, although this query has run batches "
         "before. Either the ledger was deleted or another one is configured, and then it cannot be known what was "
         "delivered; or the query delivered at least once, or under another sink.id, until now, and then say so with "
-        "ledger.accept.new.sink=true",
+        "ledger.accept.new.sink=true. Where it had another sink.id, first run `pykafka-sink recover` with that one: it "
+        "finishes what was decided under it, which no query does any more",
     )
+
+
+def other_cluster(record: LedgerRecord, settings: DeliverySettings) -> CommitAborted:
+    """About the record, whatever batch was to be committed: of that one nothing is visible either."""
+    text = (
+        f"{_of_record(record)} was decided in the Kafka cluster {record.cluster_id!r}, and this one is "
+        f"{settings.cluster_id!r}: the ledger topic {settings.ledger_topic!r} was copied from there, and the "
+        "transactions that it names are not here. Nothing was written. If that cluster is alive, run `pykafka-sink "
+        "recover` there. Then look whether the rows of that batch are in this one: `pykafka-sink resolve --accept` "
+        "takes it as delivered and goes on, `pykafka-sink resolve --replay` has the query run it again"
+    )
+    return CommitAborted(text, **_record_facts(record))
 
 
 def pending(record: LedgerRecord, fates: Sequence[PledgeFate | None], reason: str) -> CommitPending:

@@ -61,7 +61,7 @@ _ROWS = (
     _own("ledger.topic", "__pykafka_sink_ledger", TopicName(), "The compacted topic that holds the decisions of "
          "exactly-once sinks; created if it is missing. Sinks may share one."),
     _own("ledger.replication.factor", -1, Whole(1, 32767, besides=-1), "Of the ledger, when the sink creates it; -1 is "
-         "the broker's default.replication.factor."),
+         "3, or the number of brokers if there are fewer."),
     _own("ledger.accept.new.sink", False, Flag(), "A stream that has delivered batches before but is not in the ledger "
          "is refused, because a lost ledger must not be taken for an empty one. true starts a ledger for such a "
          "stream, for instance when it changes from at-least-once or from another sink."),
