@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafka_sink.delivery.identity import PARTITION_STEP
 from kafka_sink.delivery.receipt import PreparedTransaction, TaskReceipt, Written
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.transaction import TransactionReceipt
 from kafka_sink.errors import OperationTimeout
-from kafka_sink.spark.task import IDENTITIES_MAX, IDENTITY_STEP
+from kafka_sink.spark.task import IDENTITIES_MAX
 from tests.sim.client import Client, Script
 from tests.sim.delivery.books import Attempt, Books
 from tests.sim.history import Fate
@@ -109,7 +110,7 @@ def _take_identity(executor: Executor, attempt: Attempt) -> Script:
         if result.result:
             return None
         executor.trace.count("transactional id given up")
-        executor.books.rename(attempt, attempt.number + IDENTITY_STEP)
+        executor.books.rename(attempt, attempt.number + PARTITION_STEP)
         result = yield lambda number: c.StartOver(number, attempt.transactional_id)
         assert result is not None
         if result.error is not None:
