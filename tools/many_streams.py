@@ -93,6 +93,12 @@ class ManyStreams:
         self._started_s = time.monotonic()
 
     def run(self, seconds: float) -> None:
+        try:
+            self._run_for(seconds)
+        finally:
+            self._has_fed.set()  # also after a second Ctrl-C: the folders go away
+
+    def _run_for(self, seconds: float) -> None:
         register(self._spark)
         self._feeder.start()
         self.exports.start()
