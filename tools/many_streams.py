@@ -242,7 +242,7 @@ def reason_of(end: str) -> str:
     lines = [line.strip() for line in end.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     ours = [line for line in lines if "kafka_sink.errors." in line]
     causes = [line for line in lines if _CAUSE.match(line)]
-    return (ours or causes or lines or [""])[-1][:300]
+    return (ours or causes or lines[:1] or [""])[-1][:300]
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------
