@@ -200,6 +200,8 @@ class ManyStreams:
         print(f"{count_of_spark:6} x query or write ended by Spark, because its process was killed in a call")
         for text, count in Counter(map(reason_of, findings)).most_common():
             print(f"{count:6} x FINDING {text}")
+        if findings:
+            print(f"the first of them:\n{findings[0][:4000]}")
         is_right = is_right and not findings
         print("Every row once, and no query ended." if is_right else "NOT RIGHT.", flush=True)
         return is_right
