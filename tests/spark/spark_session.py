@@ -52,8 +52,9 @@ def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:
     return builder.getOrCreate()
 
 
-def run_to_end(query: StreamingQuery, timeout_s: float = PATIENCE_S) -> None:
+def run_to_end(query: StreamingQuery, timeout_s: float | None = None) -> None:
     """Until a query with trigger(availableNow=True) has ended; raises what it failed with."""
+    timeout_s = PATIENCE_S if timeout_s is None else timeout_s
     try:
         if not query.awaitTermination(int(timeout_s)):
             raise TimeoutError(f"the query runs still after {timeout_s} s: {query.lastProgress}")
