@@ -64,7 +64,7 @@ def _attempt(executor: Executor, attempt: Attempt, report: Report, *, is_reused:
         _report(executor, attempt, None, report)
         executor.kill(is_silent=False)
         return None
-    attempt.receipt = receipt  # type: ignore[assignment]
+    executor.books.has_prepared(attempt, receipt)  # type: ignore[arg-type]
     executor.is_idle = True
     _report(executor, attempt, attempt.receipt, report)
     return None
@@ -109,7 +109,9 @@ def _take_identity(executor: Executor, attempt: Attempt) -> Script:
         if result.result:
             return None
         executor.trace.count("transactional id given up")
-        executor.books.rename(attempt, attempt.number + IDENTITY_STEP)
+        number = attempt.number + IDENTITY_STEP
+        prefix = attempt.transactional_id.rpartition("-")[0]
+        executor.books.rename(attempt, number, f"{prefix}-{number}")
         result = yield lambda number: c.StartOver(number, attempt.transactional_id)
         assert result is not None
         if result.error is not None:

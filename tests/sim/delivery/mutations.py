@@ -43,7 +43,7 @@ def ids_shared_between_runs() -> Iterator[None]:
     """A run that starts again uses the transactional ids of the run that crashed."""
 
     def shared(self: SparkJob, spark_partition: int, number: int) -> TaskIdentity:
-        return TaskIdentity("sink", SHARED_RUN, spark_partition, number)
+        return TaskIdentity(self.stage.sink_id(self.batch.key, ""), SHARED_RUN, spark_partition, number)
 
     with (
         mock.patch.object(query, "run_hash", return_value=SHARED_RUN),
@@ -168,7 +168,7 @@ def seeds_until_caught(mutation: Mutation, seeds: Iterable[int]) -> tuple[int, s
     """The first seed that breaks a promise with this mistake planted, and which promise."""
     for seed in seeds:
         with mutation():
-            violation = run(draw(seed)).violation
+            violation = run(draw(seed, frozenset())).violation
         if violation is not None:
             return seed, violation.invariant
     return None

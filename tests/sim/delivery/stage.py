@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from kafka_sink.delivery import identity
 from kafka_sink.delivery.receipt import BatchKey
-from tests.sim.delivery.books import Batch, Books
+from tests.sim.delivery.assumptions import Assumptions
+from tests.sim.delivery.books import Books
+from tests.sim.delivery.breakers import UNNAMED
+from tests.sim.delivery.checkpoint import Checkpoint
+from tests.sim.delivery.claims import Claims
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.executor import Executor
-from tests.sim.delivery.plan import LABELLED, Plan
+from tests.sim.delivery.plan import LEDGER, SINK, Plan
 from tests.sim.delivery.verdicts import Verdicts
 from tests.sim.dice import Dice
 from tests.sim.history import History
@@ -18,11 +25,15 @@ from tests.sim.network import Armed, Network
 from tests.sim.scenario import TRANSACTIONAL, ProducerPlan
 from tests.sim.trace import Trace
 
-QUERY_ID = "query"
-EMPTY_SHARE = 0.15
+if TYPE_CHECKING:
+    from tests.sim.delivery.query import Query
+
+QUERY_ID, OTHER_QUERY_ID = "query", "other"
 
 
 class Stage:
+    first_query_id = QUERY_ID
+
     def __init__(self, plan: Plan, dice: Dice, loop: Loop, network: Network, trace: Trace) -> None:
         self.plan = plan
         self.dice = dice
@@ -31,9 +42,15 @@ class Stage:
         self.trace = trace
         self.history = History()
         self.books = Books()
-        self.verdicts = Verdicts(self.books, network.core, loop, trace, dice["operator"])
+        self.assumptions = Assumptions(network.core, trace)
+        claims = Claims(network.core.cluster.topics[LEDGER].partitions[0].log)
+        self.verdicts = Verdicts(
+            self.books, network.core, loop, trace, dice["operator"], self.assumptions, claims
+        )
         self.executors: list[Executor] = []
-        self.batches_max = plan.batches
+        self.checkpoints = [Checkpoint(QUERY_ID, self, plan.batches)]
+        # Called when a query was told that its checkpoint has been set back.
+        self.on_refused: Callable[[Query], None] = lambda _query: None
         # Once all is well nothing happens any more that a fault would have to make happen.
         self.is_healed = False
         self._hosts: Counter[str] = Counter()
@@ -92,18 +109,21 @@ class Stage:
         self._attempts += 1
         return self._attempts
 
-    # ---- Spark's logs ----
+    # ---- names ----
 
-    def next_batch(self) -> Batch | None:
-        """The first one that Spark has not committed; planned now if there is none and the source has more."""
-        batches = self.books.batches
-        waiting = self.books.next_uncommitted()
-        if waiting is not None or len(batches) >= self.batches_max:
-            return waiting
-        number, pick = len(batches), self.dice["source"]
-        is_empty = not self.is_healed and pick.random() < EMPTY_SHARE
-        key = BatchKey("", f"label-{number}") if self.plan.kind == LABELLED else BatchKey(QUERY_ID, number)
-        batch = Batch(key, number, 0 if is_empty else pick.randint(1, self.plan.rows_max))
-        batches.append(batch)
-        self.note(f"planned {key} with {batch.row_count} rows")
-        return batch
+    def sink_id(self, key: BatchKey, run: str) -> str:
+        """As planning and tasks make it: with the query in it, or, for a write without any name, with the run."""
+        if self.plan.kind == UNNAMED:
+            return f"batch-{run}"
+        return getattr(identity, "sink_id_of_query", lambda named, _query: named)(SINK, key.query_id)
+
+    def named_sink_id(self, key: BatchKey) -> str:
+        return SINK if key.query_id else ""
+
+    # ---- Spark's checkpoints ----
+
+    def other_checkpoint(self) -> Checkpoint:
+        """Of the query that has the same sink id and nothing else in common."""
+        if len(self.checkpoints) == 1:
+            self.checkpoints.append(Checkpoint(OTHER_QUERY_ID, self, max(1, self.plan.batches // 2)))
+        return self.checkpoints[1]
