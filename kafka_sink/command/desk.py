@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from kafka_sink.command.brokers import producer_options
 from kafka_sink.delivery.committer import Committer
-from kafka_sink.delivery.identity import checked_sink_id, sink_id_of_checkpoint
+from kafka_sink.delivery.identity import checked_sink_id, parsed_task_identity, sink_id_of_checkpoint
 from kafka_sink.delivery.listing import Alone, LedgerListing, Listed, TransactionListing
 from kafka_sink.delivery.part import Part
 from kafka_sink.delivery.preflight import ONGOING
@@ -117,11 +117,17 @@ class Desk:
 
     # ---- acting ----------------------------------------------------------------------------------------------------
 
-    def run(self, operation: Operation, key: BatchKey | None = None) -> Verdict:
+    def run(self, operation: Operation, sink_id: str, key: BatchKey | None = None) -> Verdict:
         """As the driver of the sink: whoever was it is fenced."""
         job = Job(operation, key, wall_ms=self.wall_ms)
-        session = DriverSession(self.named_sink)
-        return self.client.run(Committer(self._settings(), session, job, self.client.now_ms()))
+        return self.client.run(Committer(self._settings(), DriverSession(sink_id), job, self.client.now_ms()))
+
+    def run_for_each(self, operation: Operation) -> list[Verdict]:
+        """For every sink under the name: the query of a stream is part of its sink's id."""
+        known = {each.sink_id for each in self.listed()}
+        identities = map(parsed_task_identity, (one.transactional_id for one in self.open_transactions().found))
+        known |= {identity.sink_id for identity in identities if identity is not None}
+        return [self.run(operation, sink_id) for sink_id in sorted(known)]
 
     def _settings(self) -> DeliverySettings:
         if self._known_settings is None:

@@ -22,8 +22,10 @@ def recover(desk: Desk, _given: object) -> Report:
     desk.check_ledger()
     desk.check_sink_is_known()
     before = [record for record in _records(desk) if record.kind is Kind.INTENT]
-    verdict = _succeeded(desk.run(Operation.FINISH))
-    if verdict.conclusion is Conclusion.RECOVERED:
+    verdicts = [_succeeded(verdict) for verdict in desk.run_for_each(Operation.FINISH)]
+    recovered = [verdict for verdict in verdicts if verdict.conclusion is Conclusion.RECOVERED]
+    verdict = (recovered or verdicts)[0]
+    if recovered:
         named = ", ".join(batch_word(record.key) for record in before) or "an open batch"
         rows = sum(record.row_count for record in before)
         text = f"finished {named} of sink {desk.named_sink}: {rows} rows are visible"
@@ -38,18 +40,20 @@ def abort_transactions(desk: Desk, given: argparse.Namespace) -> Report:
     if found.exit_code == DONE:
         return Report(DONE, {**found.content, "aborted": []}, found.lines)
     _ask(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
-    verdict = _succeeded(desk.run(Operation.SWEEP))
+    verdicts = [_succeeded(verdict) for verdict in desk.run_for_each(Operation.SWEEP)]
+    swept = sorted(one for verdict in verdicts for one in verdict.swept)
+    told = [note for verdict in verdicts for note in verdict.notes]
     left = desk.transactions_left()
-    lines = [f"aborted {one}" for one in verdict.swept] or ["nothing was left to abort"]
+    lines = [f"aborted {one}" for one in swept] or ["nothing was left to abort"]
     lines += [f"still open: {one.transactional_id} ({one.state})" for one in left.found]
     content = {
         "sink_id": desk.named_sink,
-        "aborted": sorted(verdict.swept),
+        "aborted": swept,
         "left_open": [one.transactional_id for one in left.found],
-        "notes": [*verdict.notes, *left.notes],
+        "notes": [*told, *left.notes],
     }
     exit_code = REFUSED if content["notes"] else OPEN if left.found else DONE
-    return Report(exit_code, content, [*lines, *verdict.notes, *left.notes])
+    return Report(exit_code, content, [*lines, *told, *left.notes])
 
 
 def resolve(desk: Desk, given: argparse.Namespace) -> Report:
@@ -71,7 +75,8 @@ def resolve(desk: Desk, given: argparse.Namespace) -> Report:
         else "The query will go on without its missing rows, for good."
     )
     _ask(given, [show.next_step(chosen), "", consequence])
-    verdict = _succeeded(desk.run(Operation.REPLAY if given.replay else Operation.ACCEPT, chosen.key))
+    choice = Operation.REPLAY if given.replay else Operation.ACCEPT
+    verdict = _succeeded(desk.run(choice, chosen.sink_id, chosen.key))
     if verdict.conclusion is not Conclusion.RESOLVED:
         return _verdict_report(desk, verdict, OPEN, "the ledger has changed meanwhile; nothing was written. Look again")
     word = "will run again" if given.replay else "was accepted as it is"

@@ -112,7 +112,7 @@ class Committer(Opening):
     def _abandon(self, now_ms: int, reason: str) -> None:
         """No decision was made and none will be."""
         error = texts.aborted(self._session.sink_id, self._key, self._summary, reason)
-        self._session.decisions[self._key] = Decision.NONE
+        self._session.remember(self._key, Decision.NONE)
         self._outcome = Verdict(Conclusion.FAILED, error)
         self._discard(now_ms)
 
@@ -121,12 +121,14 @@ class Committer(Opening):
     def _on_decided(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, LedgerWrite)
         reason = reason_of(part)
+        if self._look_again(now_ms, part):
+            return
         if part.state is WriteState.WRITTEN:
-            self._session.decisions[self._key] = Decision.MADE
+            self._session.remember(self._key, Decision.MADE)
             self._ledger = self._session.ledger
             self._commit(now_ms)
         elif part.state is not WriteState.NOT_WRITTEN:
-            self._session.decisions[self._key] = Decision.IN_DOUBT
+            self._session.remember(self._key, Decision.IN_DOUBT)
             self._fail(texts.in_doubt(part.record, reason))
         elif part.failure is not None and part.failure.is_fenced:
             self._fail(texts.fenced(self._session.sink_id, self._key, self._summary, reason))
@@ -138,7 +140,7 @@ class Committer(Opening):
     def _commit(self, now_ms: int) -> None:
         assert self._record is not None
         self._move(Event.COMMIT)
-        self._session.decisions[self._key] = Decision.MADE
+        self._session.remember(self._key, Decision.MADE)
         if self._job.operation is Operation.COMMIT_WITHOUT_LEDGER:
             # Nobody will finish it later: go on past the margin, until time-outs make every answer definite.
             self._deadline_ms += self._settings.margin_ms + self._settings.patience_ms
@@ -160,6 +162,7 @@ class Committer(Opening):
             self._fail(texts.pending(record, part.fates, reason_of(part)))
         else:
             self._fates = part.fates
+            self._has_committed = not has_lost
             self._record_outcome(now_ms, record)
 
     def _record_outcome(self, now_ms: int, record: LedgerRecord) -> None:
@@ -176,6 +179,8 @@ class Committer(Opening):
     def _on_recorded(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, LedgerWrite)
         is_choice = self._job.operation in (Operation.ACCEPT, Operation.REPLAY)
+        if self._look_again(now_ms, part):
+            return
         if part.record.fates:
             self._fail(texts.lost(part.record, part.record.fates))
         elif part.state is not WriteState.WRITTEN:
@@ -212,7 +217,8 @@ class Committer(Opening):
         self._move(Event.SWEEP)
         newest = None if self._ledger is None else self._ledger.find(self._key)
         is_operators = self._job.operation in (Operation.SWEEP, Operation.FINISH)
-        rule = SweepRule(self._session.sink_id, None if is_operators else self._session.run, UNKNOWN_TIME)
+        own_run = None if is_operators else self._session.run
+        rule = SweepRule(self._session.sink_id, own_run, UNKNOWN_TIME, named_sink_id=self._session.named_sink_id)
         if newest is not None and newest.run == self._session.run:
             rule = replace(rule, since_ms=newest.since_ms, replaced_runs=newest.runs)
         self._deadline_ms = now_ms + self._settings.sweep_ms

@@ -5,6 +5,10 @@ query that starts again must never use an id of the run that crashed. It belongs
 that a slow second attempt cannot fence the one that has finished. All ids of a sink begin with `{sink_id}-`: one
 prefixed ACL covers them, and a dangling transaction can be told to be ours.
 
+A query is a sink of its own: `{sink_id}-{hash of the query id}`. A name alone does not do, because two queries can have
+the same one without knowing it (every pod mounts its volume at /checkpoint; a relative path in two folders). The query
+id is Spark's, made with the checkpoint and kept in it, so it moves with a checkpoint and is new with a new one.
+
 Everything is read from the right, since a sink id may contain dashes: three parts behind the sink, or the one word
 "driver".
 """
@@ -24,6 +28,7 @@ DRIVER = "driver"
 SINK_ID_CHARACTERS_MAX = 200
 _SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
 _RUN_HASH = re.compile(r"[0-9a-f]{16}")
+_OF_QUERY = re.compile(r"-[0-9a-f]{16}")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 _SLASHES = re.compile(r"/{2,}")
 
@@ -70,6 +75,16 @@ def normalised_location(location: str) -> str:
 def run_hash(run_id: str) -> str:
     """Short form of a run id. 64 bits: two runs of one sink never share ids by accident."""
     return f"{mmh3.hash128(run_id.encode()) >> 64:016x}"
+
+
+def sink_id_of_query(sink_id: str, query_id: str) -> str:
+    """The sink that one query writes to. Without a query (a batch write) it is the one that was named."""
+    return f"{sink_id}-{run_hash(query_id)}" if query_id else sink_id
+
+
+def belongs_to(sink_id: str, named: str) -> bool:
+    """Is it the sink that was named, or the one of a query under that name?"""
+    return sink_id == named or (sink_id.startswith(named) and bool(_OF_QUERY.fullmatch(sink_id, len(named))))
 
 
 def driver_transactional_id(sink_id: str) -> str:

@@ -1,9 +1,13 @@
 """Which way an operation goes: at its start by what the process remembers, later by what the ledger says.
 
-Memory is trusted where it can only make the driver more careful, or where it was made by the attempt itself: "no
-decision was made, I was there". Everything else is read. In particular abort() in a process that did not run commit()
-reads the ledger twice, without and then with fencing: the first reading spares a successor from being fenced by the
-funeral of its predecessor, the second one makes sure that no decision of this run can still arrive.
+Memory is a cache. A commit may go on from it, because what follows is a write under the remembered epoch: if the broker
+takes it, nobody has been the driver since, and the memory was true. Anything else than going on is read first. A write
+that is refused as fenced sends the driver back to look. It looks without fencing, to spare a successor. If no other run
+has claimed the ledger since, the one that came in between was another process of its own run: it fences, reads and goes
+on.
+
+abort() in a process that did not run commit() reads the ledger twice for the same reason, without and then with
+fencing: the first reading spares a successor, the second one makes sure that no decision of this run can still arrive.
 """
 
 from __future__ import annotations
@@ -91,9 +95,16 @@ def judged(
     summary: BatchSummary,
     *,
     is_fenced: bool,
+    is_remembered: bool,
 ) -> Judgement:
+    """`is_fenced`: whoever was the driver before is none any more. `is_remembered`: the ledger was read by an operation
+    before this one."""
+    if is_fenced and ledger.older_key is not None and not session.older_is_fenced:
+        return Judgement(Move.FENCE)
     if job.operation is Operation.COMMIT:
-        return _commit_judged(job, session, settings, ledger, summary)
+        return _commit_judged_by_what_is_known(
+            job, session, settings, ledger, summary, is_fenced=is_fenced, is_remembered=is_remembered
+        )
     if job.operation is Operation.ABORT:
         assert job.key is not None
         if is_decided(ledger, job.key, session.run):
@@ -104,6 +115,28 @@ def judged(
     if job.operation in (Operation.ACCEPT, Operation.REPLAY):
         return _choice_judged(job, ledger)
     return _open_judged(job, ledger)
+
+
+def _commit_judged_by_what_is_known(
+    job: Job,
+    session: DriverSession,
+    settings: DeliverySettings,
+    ledger: LedgerState,
+    summary: BatchSummary,
+    *,
+    is_fenced: bool,
+    is_remembered: bool,
+) -> Judgement:
+    assert job.key is not None
+    successor = session.successor(ledger)
+    if successor is not None:
+        reason = f"its run {successor} has claimed the ledger"
+        return Judgement(Move.END, error=texts.fenced(session.sink_id, job.key, summary, reason))
+    if not is_fenced and not is_replaced(ledger, job.key, session.run):
+        return Judgement(Move.FENCE)
+    found = _commit_judged(job, session, settings, ledger, summary)
+    is_going_on = found.move in (Move.CHECK, Move.RECORD)
+    return Judgement(Move.FENCE) if is_remembered and not is_going_on else found
 
 
 def _commit_judged(

@@ -5,8 +5,10 @@ is committed, by whoever is the driver, and a done record closes the decision. I
 otherwise, a stuck record keeps the fate of each until an operator accepts the batch as it is (a done record with
 `is_accepted`) or has it run again (a replay record).
 
-A stream has one ledger key, its sink id: batches are numbered, so the newest record says all. A batch write with a
-label has a key of its own, or else re-running an older export could not be told from running a new one.
+A stream has one ledger key, its sink id with the query in it: batches are numbered, so the newest record says all. A
+batch write with a label has a key of its own, or else re-running an older export could not be told from running a new
+one. The release before kept a stream under the sink id without the query; such a record of the same query is the
+beginning of this one's.
 
 `runs` are the runs that the run of this record has replaced, oldest first. A driver that finds itself among them has
 been replaced: it must not fence its successor back. `since_ms` is when the run's first transaction began, on the
@@ -19,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from kafka_sink.delivery.identity import TaskIdentity
+from kafka_sink.delivery.identity import TaskIdentity, sink_id_of_query
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import LocalProtocolError
 
@@ -90,16 +92,41 @@ class LedgerRecord:
 
 @dataclass(frozen=True, slots=True)
 class LedgerState:
-    """The newest committed record of each ledger key of one sink."""
+    """The newest committed record of each ledger key of one sink.
+
+    `unmarked` are keys whose newest record has no marker although its transaction has ended: an intent that may have
+    been decided. `settled` has what the ledger says without it.
+
+    `claims` has for each run the offset of its last claim, as far as compaction has left them. `older_key` is where the
+    release before kept the decisions of this stream; None if there are none, or if there are newer ones.
+    """
 
     sink_id: str
     newest: Mapping[str, LedgerRecord] = field(default_factory=dict)
+    claims: Mapping[str, int] = field(default_factory=dict)
+    older_key: str | None = None
+    unmarked: frozenset[str] = frozenset()
+    settled: Mapping[str, LedgerRecord] = field(default_factory=dict)
 
     def with_record(self, record: LedgerRecord) -> LedgerState:
-        return replace(self, newest={**self.newest, ledger_key(record.sink_id, record.key): record})
+        key = ledger_key(record.sink_id, record.key)
+        return replace(self, newest={**self.newest, key: record}, unmarked=self.unmarked - {key})
+
+    def without_unmarked(self, record: LedgerRecord) -> LedgerState:
+        """It turned out that nobody can have decided it."""
+        key = ledger_key(record.sink_id, record.key)
+        others = {name: known for name, known in self.newest.items() if name != key}
+        settled = {key: self.settled[key]} if key in self.settled else {}
+        return replace(self, newest={**others, **settled}, unmarked=self.unmarked - {key})
+
+    def is_unmarked(self, record: LedgerRecord) -> bool:
+        return ledger_key(record.sink_id, record.key) in self.unmarked
 
     def find(self, key: BatchKey) -> LedgerRecord | None:
-        return self.newest.get(ledger_key(self.sink_id, key))
+        found = self.newest.get(ledger_key(self.sink_id, key))
+        if found is None and self.older_key is not None:
+            return self.newest.get(self.older_key)
+        return found
 
     def open_intents(self) -> list[LedgerRecord]:
         return [record for _, record in sorted(self.newest.items()) if record.kind is Kind.INTENT]
@@ -124,6 +151,17 @@ class Finding(Enum):
 def ledger_key(sink_id: str, key: BatchKey) -> str:
     """A sink id has no slash, so the keys of two sinks are never the same."""
     return f"{sink_id}/{key.batch_id}" if isinstance(key.batch_id, str) else sink_id
+
+
+def claim_key(sink_id: str) -> str:
+    """No sink id is empty, so no ledger key of any sink begins with a slash."""
+    return f"/driver/{sink_id}"
+
+
+def is_of_stream(record: LedgerRecord, sink_id: str) -> bool:
+    """Does a record of the release before, under the sink id without the query, belong to this query? A stream's first
+    batch without any task names no query: whoever comes next under that name is taken for its continuation."""
+    return not record.key.query_id or sink_id_of_query(record.sink_id, record.key.query_id) == sink_id
 
 
 def finding(

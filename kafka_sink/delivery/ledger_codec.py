@@ -73,8 +73,12 @@ def encode_record(record: LedgerRecord) -> bytes:
 
 
 def encode_claim(sink_id: str, run: str, wall_ms: int) -> bytes:
-    """For people to read; the sink itself needs the offset of it alone."""
     return _encoded({"kind": "claim", "sink": sink_id, "run": run, "wall_ms": wall_ms})
+
+
+def decode_claim(value: bytes) -> str:
+    """Whose run it names."""
+    return _text(_content(value), "run")
 
 
 def _encoded(content: dict[str, Any]) -> bytes:
@@ -85,6 +89,10 @@ def _encoded(content: dict[str, Any]) -> bytes:
 
 
 def decode_record(value: bytes) -> LedgerRecord:
+    return _record(_content(value))
+
+
+def _content(value: bytes) -> dict[str, Any]:
     if len(value) > VALUE_BYTES_MAX:
         raise RemoteProtocolError(f"a ledger record of {len(value)} bytes; at most {VALUE_BYTES_MAX} are read")
     encoding, body = _split(value)
@@ -96,7 +104,7 @@ def decode_record(value: bytes) -> LedgerRecord:
         raise RemoteProtocolError("a ledger record whose content is not JSON") from None
     if not isinstance(content, dict):
         raise RemoteProtocolError("a ledger record whose content is not an object")
-    return _record(content)
+    return content
 
 
 # ---- writing ----

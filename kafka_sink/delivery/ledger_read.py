@@ -10,15 +10,22 @@ behind it would be missed. A record whose marker is not there yet counts as not 
 
 A record without a marker below the last stable offset has ended; aborted ones are filtered by their marker, which the
 cleaner keeps as long as the records, so it was committed.
+
+Behind a claim no record of this sink can be open: the fence has ended every transaction of the driver before. One that
+still has no marker has lost it with its only replica (KAFKA-20734), and whether it was committed cannot be told any
+more. An intent is then taken for decided, because the opposite could double its rows; `Opening` sees what has become of
+its transactions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from kafka_sink.delivery.ledger import LedgerState
-from kafka_sink.delivery.ledger_codec import VALUE_BYTES_MAX, decode_record
+from kafka_sink.delivery.identity import belongs_to
+from kafka_sink.delivery.ledger import Kind, LedgerRecord, LedgerState, claim_key, is_of_stream
+from kafka_sink.delivery.ledger_codec import VALUE_BYTES_MAX, decode_claim, decode_record
 from kafka_sink.delivery.log_scan import (
     EARLIEST,
     LATEST,
@@ -43,15 +50,29 @@ KEYS_MAX = 100_000
 
 
 class LedgerRead(Part):
-    """`claim_offset`: read up to there, whatever the leader takes for the end; None: up to the high watermark."""
+    """`claim_offset`: read up to there, whatever the leader takes for the end; None: up to the high watermark.
+
+    `named_sink_id`: the sink id without the query, where the release before kept this stream. `is_of_name`: every sink
+    under the name `sink_id`, those of its queries as well.
+    """
 
     def __init__(
-        self, settings: DeliverySettings, sink_id: str, now_ms: int, *, claim_offset: int | None = None
+        self,
+        settings: DeliverySettings,
+        sink_id: str,
+        now_ms: int,
+        *,
+        named_sink_id: str = "",
+        claim_offset: int | None = None,
+        is_of_name: bool = False,
     ) -> None:
         super().__init__(settings)
         self.state: LedgerState | None = None
         self._sink_id = sink_id
+        self._named_sink_id = named_sink_id
+        self._claim_key = claim_key(sink_id).encode()
         self._claim_offset = claim_offset
+        self._is_of_name = is_of_name
         self._begin(now_ms)
 
     def _begin(self, now_ms: int) -> None:
@@ -60,6 +81,7 @@ class LedgerRead(Part):
         # By producer id: records that wait for their marker. By ledger key: offset and value of the newest.
         self._waiting: dict[int, list[tuple[int, str, bytes]]] = {}
         self._newest: dict[str, tuple[int, bytes]] = {}
+        self._claims: dict[str, int] = {}
         topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
         ask_offset(self.inquiry, now_ms, LOG_START, topic, partition, EARLIEST)
         if self._stop_offset is None:
@@ -132,10 +154,23 @@ class LedgerRead(Part):
                     if len(record.value) > VALUE_BYTES_MAX:
                         raise RemoteProtocolError(self._about(f"a record of {len(record.value)} bytes at {offset}"))
                     self._waiting.setdefault(raw.producer_id, []).append((offset, own_key, record.value))
+        else:
+            decoded = raw.decoded()
+            for offset, record in zip(decoded.offsets, decoded.records, strict=True):
+                if record.key == self._claim_key and record.value is not None:
+                    self._take_claim(offset, record.value)
+
+    def _take_claim(self, offset: int, value: bytes) -> None:
+        # One that cannot be read names no run; a driver is never stopped by it.
+        with suppress(RemoteProtocolError):
+            self._claims[decode_claim(value)] = offset
 
     def _own_key(self, key: bytes | None) -> str | None:
         text = (key or b"").decode("utf-8", "replace")
-        return text if text == self._sink_id or text.startswith(f"{self._sink_id}/") else None
+        sink_id = text.partition("/")[0]
+        if self._is_of_name:
+            return text if belongs_to(sink_id, self._sink_id) else None
+        return text if sink_id == self._sink_id or (text and text == self._named_sink_id) else None
 
     def _keep(self, offset: int, ledger_key: str, value: bytes) -> None:
         if len(self._newest) >= KEYS_MAX and ledger_key not in self._newest:
@@ -149,21 +184,46 @@ class LedgerRead(Part):
             topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
             ask_fetch(self.inquiry, now_ms, READ, topic, partition, self._next_offset)
             return
+        unmarked: dict[str, tuple[int, bytes]] = {}
         for waiting in self._waiting.values():
             for offset, ledger_key, value in waiting:
                 if offset < last_stable_offset:
                     self._keep(offset, ledger_key, value)
-        self._on_newest(self._newest)
+                elif self._claim_offset is not None:
+                    unmarked[ledger_key] = max(unmarked.get(ledger_key, (-1, b"")), (offset, value))
+        self._on_newest(self._newest, unmarked)
 
-    def _on_newest(self, found: Mapping[str, tuple[int, bytes]]) -> None:
+    def _on_newest(self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, tuple[int, bytes]]) -> None:
         """Only the newest record of a key is decoded: what an older release wrote before it is nobody's concern."""
-        newest = {}
-        for ledger_key, (offset, value) in found.items():
-            try:
-                newest[ledger_key] = decode_record(value)
-            except RemoteProtocolError as error:
-                raise RemoteProtocolError(self._about(f"{error} (offset {offset})")) from None
-        self.state = LedgerState(self._sink_id, newest)
+        newest = {key: self._decoded(offset, value) for key, (offset, value) in found.items()}
+        settled = dict(newest)
+        doubtful = set()
+        for key, (offset, value) in unmarked.items():
+            record = self._decoded(offset, value)
+            if offset > found.get(key, (-1, b""))[0] and record.kind is Kind.INTENT:
+                newest[key] = record
+                doubtful.add(key)
+        older_key = self._named_sink_id or None
+        if older_key is not None and (older := newest.get(older_key)) is not None:
+            if self._sink_id in newest or not is_of_stream(older, self._sink_id):
+                del newest[older_key]
+                older_key = None
+        else:
+            older_key = None
+        self.state = LedgerState(
+            self._sink_id,
+            newest,
+            claims=self._claims,
+            older_key=older_key,
+            unmarked=frozenset(doubtful & newest.keys()),
+            settled=settled,
+        )
+
+    def _decoded(self, offset: int, value: bytes) -> LedgerRecord:
+        try:
+            return decode_record(value)
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(self._about(f"{error} (offset {offset})")) from None
 
     def _about(self, text: str) -> str:
         return f"{self.settings.ledger_title}: {text}"

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from kafka_sink.delivery.identity import parsed_task_identity
+from kafka_sink.delivery.identity import belongs_to, parsed_task_identity
 from kafka_sink.delivery.ledger import LedgerRecord
 from kafka_sink.delivery.ledger_codec import decode_record
 from kafka_sink.delivery.ledger_read import LedgerRead
@@ -77,7 +77,7 @@ class LedgerListing(LedgerRead):
     def __init__(self, settings: DeliverySettings, sink_id: str | None, now_ms: int) -> None:
         self.listed: list[Listed] | None = None
         self._is_of_all = sink_id is None
-        super().__init__(settings, sink_id or "", now_ms)
+        super().__init__(settings, sink_id or "", now_ms, is_of_name=True)
 
     @property
     def is_finished(self) -> bool:
@@ -88,7 +88,7 @@ class LedgerListing(LedgerRead):
             return (key or b"").decode("utf-8", "replace") or None
         return super()._own_key(key)
 
-    def _on_newest(self, found: Mapping[str, tuple[int, bytes]]) -> None:
+    def _on_newest(self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, tuple[int, bytes]]) -> None:
         self.listed = [_listed(ledger_key, *found[ledger_key]) for ledger_key in sorted(found)]
 
 
@@ -155,5 +155,5 @@ class TransactionListing(Part):
             return
         for state in body["transaction_states"]:
             identity = parsed_task_identity(state["transactional_id"])
-            if identity is not None and self._sink_id in (None, identity.sink_id):
+            if identity is not None and (self._sink_id is None or belongs_to(identity.sink_id, self._sink_id)):
                 self._ids[state["transactional_id"]] = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kafka_sink.delivery import texts
 from kafka_sink.delivery.ending import Commits, Ending, endings_of, witnesses_of
@@ -23,6 +24,9 @@ from kafka_sink.delivery.takeover import Claim, Fence
 from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
 
 NO_KEY = BatchKey("", "")
+# How often one operation goes on after it was fenced by another process of its own run. Spark runs one commit of a
+# query at a time, so once is the rule; requests of a process that was killed may come late.
+LOOKS_MAX = 4
 
 
 class Opening(ABC):
@@ -47,8 +51,14 @@ class Opening(ABC):
         self._notes: list[str] = []
         # The ledger as this operation knows it: the session's once fenced, its own when only looked at.
         self._ledger: LedgerState | None = session.ledger if session.identity is not None else None
+        self._claim_offset: int | None = None
+        # All transactions of this batch are committed; what the ledger says of it can only be old.
+        self._has_committed = False
         self._record: LedgerRecord | None = None
         self._fates: list[PledgeFate | None] = []
+        # It was read by an operation before this one, and may be old.
+        self._is_remembered = True
+        self._looks_left = LOOKS_MAX
         # Transactions of decisions that were finished here: nothing aborts them.
         self._decided: set[Ending] = set()
         self._started_ms = now_ms
@@ -75,7 +85,7 @@ class Opening(ABC):
 
     def _fail(self, error: KafkaSinkError) -> None:
         if isinstance(error, CommitAborted) and self._job.operation is Operation.COMMIT:
-            self._session.decisions[self._key] = Decision.NONE
+            self._session.remember(self._key, Decision.NONE)
         self._end(Conclusion.FAILED, error)
 
     # ---- C1 ----
@@ -111,15 +121,30 @@ class Opening(ABC):
     def _judge(self, now_ms: int) -> None:
         assert self._ledger is not None
         is_fenced = self._session.identity is not None
-        found = judged(self._job, self._session, self._settings, self._ledger, self._summary, is_fenced=is_fenced)
-        self._follow(now_ms, found)
+        found = judged(
+            self._job,
+            self._session,
+            self._settings,
+            self._ledger,
+            self._summary,
+            is_fenced=is_fenced,
+            is_remembered=self._is_remembered,
+        )
+        if not self._has_committed or found.move in (Move.FENCE, Move.FINISH):
+            self._follow(now_ms, found)
+        elif found.conclusion is Conclusion.ALREADY_DELIVERED:
+            self._follow(now_ms, replace(found, move=Move.SWEEP, conclusion=Conclusion.DELIVERED))
+        else:
+            assert self._record is not None
+            self._fail(texts.not_recorded(self._record, "another driver has taken over"))
 
     def _on_fenced(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, Fence)
-        if part.identity is None:
+        if part.identity is None or part.failure is not None:
             self._fail_before_decision(part)
             return
         self._session.identity = part.identity
+        self._session.older_is_fenced = self._session.has_older_driver
         self._move(Event.CLAIM)
         self._part = Claim(self._settings, self._session, self._job.wall_ms, now_ms)
 
@@ -133,7 +158,29 @@ class Opening(ABC):
 
     def _read(self, now_ms: int, claim_offset: int | None) -> None:
         self._move(Event.READ)
-        self._part = LedgerRead(self._settings, self._session.sink_id, now_ms, claim_offset=claim_offset)
+        self._part = self._reading(now_ms, claim_offset)
+
+    def _reading(self, now_ms: int, claim_offset: int | None) -> LedgerRead:
+        self._claim_offset = claim_offset
+        return LedgerRead(
+            self._settings,
+            self._session.sink_id,
+            now_ms,
+            named_sink_id=self._session.named_sink_id,
+            claim_offset=claim_offset,
+            is_of_name=self._job.operation is Operation.RECOVER,
+        )
+
+    def _look_again(self, now_ms: int, part: LedgerWrite) -> bool:
+        """The record was refused because somebody else has been the driver since: another process of this run, or
+        another run. False: it was not that, or it has happened too often."""
+        is_fenced = part.failure is not None and part.failure.is_fenced
+        if part.state is not WriteState.NOT_WRITTEN or not is_fenced or self._looks_left == 0:
+            return False
+        self._looks_left -= 1
+        self._move(Event.LOOK_AGAIN)
+        self._part = self._reading(now_ms, None)
+        return True
 
     def _on_read(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, LedgerRead)
@@ -142,8 +189,12 @@ class Opening(ABC):
             self._fail_before_decision(part)
             return
         self._ledger = part.state
+        self._is_remembered = False
+        self._session.has_older_driver = self._session.has_older_driver or part.state.older_key is not None
         if self._session.identity is not None:
+            assert self._claim_offset is not None
             self._session.ledger = part.state
+            self._session.meet(part.state, self._claim_offset)
         self._judge(now_ms)
 
     def _fail_before_decision(self, part: Part) -> None:
@@ -170,6 +221,12 @@ class Opening(ABC):
     def _on_finished(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, Commits) and self._record is not None and self._ledger is not None
         record, fates = self._record, part.fates
+        if self._ledger.is_unmarked(record) and all(fate is PledgeFate.LOST for fate in fates):
+            # Nobody can have decided it: a decision is carried out until something of it is visible.
+            self._ledger = self._ledger.without_unmarked(record)
+            self._decided.difference_update(endings_of(record))
+            self._judge(now_ms)
+            return
         if None in fates:
             reason = reason_of(part)
             if self._job.key in (None, record.key):
@@ -194,6 +251,8 @@ class Opening(ABC):
 
     def _on_closed(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, LedgerWrite)
+        if self._look_again(now_ms, part):
+            return
         if part.record.fates:
             self._fail(texts.lost(part.record, part.record.fates))
         elif part.state is not WriteState.WRITTEN:

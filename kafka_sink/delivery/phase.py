@@ -13,8 +13,9 @@
   DISCARDING  EndTxn(abort) of transactions that no decision names
   SWEEPING    EndTxn(abort) of what nobody will end
 
-From DECIDING there is no way to DISCARDING, nor from COMMITTING: a transaction of a decision, made or in doubt, is
-aborted by no operation. A test walks the table to prove it.
+From DECIDING there is no way to DISCARDING but by LOOK_AGAIN, and none at all from COMMITTING: a transaction of a
+decision, made or in doubt, is aborted by no operation. A test walks the table to prove it. LOOK_AGAIN is for a record
+that was refused and is certainly not written; what was decided before it stays decided (`Opening._decided`).
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Event(Enum):
     FENCE = "fence"
     CLAIM = "claim"
     READ = "read"
+    # A write was refused as fenced and is certainly not in the ledger: look who came.
+    LOOK_AGAIN = "look again"
     FINISH = "finish"
     CLOSE = "close"
     CHECK = "check"
@@ -58,6 +61,7 @@ _TARGETS: Mapping[Event, Phase] = {
     Event.FENCE: Phase.FENCING,
     Event.CLAIM: Phase.CLAIMING,
     Event.READ: Phase.READING,
+    Event.LOOK_AGAIN: Phase.READING,
     Event.FINISH: Phase.FINISHING,
     Event.CLOSE: Phase.CLOSING,
     Event.CHECK: Phase.CHECKING,
@@ -82,12 +86,13 @@ TRANSITIONS: Mapping[Phase, Mapping[Event, Phase]] = {
     Phase.FENCING: _rows(Event.CLAIM, Event.END),
     Phase.CLAIMING: _rows(Event.READ, Event.END),
     Phase.READING: _rows(*_JUDGED),
-    Phase.FINISHING: _rows(Event.CLOSE, Event.FINISH, Event.END),
-    Phase.CLOSING: _rows(*_JUDGED),
+    # Judged again: an intent without a marker that turned out not to have been decided.
+    Phase.FINISHING: _rows(Event.CLOSE, *_JUDGED),
+    Phase.CLOSING: _rows(Event.LOOK_AGAIN, *_JUDGED),
     Phase.CHECKING: _rows(Event.DECIDE, Event.COMMIT, Event.DISCARD),
-    Phase.DECIDING: _rows(Event.COMMIT, Event.END),
+    Phase.DECIDING: _rows(Event.COMMIT, Event.LOOK_AGAIN, Event.END),
     Phase.COMMITTING: _rows(Event.RECORD, Event.SWEEP, Event.END),
-    Phase.RECORDING: _rows(Event.SWEEP, Event.END),
+    Phase.RECORDING: _rows(Event.LOOK_AGAIN, Event.SWEEP, Event.END),
     Phase.DISCARDING: _rows(Event.SWEEP, Event.END),
     Phase.SWEEPING: _rows(Event.END),
     Phase.ENDED: {},

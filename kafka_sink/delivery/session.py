@@ -2,7 +2,8 @@
 
 Settings and Job are read only. The `DriverSession` is what a process may keep between the batches of one run: the
 driver's producer id and epoch, and what the ledger said when they were fenced in. Whoever has lost it (another process,
-a restart) makes a new one and pays one InitProducerId and one reading of the ledger; nothing relies on having it.
+a restart) makes a new one and pays one InitProducerId and one reading of the ledger; nothing relies on having it, and
+nothing relies on its being true: Spark commits the next batch in any process, and what this one knows is then old.
 """
 
 from __future__ import annotations
@@ -61,6 +62,10 @@ class Operation(Enum):
     REPLAY = "replay"  # the operator has a lost batch run again
 
 
+# A process that lives long remembers the decisions of its last batches; older ones are in the ledger.
+DECISIONS_MAX = 64
+
+
 class Identity(NamedTuple):
     producer_id: int
     producer_epoch: int
@@ -80,15 +85,46 @@ class DriverSession:
 
     sink_id: str
     run: str = ""
+    # The sink as the user named it, or "": for a stream `sink_id` has the query in it.
+    named_sink_id: str = ""
     identity: Identity | None = None
     # The identity has been used: in generation 1 the next transaction asks for a new epoch first.
     is_used: bool = False
     ledger: LedgerState | None = None
     decisions: dict[BatchKey, Decision] = field(default_factory=dict)
+    # The offset of the first claim of this session, and the runs that were there before it.
+    claimed_at: int | None = None
+    elders: frozenset[str] = frozenset()
+    # The ledger has shown decisions of the release before, and its driver has been fenced.
+    has_older_driver: bool = False
+    older_is_fenced: bool = False
 
     @property
     def transactional_id(self) -> str:
         return driver_transactional_id(self.sink_id)
+
+    def remember(self, key: BatchKey, decision: Decision) -> None:
+        self.decisions.pop(key, None)
+        self.decisions[key] = decision
+        while len(self.decisions) > DECISIONS_MAX:
+            del self.decisions[next(iter(self.decisions))]
+
+    def meet(self, ledger: LedgerState, claimed_at: int) -> None:
+        """What this run found when it came first; all that comes later is younger."""
+        if self.claimed_at is None:
+            self.claimed_at = claimed_at
+            decided = {run for record in ledger.newest.values() for run in (record.run, *record.runs)}
+            self.elders = frozenset(decided | set(ledger.claims)) - {self.run}
+
+    def successor(self, ledger: LedgerState) -> str | None:
+        """A run that claimed the ledger after this one had come, or None. An elder that comes back is not one: it has
+        been replaced and will notice. Nor is a command of an operator, who names no run."""
+        if self.claimed_at is None:
+            return None
+        for run, offset in ledger.claims.items():
+            if run and run != self.run and run not in self.elders and offset > self.claimed_at:
+                return run
+        return None
 
     def forget_identity(self) -> None:
         """Somebody else may be the driver now, or the coordinator's epoch is unknown: fence and read again."""

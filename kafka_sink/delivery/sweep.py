@@ -32,22 +32,26 @@ LIST = RequestKey("list transactions")
 
 @dataclass(frozen=True, slots=True)
 class SweepRule:
-    """`own_run` None: every run, whenever it began (an operator's wish, after fencing)."""
+    """`own_run` None: every run, whenever it began (an operator's wish, after fencing). `named_sink_id`: where the
+    release before kept this stream, perhaps among others; of those only runs that the ledger names are replaced."""
 
     sink_id: str
     own_run: str | None
     since_ms: int
     replaced_runs: tuple[str, ...] = ()
+    named_sink_id: str = ""
 
     def is_candidate(self, transactional_id: str) -> bool:
         identity = parsed_task_identity(transactional_id)
-        if identity is None or identity.sink_id != self.sink_id:
+        if identity is None:
             return False
-        return self._is_over(identity.run) or self.since_ms >= 0
+        if identity.sink_id == self.sink_id:
+            return self._is_over(identity.run) or self.since_ms >= 0
+        return identity.sink_id == self.named_sink_id and identity.run in self.replaced_runs
 
     def is_dangling(self, found: Described) -> bool:
         identity = parsed_task_identity(found.transactional_id)
-        if identity is None or found.state != ONGOING:
+        if identity is None or found.state != ONGOING or not self.is_candidate(found.transactional_id):
             return False
         return self._is_over(identity.run) or 0 <= found.start_ms < self.since_ms
 

@@ -7,8 +7,10 @@ with the end of the log as it was. A decision behind that end would be missed, a
 
 `Claim` closes that gap. It appends one record to the ledger with acks=all, which an outdated leader cannot acknowledge,
 since the replicas in sync do not follow it. Whatever was decided before lies below the offset of the claim, so a reader
-that has come to the claim has seen it, whoever answered. The claim needs no transaction: readers of the ledger pass
-over records that are in none, and compaction keeps one per sink, which tells people who was the driver last.
+that has come to the claim has seen it, whoever answered. The claim needs no transaction: what decides is in one always.
+
+A claim names the run. Spark moves the commits of a query between Python processes as it likes, and the one that comes
+next fences the one before: an epoch that is out of date says "another process", only a claim says "another run".
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kafka_sink.delivery.identity import driver_transactional_id
+from kafka_sink.delivery.ledger import claim_key
 from kafka_sink.delivery.ledger_codec import encode_claim
 from kafka_sink.delivery.log_append import appended, ask_append
 from kafka_sink.delivery.outcome import Meaning, described, meaning
@@ -28,24 +32,30 @@ from kafka_sink.records.scalar import Record, encode_batch
 from kafka_sink.wire.apis import INIT_PRODUCER_ID, PRODUCE
 
 FENCE, CLAIM = RequestKey("fence older drivers"), RequestKey("claim ledger")
+# Of the release before, which knew this stream by the sink id without the query.
+FENCE_OLDER = RequestKey("fence a driver of the release before")
 
 
 class Fence(Part):
-    """InitProducerId without an identity: whoever was the driver before is not any more."""
+    """InitProducerId without an identity: whoever was the driver before is not any more.
+
+    Where the ledger shows that the release before has driven this stream, its driver is fenced as well; it may be a
+    process that was frozen before the upgrade.
+    """
 
     def __init__(self, settings: DeliverySettings, session: DriverSession, now_ms: int) -> None:
         super().__init__(settings)
         self.identity: Identity | None = None
-        self._transactional_id = session.transactional_id
-        body = {
-            "transactional_id": session.transactional_id,
-            "transaction_timeout_ms": settings.driver_timeout_ms,
-        }
-        self.inquiry.ask(now_ms, FENCE, CoordinatorOf(session.transactional_id), INIT_PRODUCER_ID, body)
+        self._ids = {FENCE: session.transactional_id}
+        if session.has_older_driver:
+            self._ids[FENCE_OLDER] = driver_transactional_id(session.named_sink_id)
+        for key, transactional_id in self._ids.items():
+            body = {"transactional_id": transactional_id, "transaction_timeout_ms": settings.driver_timeout_ms}
+            self.inquiry.ask(now_ms, key, CoordinatorOf(transactional_id), INIT_PRODUCER_ID, body)
 
     @property
     def is_finished(self) -> bool:
-        return self.identity is not None or self.failure is not None
+        return (self.identity is not None and self.inquiry.is_quiet) or self.failure is not None
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
@@ -53,10 +63,11 @@ class Fence(Part):
         if self.repeats(now_ms, key, found, INIT_PRODUCER_ID.name, error_code):
             return
         if found is Meaning.DONE:
-            self.inquiry.drop_all()
-            self.identity = Identity(body["producer_id"], body["producer_epoch"])
+            self.inquiry.drop(key)
+            if key == FENCE:
+                self.identity = Identity(body["producer_id"], body["producer_epoch"])
         else:
-            reason = f"{self._transactional_id}: {described(INIT_PRODUCER_ID.name, error_code)}"
+            reason = f"{self._ids[key]}: {described(INIT_PRODUCER_ID.name, error_code)}"
             self.fail(reason, is_fenced=found is Meaning.FENCED)
 
 
@@ -85,8 +96,3 @@ class Claim(Part):
             self.offset = offset
         else:
             self.fail(f"{self.settings.ledger_title}: {described(PRODUCE.name, error_code)}")
-
-
-def claim_key(sink_id: str) -> str:
-    """No sink id is empty, so no ledger key of any sink begins with a slash."""
-    return f"/driver/{sink_id}"

@@ -2,7 +2,8 @@
 
 What decides is the pure machine in delivery/committer.py; here it gets its hands (a Client), and what it may keep from
 one batch to the next (a DriverSession). Both are remembered per process. Nothing relies on that: Spark makes commit
-processes when it likes, and one that knows nothing fences, reads the ledger and goes on from there.
+processes when it likes, and moves the commits of a query from one to another and back. One that knows nothing, or whose
+knowledge is old, fences, reads the ledger and goes on from there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import replace
 from functools import cache, lru_cache
 
 from kafka_sink.delivery.committer import Committer
+from kafka_sink.delivery.identity import sink_id_of_query
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation, Verdict
 from kafka_sink.errors import BrokerError, ConfigError
@@ -30,7 +32,7 @@ MAX_TIMEOUT, DEFAULT_REPLICATION = "transaction.max.timeout.ms", "default.replic
 LEDGER_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
 # Of a transaction's time, what has to be left at the decision, so that a restart can still carry it out.
 MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 4
-DRIVERS_MAX = 8
+DRIVERS_MAX = 32
 # Of configurations: inside foreachBatch each batch may bring a new one.
 CHECKS_MAX = 64
 # A batch write without a name has no place in a ledger: it is all or nothing unless the driver dies in its commit.
@@ -38,12 +40,13 @@ UNNAMED_BATCH = BatchKey("", "")
 
 
 class Driver:
-    """One sink in one run of a query."""
+    """One sink in one run of a query. Planning knows neither query nor run; a batch write has no query."""
 
-    def __init__(self, options: SinkOptions, sink_id: str, run: str) -> None:
+    def __init__(self, options: SinkOptions, sink_id: str, run: str = "", query_id: str = "") -> None:
         self._options = options
         self._client = Client(options.producer)
-        self._session = DriverSession(sink_id, run)
+        named = sink_id if query_id else ""
+        self._session = DriverSession(sink_id_of_query(sink_id, query_id), run, named_sink_id=named)
         self._settings: DeliverySettings | None = None
 
     def commit(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> Verdict:
@@ -149,7 +152,7 @@ def committed(
     """How the batch ended; raises `CommitError` if it did not, or not entirely."""
     if sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
-    verdict = _with_driver(options, sink_id, run, lambda driver: driver.commit(key, receipts))
+    verdict = _with_driver(options, sink_id, run, key.query_id, lambda driver: driver.commit(key, receipts))
     return verdict.conclusion
 
 
@@ -159,21 +162,23 @@ def aborted(
     """None: there were no transactions to abort."""
     if sink_id is None or all(receipt.transaction is None for receipt in receipts):
         return None
-    verdict = _with_driver(options, sink_id, run, lambda driver: driver.abort(key, receipts))
+    verdict = _with_driver(options, sink_id, run, key.query_id, lambda driver: driver.abort(key, receipts))
     return verdict.conclusion
 
 
 @cache
-def _drivers(pid: int) -> dict[tuple[SinkOptions, str, str], Driver]:
+def _drivers(pid: int) -> dict[tuple[SinkOptions, str, str, str], Driver]:
     """Per process: a forked child must not use its parent's connections."""
     return {}
 
 
-def _with_driver(options: SinkOptions, sink_id: str, run: str, act: Callable[[Driver], Verdict]) -> Verdict:
+def _with_driver(
+    options: SinkOptions, sink_id: str, run: str, query_id: str, act: Callable[[Driver], Verdict]
+) -> Verdict:
     """The driver of this sink and run, as this process remembers it; one that failed is forgotten."""
     drivers = _drivers(os.getpid())
-    where = (options, sink_id, run)
-    driver = drivers.pop(where, None) or Driver(options, sink_id, run)
+    where = (options, sink_id, run, query_id)
+    driver = drivers.pop(where, None) or Driver(options, sink_id, run, query_id)
     try:
         verdict = act(driver)
     except BaseException:
@@ -191,7 +196,7 @@ def checked_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> S
 
     `sink_id` of None: no ledger is kept.
     """
-    driver = Driver(options, sink_id or "", "")
+    driver = Driver(options, sink_id or "")
     try:
         settled = driver.checked()
         if sink_id is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pyspark import TaskContext
 
-from kafka_sink.delivery.identity import run_hash
+from kafka_sink.delivery.identity import run_hash, sink_id_of_query
 from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.spark.task import TaskPlace
@@ -24,8 +24,7 @@ def place_in_stream(sink_id: str | None) -> TaskPlace:
         raise LocalProtocolError(
             f"Spark did not tell this task its streaming batch (properties {QUERY_ID}, {BATCH_ID}, {RUN_ID})"
         )
-    key = BatchKey(query_id, int(batch_id))
-    return TaskPlace(key, run_hash(run_id), context.partitionId(), context.taskAttemptId(), sink_id)
+    return _place(context, BatchKey(query_id, int(batch_id)), run_hash(run_id), sink_id)
 
 
 def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
@@ -35,6 +34,11 @@ def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     if query_id is not None and batch_id is not None and batch_id == key.batch_id:
         key = BatchKey(query_id, int(batch_id))
+    return _place(context, key, run, sink_id)
+
+
+def _place(context: TaskContext, key: BatchKey, run: str, named_sink_id: str | None) -> TaskPlace:
+    sink_id = None if named_sink_id is None else sink_id_of_query(named_sink_id, key.query_id)
     return TaskPlace(key, run, context.partitionId(), context.taskAttemptId(), sink_id)
 
 

@@ -62,9 +62,9 @@ class Bench:
         tasks: int = 2,
         attempt: int = 0,
         query: str = QUERY,
-        **time: int,
+        **more: Any,
     ) -> list[TaskReceipt]:
-        return [self.receipt(batch, task, run=run, attempt=attempt, query=query, **time) for task in range(tasks)]
+        return [self.receipt(batch, task, run=run, attempt=attempt, query=query, **more) for task in range(tasks)]
 
     def receipt(
         self,
@@ -76,8 +76,9 @@ class Bench:
         query: str = QUERY,
         timeout_ms: int = TIMEOUT_MS,
         remaining_ms: int = TIMEOUT_MS,
+        sink_id: str = SINK,
     ) -> TaskReceipt:
-        name = TaskIdentity(SINK, run, task, attempt).transactional_id
+        name = TaskIdentity(sink_id, run, task, attempt).transactional_id
         row = f"{batch}-row{task}"[-7:].rjust(7).encode()
         producer_id, epoch, offset = self.broker.write_in_task(name, ("t", task), row)
         while epoch < 0:
@@ -172,8 +173,9 @@ class Bench:
         return self.broker.transactions[receipt.transaction.transactional_id][2]
 
     def ledger(self) -> dict[str, LedgerRecord]:
+        """Of every query under the name."""
         self.settle()
-        read = LedgerRead(self.settings, SINK, self.now_ms)
+        read = LedgerRead(self.settings, SINK, self.now_ms, is_of_name=True)
         while not read.is_finished:
             for request in read.inquiry.due(self.now_ms):
                 read.on_answer(self.now_ms, DriverAnswer(request.key, Fate.ANSWERED, (self.broker.answer(request),)))

@@ -188,14 +188,17 @@ def test_c2_without_describe_transactions_only_the_time_is_checked_and_that_is_s
     assert any("DescribeTransactions" in note for note in verdict.notes)
 
 
-def test_c3_a_driver_that_was_fenced_touches_nothing_and_says_who_took_over(bench: Bench) -> None:
+def test_c3_a_driver_that_another_run_has_fenced_touches_nothing_and_says_who_took_over(bench: Bench) -> None:
     session = bench.session()
     bench.commit(bench.receipts(0), session)
     bench.settle()
-    assert bench.broker.init("sink-driver", None)[0] == 0
+    # Another run has come as far as its claim.
+    bench.commit(bench.receipts(1, run="2" * 16), bench.session("2" * 16), answers={"ledger start": [29]})
+    bench.asked.clear()
     receipts = bench.receipts(1)
     verdict = bench.commit(receipts, session)
-    assert isinstance(verdict.error, CommitAborted) and "taken over" in str(verdict.error)
+    assert isinstance(verdict.error, CommitAborted) and "its run 2222222222222222" in str(verdict.error)
+    assert "fence older drivers" not in bench.purposes()
     assert {bench.state_of(receipt) for receipt in receipts} == {"Ongoing"}
     assert session.decisions[receipts[0].key] is Decision.NONE and session.identity is None
 
@@ -241,7 +244,9 @@ def test_c3_fenced_after_an_unknown_answer_asks_the_log_whether_the_decision_was
         bench.settle()
         assert [bench.visible(task) for task in (0, 1)] == [1, 1] and isinstance(verdict.error, CommitPending)
     else:
-        assert isinstance(verdict.error, CommitAborted) and "taken over" in str(verdict.error)
+        # It was not, and no other run has claimed the ledger: the batch is decided once more.
+        assert verdict.conclusion is Conclusion.DELIVERED and bench.purposes().count("fence older drivers") == 2
+        check_delivered(bench)
 
 
 @pytest.mark.parametrize("unknown", [LOST, after(LOST), 51, 14, 15, 16, 7, 13, -1, 9999], ids=str)

@@ -39,7 +39,7 @@ def inside_a_task(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]) -
 def test_a_task_of_a_stream_knows_query_batch_run_partition_and_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     inside_a_task(monkeypatch, STREAM)
     place = place_in_stream("sink")
-    assert place == TaskPlace(BatchKey("q-1", 7), run_hash("r-1"), 3, 41, "sink")
+    assert place == TaskPlace(BatchKey("q-1", 7), run_hash("r-1"), 3, 41, f"sink-{run_hash('q-1')}")
     assert str(place) == "Spark partition 3 (attempt 41) of batch 7 of query q-1"
 
 
