@@ -260,7 +260,7 @@ class Query:
         batch = self.checkpoint.next_batch()
         if batch is None:
             return "finished"
-        if self._starts > 1 and batch.was_tried:
+        if batch.was_tried:
             batch = self.checkpoint.renewed(batch)
         batch.was_tried = True
         error = yield from self._one_batch(batch, is_forgetful=True)

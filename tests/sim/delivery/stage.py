@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafka_sink.delivery import identity
+from kafka_sink.delivery.identity import sink_id_of_query
 from kafka_sink.delivery.receipt import BatchKey
 from tests.sim.delivery.assumptions import Assumptions
 from tests.sim.delivery.books import Books
@@ -115,7 +115,7 @@ class Stage:
         """As planning and tasks make it: with the query in it, or, for a write without any name, with the run."""
         if self.plan.kind == UNNAMED:
             return f"batch-{run}"
-        return getattr(identity, "sink_id_of_query", lambda named, _query: named)(SINK, key.query_id)
+        return sink_id_of_query(SINK, key.query_id)
 
     def named_sink_id(self, key: BatchKey) -> str:
         return SINK if key.query_id else ""
