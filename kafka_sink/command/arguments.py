@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from kafka_sink.command import order, show
+from kafka_sink.command import aside, order, show
 from kafka_sink.command.desk import Desk
 from kafka_sink.command.perf import LoadTest, perf
 from kafka_sink.options.sink_table import SINK_OPTIONS
@@ -69,6 +69,11 @@ Choose what becomes of a lost batch. The query stops at every start until you do
             twice
   --accept  the query goes on with the next batch. No row appears twice; the missing rows stay missing
 
+A decision of another cluster, found in a ledger that was copied from there, is chosen about in the same way.
+
+  --set-aside  for a record that cannot be read (`ledger` shows it): an empty one takes its place. What it said is not
+               known then, so the sink counts as unknown; what that means is shown first
+
 What is lost is shown before you are asked; --yes does not ask.
 """
 
@@ -112,6 +117,8 @@ def parser() -> argparse.ArgumentParser:
     choice = resolve.add_mutually_exclusive_group(required=True)
     choice.add_argument("--replay", action="store_true", help="have the batch run again")
     choice.add_argument("--accept", action="store_true", help="go on without the missing rows")
+    choice.add_argument("--set-aside", action="store_true", help="give up a record that cannot be read")
+    resolve.add_argument("--key", metavar="KEY", help="which one, if several records of the sink cannot be read")
     resolve.add_argument("--batch", metavar="BATCH_ID", help="which one, if several batch writes of the sink are lost")
     resolve.add_argument("--yes", action="store_true", help="do not ask")
     resolve.set_defaults(run=order.resolve)
@@ -173,6 +180,8 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
         if given.sink_id is None and given.checkpoint is None:
             reader.error("transactions --abort needs --sink-id or --checkpoint")
         given.run = order.abort_transactions
+    if getattr(given, "set_aside", False):
+        given.run = aside.set_aside
     return given
 
 

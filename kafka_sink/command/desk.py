@@ -15,11 +15,13 @@ from typing import TypeVar
 from kafka_sink.command.brokers import producer_options
 from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import checked_sink_id, parsed_task_identity, sink_id_of_checkpoint
+from kafka_sink.delivery.ledger import Kind, LedgerRecord
 from kafka_sink.delivery.listing import Alone, LedgerListing, Listed, TransactionListing
 from kafka_sink.delivery.part import Part
 from kafka_sink.delivery.preflight import ONGOING
 from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.delivery.session import DeliverySettings, DriverSession, Job, Operation, Verdict
+from kafka_sink.delivery.set_aside import AsideVerdict, SetAside
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.options.sink_table import TopicName
 from kafka_sink.runtime.client import Client
@@ -82,7 +84,7 @@ class Desk:
 
     def listed(self) -> list[Listed]:
         """Of the sink that was named, or of all."""
-        found = self._looked(LedgerListing(self._settings(), self.sink_id, self.client.now_ms()), "the ledger").listed
+        found = self._looked(LedgerListing(self.settings(), self.sink_id, self.client.now_ms()), "the ledger").listed
         assert found is not None
         return found
 
@@ -90,14 +92,14 @@ class Desk:
         """A misspelled sink must not be told that all is well with it."""
         if self.listed():
             return
-        listing = LedgerListing(self._settings(), None, self.client.now_ms())
+        listing = LedgerListing(self.settings(), None, self.client.now_ms())
         known = sorted({each.sink_id for each in self._looked(listing, "the ledger").listed or ()})
         nearest = difflib.get_close_matches(self.named_sink, known, 1)
         hint = f"; did you mean {nearest[0]}?" if nearest else "; `pykafka-sink ledger` shows those that it knows"
         raise ConfigError(f"the ledger {self.ledger_topic} has no record of sink {self.named_sink}{hint}")
 
     def open_transactions(self) -> TransactionListing:
-        listing = TransactionListing(self._settings(), self.sink_id, self.client.now_ms())
+        listing = TransactionListing(self.settings(), self.sink_id, self.client.now_ms())
         return self._looked(listing, "the list of transactions")
 
     def transactions_left(self) -> TransactionListing:
@@ -115,12 +117,16 @@ class Desk:
             raise NotAnswered(f"{what} was not to be had: {finished.failure.reason}")
         return finished
 
+    def is_elsewhere(self, record: LedgerRecord) -> bool:
+        """Decided in another cluster, of which this ledger is a copy: nothing of it can be finished here."""
+        return record.kind is Kind.INTENT and record.is_of_another_cluster(self.settings().cluster_id)
+
     # ---- acting ----------------------------------------------------------------------------------------------------
 
     def run(self, operation: Operation, sink_id: str, key: BatchKey | None = None) -> Verdict:
         """As the driver of the sink: whoever was it is fenced."""
         job = Job(operation, key, wall_ms=self.wall_ms)
-        return self.client.run(Committer(self._settings(), DriverSession(sink_id), job, self.client.now_ms()))
+        return self.client.run(Committer(self.settings(), DriverSession(sink_id), job, self.client.now_ms()))
 
     def run_for_each(self, operation: Operation) -> list[Verdict]:
         """For every sink under the name: the query of a stream is part of its sink's id."""
@@ -129,11 +135,17 @@ class Desk:
         known |= {identity.sink_id for identity in identities if identity is not None}
         return [self.run(operation, sink_id) for sink_id in sorted(known)]
 
-    def _settings(self) -> DeliverySettings:
+    def set_aside(self, ledger_key: str, offset: int) -> AsideVerdict:
+        return self.client.run(SetAside(self.settings(), ledger_key, offset, self.wall_ms, self.client.now_ms()))
+
+    def settings(self) -> DeliverySettings:
         if self._known_settings is None:
+            support = self.client.transaction_support()
             self._known_settings = DeliverySettings(
                 ledger_topic=self.ledger_topic,
-                generation=self.client.transaction_generation(),
+                cluster_id=self.client.cluster_id(),
+                generation=support.generation,
+                brokers_verify=support.verifies,
                 patience_ms=self._patience_ms,
                 sweep_ms=self._patience_ms,
                 request_timeout_ms=self.client.options.request_timeout_ms,

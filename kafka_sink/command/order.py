@@ -39,7 +39,7 @@ def abort_transactions(desk: Desk, given: argparse.Namespace) -> Report:
     found = show.transactions(desk, given)
     if found.exit_code == DONE:
         return Report(DONE, {**found.content, "aborted": []}, found.lines)
-    _ask(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
+    ask(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
     verdicts = [_succeeded(verdict) for verdict in desk.run_for_each(Operation.SWEEP)]
     swept = sorted(one for verdict in verdicts for one in verdict.swept)
     told = [note for verdict in verdicts for note in verdict.notes]
@@ -60,7 +60,7 @@ def resolve(desk: Desk, given: argparse.Namespace) -> Report:
     desk.check_ledger()
     desk.check_sink_is_known()
     records = _records(desk)
-    lost = [record for record in records if record.kind is Kind.STUCK]
+    lost = [record for record in records if record.kind is Kind.STUCK or desk.is_elsewhere(record)]
     if given.batch is not None:
         lost = [record for record in lost if str(record.key.batch_id) == given.batch]
     if not lost:
@@ -74,7 +74,7 @@ def resolve(desk: Desk, given: argparse.Namespace) -> Report:
         if given.replay
         else "The query will go on without its missing rows, for good."
     )
-    _ask(given, [show.next_step(chosen), "", consequence])
+    ask(given, [show.next_step(chosen, desk.settings()), "", consequence])
     choice = Operation.REPLAY if given.replay else Operation.ACCEPT
     verdict = _succeeded(desk.run(choice, chosen.sink_id, chosen.key))
     if verdict.conclusion is not Conclusion.RESOLVED:
@@ -103,6 +103,7 @@ def _records(desk: Desk) -> list[LedgerRecord]:
         if each.record is None:
             raise RemoteProtocolError(
                 f"the record of {each.ledger_key} at offset {each.offset} of the ledger cannot be read: {each.problem}"
+                ". `pykafka-sink resolve --set-aside` says what can be done"
             )
     return [each.record for each in found if each.record is not None]
 
@@ -127,7 +128,7 @@ class Declined(Exception):
     """The person said no."""
 
 
-def _ask(given: argparse.Namespace, lines: Sequence[str]) -> None:
+def ask(given: argparse.Namespace, lines: Sequence[str]) -> None:
     """On standard error, so that a JSON object stays alone on standard output."""
     if given.yes:
         return

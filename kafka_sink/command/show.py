@@ -11,6 +11,7 @@ from kafka_sink.delivery import texts
 from kafka_sink.delivery.ledger import Kind, LedgerRecord
 from kafka_sink.delivery.listing import Listed
 from kafka_sink.delivery.preflight import Described
+from kafka_sink.delivery.session import DeliverySettings
 
 _LEDGER_TITLES = ("SINK", "BATCH", "VERDICT", "ROWS", "TOPICS", "AGE")
 _TRANSACTION_TITLES = ("TRANSACTIONAL ID", "STATE", "AGE", "TIMEOUT", "DECIDED", "PARTITIONS")
@@ -34,14 +35,18 @@ def ledger(desk: Desk, _given: object) -> Report:
     }
     lines = _decision_lines(records, wall_ms) or [f"the ledger {desk.ledger_topic} holds no decision"]
     for record in needing:
-        lines += ["", next_step(record)]
+        lines += ["", next_step(record, desk.settings())]
     for each in unreadable:
+        command = f"pykafka-sink resolve --set-aside --sink-id {each.sink_id} --key {each.ledger_key}"
         lines += ["", f"{each.ledger_key}: the record at offset {each.offset} cannot be read: {each.problem}"]
+        lines += [f"What can be done is said, and asked, by `{command}`"]
     exit_code = REFUSED if unreadable else OPEN if needing else DONE
     return Report(exit_code, content, lines)
 
 
-def next_step(record: LedgerRecord) -> str:
+def next_step(record: LedgerRecord, settings: DeliverySettings) -> str:
+    if record.kind is Kind.INTENT and record.is_of_another_cluster(settings.cluster_id):
+        return str(texts.other_cluster(record, settings))
     if record.kind is Kind.STUCK:
         return str(texts.lost(record, record.fates))
     return (

@@ -95,7 +95,7 @@ class Committer(Opening):
             return
         self._deadline_ms = min(self._deadline_ms, self._started_ms + found.time_left_ms - self._settings.margin_ms)
         previous = None if self._ledger is None else self._ledger.find(self._key)
-        self._record = intent_of(
+        intent = intent_of(
             self._session.sink_id,
             self._key,
             self._session.run,
@@ -104,6 +104,7 @@ class Committer(Opening):
             since_ms=found.since_ms,
             wall_ms=self._job.wall_ms,
         )
+        self._record = replace(intent, cluster_id=self._settings.cluster_id)
         if self._job.operation is Operation.COMMIT_WITHOUT_LEDGER:
             self._commit(now_ms)
         else:
@@ -223,6 +224,7 @@ class Committer(Opening):
             rule = replace(rule, since_ms=newest.since_ms, replaced_runs=newest.runs)
         self._deadline_ms = now_ms + self._settings.sweep_ms
         self._part = Sweep(self._settings, rule, now_ms)
+        self._conclude(now_ms)
 
     def _on_swept(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, Sweep)

@@ -1,8 +1,9 @@
 """Ending transactions: C4 and the aborts. Two classes that share no code that could confuse them.
 
-`Commits` asks EndTxn(commit) of every transaction of a decision until each has a fate. An answer that says nothing
-about commit or abort (superseded) sends it to the log: the first control record of the producer id behind the witness
-tells. `Aborts` asks EndTxn(abort) and takes any sign that the transaction is not open for an answer.
+`Commits` asks EndTxn(commit) of every transaction of a decision until each has a fate. That it is committed is believed
+at once; any other word of a coordinator is held against the log: the first control record of the transaction behind the
+witness tells. While the log shows it open, the coordinator is looked up and asked again. `Aborts` asks EndTxn(abort)
+and takes any sign that the transaction is not open for an answer.
 
 Both name producer id and epoch exactly, and the coordinator compares them: a request that arrives late, or twice, finds
 either its own transaction or nothing. That is why aborting never uses InitProducerId, which asks no such question and
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 from kafka_sink.delivery.inquiry import Inquiry
 from kafka_sink.delivery.ledger import LedgerRecord, PledgeFate
-from kafka_sink.delivery.log_scan import EARLIEST, ask_fetch, ask_offset, fetched, listed_offset, raw_batches
+from kafka_sink.delivery.log_scan import EARLIEST, RawBatch, ask_fetch, ask_offset, fetched, listed_offset, raw_batches
 from kafka_sink.delivery.outcome import Meaning, described, end_meaning, meaning
 from kafka_sink.delivery.part import Part
 from kafka_sink.delivery.request import CoordinatorOf, DriverAnswer, RequestKey
@@ -131,8 +132,6 @@ class Commits(Part):
         found = end_meaning(error_code, commit=True)
         if found is Meaning.DONE:
             self._settle(key, PledgeFate.COMMITTED)
-        elif found is Meaning.NEVER:
-            self._settle(key, PledgeFate.LOST)
         elif found is Meaning.SUPERSEDED:
             self.last_trouble = described(END_TXN.name, error_code)
             self.inquiry.drop(key)
@@ -172,19 +171,27 @@ class Commits(Part):
             # It is not open any more, and nothing is left that says how it ended.
             self._settle(key, PledgeFate.UNRESOLVED)
         else:
-            self.inquiry.repeat(now_ms, key, soon=True)
+            self._ask_again(now_ms, index)
+
+    def _ask_again(self, now_ms: int, index: int) -> None:
+        """The log shows it open: whoever said otherwise was wrong, or its marker is on the way."""
+        self.inquiry.drop(RequestKey(MARKER, index))
+        key = RequestKey(COMMIT, index)
+        ask_end(self.inquiry, now_ms, key, self._endings[index], commit=True)
+        self.inquiry.repeat(now_ms, key, find_again=True)
 
     def _marker(self, index: int, records: bytes) -> PledgeFate | None:
         for raw in raw_batches(records):
             if raw.next_offset <= self._search_offsets[index]:
                 continue
             self._search_offsets[index] = raw.next_offset
-            if raw.is_control and raw.producer_id == self._endings[index].producer_id:
-                marker = raw.decoded()
-                if marker.is_commit_marker:
-                    return PledgeFate.COMMITTED
-                if marker.is_abort_marker:
-                    return PledgeFate.LOST
+            if not raw.is_control or not _can_end(raw, self._endings[index]):
+                continue
+            marker = raw.decoded()
+            if marker.is_commit_marker:
+                return PledgeFate.COMMITTED
+            if marker.is_abort_marker:
+                return PledgeFate.LOST
         return None
 
     def _on_log_start(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
@@ -214,6 +221,16 @@ class Commits(Part):
             self.inquiry.drop(key)
             self._search_on(now_ms, key.number)
             self.inquiry.repeat(now_ms, RequestKey(MARKER, key.number), find_again=True)
+
+
+def _can_end(raw: RawBatch, ending: Ending) -> bool:
+    """Is this marker the end of this transaction, and not that of a later one under the same id?
+
+    It carries the epoch of the transaction, or the next one: where a time-out or a fence ended it, and always in
+    generation 2. A later transaction begins by asking for a new epoch: in generation 2 its marker is two above or more.
+    In generation 1 it may be one above, but then it stands behind the marker that is looked for.
+    """
+    return raw.producer_id == ending.producer_id and 0 <= raw.producer_epoch - ending.producer_epoch <= 1
 
 
 class Aborts(Part):

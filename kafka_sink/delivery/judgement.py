@@ -20,13 +20,23 @@ from kafka_sink.delivery.ledger import (
     Finding,
     LedgerRecord,
     LedgerState,
+    Likeness,
     finding,
     is_decided,
     is_replaced,
+    likeness,
     record_without_rows,
 )
 from kafka_sink.delivery.receipt import BatchSummary
-from kafka_sink.delivery.session import Conclusion, Decision, DeliverySettings, DriverSession, Job, Operation
+from kafka_sink.delivery.session import (
+    Conclusion,
+    Decision,
+    DeliverySettings,
+    DriverSession,
+    Job,
+    OnMismatch,
+    Operation,
+)
 from kafka_sink.errors import KafkaSinkError
 
 
@@ -44,12 +54,13 @@ class Move(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`conclusion` is what the verdict becomes if the rest goes well; `error` comes with END."""
+    """`conclusion` is what the verdict becomes if the rest goes well; with an `error` it fails all the same."""
 
     move: Move
     record: LedgerRecord | None = None
     conclusion: Conclusion | None = None
     error: KafkaSinkError | None = None
+    note: str = ""
 
 
 _WITHOUT_BATCH = {
@@ -113,7 +124,7 @@ def judged(
         is_settled = is_fenced or is_replaced(ledger, job.key, session.run)
         return Judgement(Move.DISCARD, conclusion=Conclusion.ABORTED) if is_settled else Judgement(Move.FENCE)
     if job.operation in (Operation.ACCEPT, Operation.REPLAY):
-        return _choice_judged(job, ledger)
+        return _choice_judged(job, ledger, settings)
     return _open_judged(job, ledger)
 
 
@@ -155,9 +166,7 @@ def _commit_judged(
     if found in (Finding.FINISH_OWN, Finding.FINISH_OTHER):
         return Judgement(Move.FINISH, record)
     if found is Finding.DELIVERED:
-        # By this very run: the transactions at hand may be those of the decision. The sweep ends only what is open.
-        move = Move.SWEEP if record.run == session.run else Move.DISCARD
-        return Judgement(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
+        return _delivered_judged(session, settings, record, summary)
     if found is Finding.LOST:
         return Judgement(Move.END, error=texts.lost(record, record.fates))
     if found is Finding.ROLLED_BACK:
@@ -165,9 +174,27 @@ def _commit_judged(
     return Judgement(Move.END, error=texts.superseded(sink_id, key, summary, record))
 
 
-def _choice_judged(job: Job, ledger: LedgerState) -> Judgement:
-    """Without a batch named, the choice is about the only stuck one."""
-    stuck = [record for record in ledger.stuck() if job.key in (None, record.key)]
+def _delivered_judged(
+    session: DriverSession, settings: DeliverySettings, record: LedgerRecord, summary: BatchSummary
+) -> Judgement:
+    """What was written again is aborted. It should be the same rows, since Spark logs the input of a batch before it
+    runs it. If it is not, a checkpoint was set back, or two things are written under one name: rows would be lost
+    without a word. Equal counts are let pass with a warning: that is what rand() and shuffles do."""
+    # By this very run: the transactions at hand may be those of the decision. The sweep ends only what is open.
+    move = Move.SWEEP if record.run == session.run else Move.DISCARD
+    found = likeness(record, summary)
+    if found is Likeness.SAME or settings.on_mismatch is OnMismatch.SKIP:
+        return Judgement(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
+    if found is Likeness.OTHER_COUNTS and settings.on_mismatch is OnMismatch.FAIL:
+        return Judgement(move, record, error=texts.other_rows(session.sink_id, record, summary))
+    note = texts.other_rows_dropped(record, summary, found.value)
+    return Judgement(move, record, conclusion=Conclusion.ALREADY_DELIVERED, note=note)
+
+
+def _choice_judged(job: Job, ledger: LedgerState, settings: DeliverySettings) -> Judgement:
+    """Without a batch named, the choice is about the only stuck one. What was decided in another cluster is stuck."""
+    foreign = [record for record in ledger.open_intents() if record.is_of_another_cluster(settings.cluster_id)]
+    stuck = [record for record in (*ledger.stuck(), *foreign) if job.key in (None, record.key)]
     if len(stuck) != 1:
         return Judgement(Move.END, conclusion=Conclusion.NOTHING_TO_DO)
     chosen = stuck[0].resolved(is_accepted=job.operation is Operation.ACCEPT, wall_ms=job.wall_ms)

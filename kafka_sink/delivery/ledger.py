@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from kafka_sink.delivery.identity import TaskIdentity, sink_id_of_query
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
+from kafka_sink.delivery.receipt import BatchKey, BatchSummary, TaskReceipt, digest_of
 from kafka_sink.errors import LocalProtocolError
 
 # A driver that was replaced this many runs ago and still lives is told so by the broker (it is fenced), not by us.
@@ -71,10 +71,17 @@ class LedgerRecord:
     row_count: int = 0
     # Rows per topic.
     topics: Mapping[str, int] = field(default_factory=dict)
+    # What tells the rows from others under the same name, beside their counts; None in a record of an older release.
+    digest: int | None = None
     pledges: tuple[Pledge, ...] = ()
     # Of a stuck record, one per pledge.
     fates: tuple[PledgeFate, ...] = ()
     is_accepted: bool = False
+    # Where its transactions are; empty if it is not known.
+    cluster_id: str = ""
+
+    def is_of_another_cluster(self, cluster_id: str) -> bool:
+        return bool(self.cluster_id and cluster_id) and self.cluster_id != cluster_id
 
     def transactional_id(self, pledge: Pledge) -> str:
         return TaskIdentity(self.sink_id, self.run, pledge.spark_partition, pledge.attempt).transactional_id
@@ -187,6 +194,20 @@ def finding(
     return Finding.GO_ON, newest
 
 
+class Likeness(Enum):
+    """How the rows that a batch has now compare with those that were delivered under its name."""
+
+    SAME = "same"
+    OTHER_CONTENT = "as many rows, with other content or in another order"
+    OTHER_COUNTS = "other counts"
+
+
+def likeness(record: LedgerRecord, summary: BatchSummary) -> Likeness:
+    if dict(record.topics) != summary.topic_rows:
+        return Likeness.OTHER_COUNTS
+    return Likeness.SAME if record.digest in (None, summary.digest) else Likeness.OTHER_CONTENT
+
+
 def _is_later(one: BatchKey, other: BatchKey) -> bool:
     if one.query_id != other.query_id or not isinstance(one.batch_id, int) or not isinstance(other.batch_id, int):
         return False
@@ -231,6 +252,7 @@ def intent_of(
         wall_ms=wall_ms,
         row_count=sum(rows.values()),
         topics=rows,
+        digest=digest_of(receipts),
         pledges=pledges_of(sink_id, run, receipts),
     )
 

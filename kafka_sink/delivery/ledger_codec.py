@@ -10,6 +10,10 @@ where neighbours are alike (partitions, producer ids, offsets) as differences, w
 
 Reading takes hostile bytes: every size, count and number has a bound, decompression stops at its bound, and what is
 wrong is a `RemoteProtocolError`, whatever was wrong with it.
+
+What can be written can be read: writing has no bounds of its own. It reads what it has made before anybody sends it,
+and refuses (`Unrecordable`) what could not be read, or would be read as something else. One unreadable record, once it
+is the newest of its key, would stop the sink for ever.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from typing import Any
 
 from kafka_sink.delivery.ledger import Kind, LedgerRecord, Pledge, PledgeFate
 from kafka_sink.delivery.receipt import BatchId, BatchKey
-from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.errors import KafkaSinkError, RemoteProtocolError
 
 FORMAT = "pykafka-sink-ledger"
 VERSION = 1
@@ -36,11 +40,13 @@ TOPICS_MAX = 10_000
 _COMPRESSED_FROM_BYTES = 1_024
 
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
+# Ten digits, as many as a transactional id may have there: an attempt that takes other ids counts on in steps of 10^9.
+ATTEMPT_MAX = 10**10 - 1
 
 # Column, bound of its numbers, whether it is kept as differences.
 _COLUMNS = (
     ("spark_partition", INT32_MAX, True),
-    ("attempt", INT32_MAX, False),
+    ("attempt", ATTEMPT_MAX, False),
     ("producer_id", INT64_MAX, True),
     ("producer_epoch", INT16_MAX, False),
     ("generation", 2, False),
@@ -49,8 +55,49 @@ _COLUMNS = (
     ("row_count", INT64_MAX, False),
 )
 
+# What a person can do about a field that does not fit.
+_ADVICE = {
+    "batch": "Choose a shorter batch.id",
+    "topics": "Write to fewer topics in one batch (smaller batches, for example by maxOffsetsPerTrigger)",
+    "last_offset": "A broker acknowledged rows without saying where they are; the next run of the batch asks again",
+    "attempt": "Start the query again: its task attempts are counted anew",
+    "receipts": "Write with fewer tasks, for example after coalesce()",
+    "size": "Write with fewer tasks, for example after coalesce(), or to fewer topics in one batch",
+}
+
+
+class UnreadableRecord(RemoteProtocolError):
+    """`field` is what the text is about."""
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
+
+
+class Unrecordable(KafkaSinkError):
+    """A record that could not be read again. It was not written."""
+
 
 def encode_record(record: LedgerRecord) -> bytes:
+    """Bytes that `decode_record` turns into an equal record; raises `Unrecordable` if there are none."""
+    try:
+        value = _encoded(_content(record))
+        found = decode_record(value)
+    except UnicodeEncodeError:
+        raise _unrecordable("it has a text that is not Unicode", "") from None
+    except UnreadableRecord as error:
+        raise _unrecordable(f"it would be {error}", error.field) from None
+    if found != record:
+        raise _unrecordable("it would be read as another one", "")
+    return value
+
+
+def _unrecordable(reason: str, field: str) -> Unrecordable:
+    advice = _ADVICE.get(field, "This is a fault of the sink: report it with this text")
+    return Unrecordable(f"the record of this batch cannot be written to the ledger, because {reason}. {advice}")
+
+
+def _content(record: LedgerRecord) -> dict[str, Any]:
     content: dict[str, Any] = {
         "kind": record.kind.value,
         "sink": record.sink_id,
@@ -63,13 +110,17 @@ def encode_record(record: LedgerRecord) -> bytes:
         "rows": record.row_count,
         "topics": dict(record.topics),
     }
+    if record.digest is not None:
+        content["digest"] = record.digest
+    if record.cluster_id:
+        content["cluster"] = record.cluster_id
     if record.is_accepted:
         content["accepted"] = True
     if record.pledges:
         content["receipts"] = _packed(record.pledges)
     if record.fates:
         content["fates"] = "".join(fate.value for fate in record.fates)
-    return _encoded(content)
+    return content
 
 
 def encode_claim(sink_id: str, run: str, wall_ms: int) -> bytes:
@@ -78,7 +129,7 @@ def encode_claim(sink_id: str, run: str, wall_ms: int) -> bytes:
 
 def decode_claim(value: bytes) -> str:
     """Whose run it names."""
-    return _text(_content(value), "run")
+    return _text(_content_of(value), "run")
 
 
 def _encoded(content: dict[str, Any]) -> bytes:
@@ -89,21 +140,21 @@ def _encoded(content: dict[str, Any]) -> bytes:
 
 
 def decode_record(value: bytes) -> LedgerRecord:
-    return _record(_content(value))
+    return _record(_content_of(value))
 
 
-def _content(value: bytes) -> dict[str, Any]:
+def _content_of(value: bytes) -> dict[str, Any]:
     if len(value) > VALUE_BYTES_MAX:
-        raise RemoteProtocolError(f"a ledger record of {len(value)} bytes; at most {VALUE_BYTES_MAX} are read")
+        raise UnreadableRecord(f"a ledger record of {len(value)} bytes; at most {VALUE_BYTES_MAX} are read", "size")
     encoding, body = _split(value)
     if encoding == "zlib":
         body = _decompressed(body)
     try:
         content = json.loads(body.decode())
     except (ValueError, RecursionError):
-        raise RemoteProtocolError("a ledger record whose content is not JSON") from None
+        raise UnreadableRecord("a ledger record whose content is not JSON") from None
     if not isinstance(content, dict):
-        raise RemoteProtocolError("a ledger record whose content is not an object")
+        raise UnreadableRecord("a ledger record whose content is not an object")
     return content
 
 
@@ -131,14 +182,14 @@ def _split(value: bytes) -> tuple[str, bytes]:
     header, line_end, _ = value[:_HEADER_BYTES_MAX].partition(b"\n")
     words = header.decode("ascii", "replace").split(" ")
     if not line_end or len(words) != 3 or words[0] != FORMAT:
-        raise RemoteProtocolError("not a record of this ledger's format; does something else write to the topic?")
+        raise UnreadableRecord("not a record of this ledger's format; does something else write to the topic?")
     if words[1] != str(VERSION):
-        raise RemoteProtocolError(
+        raise UnreadableRecord(
             f"a ledger record of version {words[1]!r}; this release reads version {VERSION}. "
             "A newer release has written to the ledger: use that one"
         )
     if words[2] not in ("json", "zlib"):
-        raise RemoteProtocolError(f"a ledger record in the unknown encoding {words[2]!r}")
+        raise UnreadableRecord(f"a ledger record in the unknown encoding {words[2]!r}")
     return words[2], value[len(header) + 1 :]
 
 
@@ -147,9 +198,9 @@ def _decompressed(body: bytes) -> bytes:
     try:
         content = decompressor.decompress(body, JSON_BYTES_MAX)
     except zlib.error:
-        raise RemoteProtocolError("a ledger record that cannot be decompressed") from None
+        raise UnreadableRecord("a ledger record that cannot be decompressed") from None
     if not decompressor.eof or decompressor.unused_data:
-        raise RemoteProtocolError(f"a ledger record that is cut off or larger than {JSON_BYTES_MAX} bytes")
+        raise UnreadableRecord(f"a ledger record that is cut off or larger than {JSON_BYTES_MAX} bytes", "size")
     return content
 
 
@@ -157,7 +208,7 @@ def _record(content: dict[str, Any]) -> LedgerRecord:
     try:
         kind = Kind(_text(content, "kind"))
     except ValueError:
-        raise RemoteProtocolError(f"a ledger record of the unknown kind {content['kind']!r}") from None
+        raise UnreadableRecord(f"a ledger record of the unknown kind {content['kind']!r}") from None
     pledges = _pledges(content.get("receipts", {}))
     record = LedgerRecord(
         kind=kind,
@@ -169,31 +220,33 @@ def _record(content: dict[str, Any]) -> LedgerRecord:
         wall_ms=_number(content.get("wall_ms"), "wall_ms", -INT64_MAX, INT64_MAX),
         row_count=_number(content.get("rows"), "rows", 0, INT64_MAX),
         topics=_topics(content.get("topics")),
+        digest=_number(content["digest"], "digest", 0, INT64_MAX) if "digest" in content else None,
         pledges=pledges,
         fates=_fates(content.get("fates", ""), len(pledges)),
         is_accepted=content.get("accepted", False) is True,
+        cluster_id=_text(content, "cluster") if "cluster" in content else "",
     )
     needs_pledges = kind in (Kind.INTENT, Kind.STUCK)
     if needs_pledges != bool(record.pledges) or (kind is Kind.STUCK) != bool(record.fates):
-        raise RemoteProtocolError(f"a ledger record of kind {kind.value} with the fields of another kind")
+        raise UnreadableRecord(f"a ledger record of kind {kind.value} with the fields of another kind")
     return record
 
 
 def _pledges(packed: Any) -> tuple[Pledge, ...]:
     if not isinstance(packed, dict):
-        raise RemoteProtocolError("a ledger record whose receipts are not an object")
+        raise UnreadableRecord("a ledger record whose receipts are not an object")
     if not packed:
         return ()
     topics = list(_texts(packed, "topics", TOPICS_MAX))
     indexes = _numbers(packed, "topic", len(topics) - 1, has_differences=False)
     columns = [_numbers(packed, name, bound, has_differences=differs) for name, bound, differs in _COLUMNS]
     if any(len(column) != len(indexes) for column in columns):
-        raise RemoteProtocolError("a ledger record whose receipts have columns of different lengths")
+        raise UnreadableRecord("a ledger record whose receipts have columns of different lengths")
     pledges = []
     for index, numbers in zip(indexes, zip(*columns, strict=True), strict=True):
         named = dict(zip((name for name, _, _ in _COLUMNS), numbers, strict=True))
         if named["generation"] not in (1, 2):
-            raise RemoteProtocolError(f"a ledger record with a transaction of generation {named['generation']}")
+            raise UnreadableRecord(f"a ledger record with a transaction of generation {named['generation']}")
         pledges.append(Pledge(topic=topics[index], **named))
     return tuple(pledges)
 
@@ -201,7 +254,7 @@ def _pledges(packed: Any) -> tuple[Pledge, ...]:
 def _numbers(content: dict[str, Any], name: str, bound: int, *, has_differences: bool) -> list[int]:
     found = content.get(name)
     if not isinstance(found, list) or len(found) > PLEDGES_MAX:
-        raise RemoteProtocolError(f"a ledger record whose column {name!r} is no list of at most {PLEDGES_MAX}")
+        raise UnreadableRecord(f"a ledger record whose column {name!r} is no list of at most {PLEDGES_MAX}", "receipts")
     lowest = -INT64_MAX if has_differences else 0
     numbers = [_number(number, name, lowest, INT64_MAX) for number in found]
     if has_differences:
@@ -213,7 +266,7 @@ def _numbers(content: dict[str, Any], name: str, bound: int, *, has_differences:
 
 def _number(number: Any, name: str, lowest: int, highest: int) -> int:
     if type(number) is not int or not lowest <= number <= highest:
-        raise RemoteProtocolError(f"a ledger record whose {name!r} is no number from {lowest} to {highest}")
+        raise UnreadableRecord(f"a ledger record whose {name!r} is no number from {lowest} to {highest}", name)
     return number
 
 
@@ -224,14 +277,14 @@ def _text(content: dict[str, Any], name: str) -> str:
 def _texts(content: dict[str, Any], name: str, count_max: int) -> Iterable[str]:
     found = content.get(name)
     if not isinstance(found, list) or len(found) > count_max:
-        raise RemoteProtocolError(f"a ledger record whose {name!r} is no list of at most {count_max}")
+        raise UnreadableRecord(f"a ledger record whose {name!r} is no list of at most {count_max}", name)
     return _checked_texts(found, name)
 
 
 def _checked_texts(found: list[Any], name: str) -> list[str]:
     for text in found:
         if not isinstance(text, str) or len(text) > TEXT_CHARACTERS_MAX:
-            raise RemoteProtocolError(f"a ledger record whose {name!r} is no text of at most {TEXT_CHARACTERS_MAX}")
+            raise UnreadableRecord(f"a ledger record whose {name!r} is no text of at most {TEXT_CHARACTERS_MAX}", name)
     return found
 
 
@@ -242,15 +295,15 @@ def _batch_id(content: dict[str, Any]) -> BatchId:
 
 def _topics(found: Any) -> dict[str, int]:
     if not isinstance(found, dict) or len(found) > TOPICS_MAX:
-        raise RemoteProtocolError(f"a ledger record whose topics are no object of at most {TOPICS_MAX}")
+        raise UnreadableRecord(f"a ledger record whose topics are no object of at most {TOPICS_MAX}", "topics")
     _checked_texts(list(found), "topics")
     return {topic: _number(rows, "topics", 0, INT64_MAX) for topic, rows in found.items()}
 
 
 def _fates(found: Any, count: int) -> tuple[PledgeFate, ...]:
     if not isinstance(found, str) or len(found) not in (0, count):
-        raise RemoteProtocolError("a ledger record whose fates do not fit its receipts")
+        raise UnreadableRecord("a ledger record whose fates do not fit its receipts")
     try:
         return tuple(PledgeFate(letter) for letter in found)
     except ValueError:
-        raise RemoteProtocolError("a ledger record with an unknown fate") from None
+        raise UnreadableRecord("a ledger record with an unknown fate") from None

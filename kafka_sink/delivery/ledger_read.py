@@ -15,6 +15,8 @@ Behind a claim no record of this sink can be open: the fence has ended every tra
 still has no marker has lost it with its only replica (KAFKA-20734), and whether it was committed cannot be told any
 more. An intent is then taken for decided, because the opposite could double its rows; `Opening` sees what has become of
 its transactions.
+
+A null value (set_aside.py) takes away what its key had before, as compaction does.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ LOG_START, LOG_STOP = RequestKey("ledger start"), RequestKey("ledger stop")
 READ = RequestKey("read ledger")
 # Ledger keys of one sink: one for its stream and one per labelled batch write.
 KEYS_MAX = 100_000
+# Stands for a null value; no record begins like this.
+ERASED = b"\0"
 
 
 class LedgerRead(Part):
@@ -150,10 +154,10 @@ class LedgerRead(Part):
             decoded = raw.decoded()
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
                 own_key = self._own_key(record.key)
-                if own_key is not None and record.value is not None:
-                    if len(record.value) > VALUE_BYTES_MAX:
-                        raise RemoteProtocolError(self._about(f"a record of {len(record.value)} bytes at {offset}"))
-                    self._waiting.setdefault(raw.producer_id, []).append((offset, own_key, record.value))
+                if own_key is not None:
+                    # One byte too many is enough to be refused, should it be the newest.
+                    value = ERASED if record.value is None else record.value[: VALUE_BYTES_MAX + 1]
+                    self._waiting.setdefault(raw.producer_id, []).append((offset, own_key, value))
         else:
             decoded = raw.decoded()
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
@@ -189,9 +193,9 @@ class LedgerRead(Part):
             for offset, ledger_key, value in waiting:
                 if offset < last_stable_offset:
                     self._keep(offset, ledger_key, value)
-                elif self._claim_offset is not None:
+                elif self._claim_offset is not None and offset > self._newest.get(ledger_key, (-1, b""))[0]:
                     unmarked[ledger_key] = max(unmarked.get(ledger_key, (-1, b"")), (offset, value))
-        self._on_newest(self._newest, unmarked)
+        self._on_newest({key: found for key, found in self._newest.items() if found[1] != ERASED}, unmarked)
 
     def _on_newest(self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, tuple[int, bytes]]) -> None:
         """Only the newest record of a key is decoded: what an older release wrote before it is nobody's concern."""
@@ -199,8 +203,10 @@ class LedgerRead(Part):
         settled = dict(newest)
         doubtful = set()
         for key, (offset, value) in unmarked.items():
+            if value == ERASED:
+                continue
             record = self._decoded(offset, value)
-            if offset > found.get(key, (-1, b""))[0] and record.kind is Kind.INTENT:
+            if record.kind is Kind.INTENT:
                 newest[key] = record
                 doubtful.add(key)
         older_key = self._named_sink_id or None

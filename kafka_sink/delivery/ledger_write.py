@@ -20,7 +20,8 @@ from typing import Any
 
 from kafka_sink.delivery.ending import Commits, Ending, Witness, ask_end
 from kafka_sink.delivery.ledger import LedgerRecord, PledgeFate, ledger_key
-from kafka_sink.delivery.ledger_codec import encode_record
+from kafka_sink.delivery.ledger_codec import Unrecordable, encode_record
+from kafka_sink.delivery.ledger_read import KEYS_MAX
 from kafka_sink.delivery.log_append import PRODUCE_LAST_BY_NAME, appended, ask_append
 from kafka_sink.delivery.outcome import Meaning, described, end_meaning, meaning
 from kafka_sink.delivery.part import Failure, Part
@@ -40,6 +41,7 @@ RENEW, ADD, WRITE, END = (
 # The last versions that belong to generation 1, and the first InitProducerId that carries an identity.
 ADD_PARTITIONS_LAST_CLIENT, PRODUCE_LAST_GENERATION_1 = 3, 11
 INIT_FIRST_WITH_IDENTITY = 3
+MESSAGE_TOO_LARGE = 10
 
 
 class WriteState(Enum):
@@ -94,8 +96,7 @@ class LedgerWrite(Part):
         # An EndTxn was asked for and not answered definitely: it may have been carried out.
         self._end_is_in_doubt = False
         # Without a timestamp: a broker refuses one that is far ahead, and the driver's clock may be wrong.
-        content = Record(NO_TIMESTAMP, ledger_key(record.sink_id, record.key).encode(), encode_record(record))
-        self._batch = encode_batch([content], compressor("none"))
+        self._batch = encode_batch([Record(NO_TIMESTAMP, *self._content())], compressor("none"))
         generation = settings.generation
         if generation == 1 and session.is_used:
             self.state = WriteState.RENEWING
@@ -107,6 +108,16 @@ class LedgerWrite(Part):
             self.state = WriteState.PRODUCING
             self._ask_produce(now_ms)
         session.is_used = True
+
+    def _content(self) -> tuple[bytes, bytes | None]:
+        """Key and value, which can be read again; before anything is asked."""
+        key, ledger = ledger_key(self.record.sink_id, self.record.key), self._session.ledger
+        if ledger is not None and key not in ledger.newest and len(ledger.newest) >= KEYS_MAX:
+            raise Unrecordable(
+                f"the ledger has {KEYS_MAX} records of sink {self.record.sink_id!r}, which is as many as are read. "
+                "Choose another sink.id for further batches with a batch.id"
+            )
+        return key.encode(), encode_record(self.record)
 
     @property
     def is_finished(self) -> bool:
@@ -133,7 +144,7 @@ class LedgerWrite(Part):
         }
 
     def _ask_renewal(self, now_ms: int) -> None:
-        body = {**self._owner(), "transaction_timeout_ms": self.settings.driver_timeout_ms}
+        body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms(self.settings)}
         target = CoordinatorOf(self._session.transactional_id)
         self.inquiry.ask(now_ms, RENEW, target, INIT_PRODUCER_ID, body, version_min=INIT_FIRST_WITH_IDENTITY)
 
@@ -298,7 +309,13 @@ class LedgerWrite(Part):
         where = (
             self.settings.ledger_title if api in (PRODUCE, ADD_PARTITIONS_TO_TXN) else self._session.transactional_id
         )
-        return f"{where}: {described(api.name, error_code)}"
+        text = f"{where}: {described(api.name, error_code)}"
+        if error_code != MESSAGE_TOO_LARGE:
+            return text
+        return (
+            f"{text}. The record has {self._batch.size} bytes, one part for each task: raise "
+            f"max.message.bytes of topic {self.settings.ledger_topic}, or write with fewer tasks"
+        )
 
     def _refuse(self, reason: str, *, is_fenced: bool = False) -> None:
         self._move(WriteEvent.REFUSED)

@@ -74,10 +74,12 @@ class Listed:
 class LedgerListing(LedgerRead):
     """The newest record of each key, of one sink or (None) of all. What cannot be read hides nothing else."""
 
-    def __init__(self, settings: DeliverySettings, sink_id: str | None, now_ms: int) -> None:
+    def __init__(
+        self, settings: DeliverySettings, sink_id: str | None, now_ms: int, *, claim_offset: int | None = None
+    ) -> None:
         self.listed: list[Listed] | None = None
         self._is_of_all = sink_id is None
-        super().__init__(settings, sink_id or "", now_ms, is_of_name=True)
+        super().__init__(settings, sink_id or "", now_ms, claim_offset=claim_offset, is_of_name=True)
 
     @property
     def is_finished(self) -> bool:

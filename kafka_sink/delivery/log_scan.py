@@ -31,6 +31,7 @@ class RawBatch:
     base_offset: int
     next_offset: int
     producer_id: int
+    producer_epoch: int
     is_transactional: bool
     is_control: bool
 
@@ -57,7 +58,7 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
         if stop > len(records) or stop <= position:
             return
         if magic == layout.MAGIC:
-            attributes, last_offset_delta, _, _, producer_id, _, _, _ = layout.CHECKED.unpack_from(
+            attributes, last_offset_delta, _, _, producer_id, producer_epoch, _, _ = layout.CHECKED.unpack_from(
                 records, position + layout.PREFIX.size
             )
             if last_offset_delta < 0 or base_offset < 0:
@@ -67,12 +68,13 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
                 base_offset=base_offset,
                 next_offset=base_offset + last_offset_delta + 1,
                 producer_id=producer_id,
+                producer_epoch=producer_epoch,
                 is_transactional=bool(attributes & layout.TRANSACTIONAL_BIT),
                 is_control=bool(attributes & layout.CONTROL_BIT),
             )
         else:
             # Formats 0 and 1: the offset of a message, or of the last one of a compressed set.
-            yield RawBatch(records[position:stop], base_offset, base_offset + 1, -1, False, False)
+            yield RawBatch(records[position:stop], base_offset, base_offset + 1, -1, -1, False, False)
         position = stop
 
 

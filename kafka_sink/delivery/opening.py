@@ -14,6 +14,7 @@ from kafka_sink.delivery import texts
 from kafka_sink.delivery.ending import Commits, Ending, endings_of, witnesses_of
 from kafka_sink.delivery.judgement import Judgement, Move, judged
 from kafka_sink.delivery.ledger import LedgerRecord, LedgerState, PledgeFate
+from kafka_sink.delivery.ledger_codec import Unrecordable
 from kafka_sink.delivery.ledger_read import LedgerRead
 from kafka_sink.delivery.ledger_write import LedgerWrite, WriteState
 from kafka_sink.delivery.part import Part
@@ -92,7 +93,11 @@ class Opening(ABC):
 
     def _follow(self, now_ms: int, judgement: Judgement) -> None:
         move, record = judgement.move, judgement.record
-        if judgement.conclusion is not None:
+        if judgement.note:
+            self._notes.append(judgement.note)
+        if judgement.error is not None:
+            self._outcome = Verdict(Conclusion.FAILED, judgement.error)
+        elif judgement.conclusion is not None:
             self._outcome = Verdict(judgement.conclusion)
         if move is Move.FENCE:
             self._move(Event.FENCE)
@@ -212,6 +217,9 @@ class Opening(ABC):
 
     def _finish(self, now_ms: int, record: LedgerRecord | None) -> None:
         assert record is not None
+        if record.is_of_another_cluster(self._settings.cluster_id):
+            self._fail(texts.other_cluster(record, self._settings))
+            return
         self._move(Event.FINISH)
         self._record = record
         endings = endings_of(record)
@@ -266,13 +274,30 @@ class Opening(ABC):
             self._judge(now_ms)
 
     def _write(self, now_ms: int, event: Event, record: LedgerRecord) -> None:
+        try:
+            part = LedgerWrite(self._settings, self._session, record, now_ms)
+        except Unrecordable as error:
+            self._on_unrecordable(now_ms, event, record, str(error))
+            return
         self._move(event)
-        self._part = LedgerWrite(self._settings, self._session, record, now_ms)
+        self._part = part
+
+    def _on_unrecordable(self, now_ms: int, event: Event, record: LedgerRecord, reason: str) -> None:
+        """What closes a decision has less to say than the decision had, so this is about new batches."""
+        if event is Event.DECIDE:
+            self._abandon(now_ms, reason)
+        elif self.phase in (Phase.COMMITTING, Phase.FINISHING):
+            self._fail(texts.not_recorded(record, reason))
+        else:
+            self._fail(texts.aborted(self._session.sink_id, self._key, self._summary, reason))
 
     # ---- the other half ----
 
     @abstractmethod
     def _check(self, now_ms: int) -> None: ...
+
+    @abstractmethod
+    def _abandon(self, now_ms: int, reason: str) -> None: ...
 
     @abstractmethod
     def _discard(self, now_ms: int) -> None: ...

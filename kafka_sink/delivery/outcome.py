@@ -32,9 +32,10 @@ class Meaning(Enum):
     # Markers of the transaction before are being written: a short wait.
     REPEAT_SOON = "repeat soon"
     FIND_AGAIN = "find the office again and repeat"
-    # EndTxn(commit): not committed, and never will be.
+    # DescribeTransactions: nobody knows this id.
     NEVER = "never"
-    # EndTxn: the coordinator has forgotten this transaction; only the markers in the log know how it ended.
+    # EndTxn: not by this coordinator any more; only the markers in the log know how the transaction ended, or that it
+    # has not. A coordinator that was frozen or is not told yet that it is none any more says the same for seconds.
     SUPERSEDED = "superseded"
     FENCED = "fenced"
     # Fetch: the log begins behind the offset.
@@ -58,7 +59,7 @@ _COORDINATOR_MOVED = {
 _END_COMMIT: Mapping[int, Meaning] = {
     **_COORDINATOR_MOVED,
     0: Meaning.DONE,
-    48: Meaning.NEVER,
+    48: Meaning.SUPERSEDED,
     90: Meaning.SUPERSEDED,
     47: Meaning.SUPERSEDED,
     49: Meaning.SUPERSEDED,

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+# 63 bits: it is written as a number of the ledger.
+DIGEST_MAX = 2**63 - 1
 BatchId = int | str
 """A number for streams, which count; a text for batch writes, where only "the same or another one" has a meaning."""
 
@@ -78,6 +80,8 @@ class TaskReceipt:
     send_ms: int = 0
     # Rows that were left out because an option says so, by reason.
     record_errors: Mapping[str, int] = field(default_factory=dict)
+    # Of the keys and values that came in, in their order (records/digest.py).
+    digest: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -85,8 +89,11 @@ class TaskReceipt:
 
     @property
     def witness(self) -> Written:
-        """One partition is enough to learn a transaction's fate: a marker stands behind its records in each of them."""
-        return min(self.written)
+        """One partition is enough to learn a transaction's fate: a marker stands behind its records in each of them.
+
+        Best one whose offset is known: a broker may acknowledge a repeated request without it.
+        """
+        return min(self.written, key=lambda written: (written.last_offset < 0, written))
 
 
 class TopicSummary(NamedTuple):
@@ -107,6 +114,12 @@ class BatchSummary:
     topics: Mapping[str, TopicSummary]
     written: tuple[Written, ...]
     record_errors: Mapping[str, int]
+    # The sum over the tasks: in which order they are summed does not matter.
+    digest: int = 0
+
+    @property
+    def topic_rows(self) -> dict[str, int]:
+        return {topic: found.row_count for topic, found in self.topics.items()}
 
 
 def summarised(receipts: Iterable[TaskReceipt]) -> BatchSummary:
@@ -129,7 +142,12 @@ def summarised(receipts: Iterable[TaskReceipt]) -> BatchSummary:
         topics=_topics(partitions.values()),
         written=tuple(partitions[where] for where in sorted(partitions)),
         record_errors=dict(sorted(errors.items())),
+        digest=digest_of(every),
     )
+
+
+def digest_of(receipts: Iterable[TaskReceipt]) -> int:
+    return sum(receipt.digest for receipt in receipts) & DIGEST_MAX
 
 
 def _topics(written: Iterable[Written]) -> dict[str, TopicSummary]:

@@ -19,13 +19,25 @@ from kafka_sink.delivery.receipt import BatchKey, BatchSummary, TaskReceipt
 from kafka_sink.errors import KafkaSinkError
 
 
+class OnMismatch(Enum):
+    """What to do when a batch that was delivered comes again with other rows; the values are those of the option."""
+
+    FAIL = "fail"
+    WARN = "warn"
+    SKIP = "skip"
+
+
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
     """`generation` is the cluster's: 2 if `transaction.version` is finalised at 2 or more (KIP-890), else 1."""
 
     ledger_topic: str = "__pykafka_sink_ledger"
     ledger_partition: int = 0
+    # Of the brokers that are asked; empty if they do not tell.
+    cluster_id: str = ""
     generation: int = 2
+    # A record that arrives after the end of its transaction is refused; see sweep.py.
+    brokers_verify: bool = True
     # Time a transaction must have left at the decision; a restart of the query has to fit into it.
     margin_ms: int = 60_000
     # Bounds everything that no transaction's deadline bounds: recovery, aborting, resolving.
@@ -33,7 +45,7 @@ class DeliverySettings:
     # The sweep is a courtesy to readers and never makes a batch late by more than this.
     sweep_ms: int = 5_000
     request_timeout_ms: int = 30_000
-    # Of the driver's own transactions, which hold one record each.
+    # Of the driver's own transactions, which hold one record each; less where the brokers do not allow it.
     driver_timeout_ms: int = 60_000
     retry_backoff_ms: int = 100
     # While markers are being written (code 51).
@@ -44,6 +56,7 @@ class DeliverySettings:
     parallel_requests: int = 100
     # A stream whose batch number is above 0 but which the ledger does not know is refused unless this is set.
     accept_unknown_sink: bool = False
+    on_mismatch: OnMismatch = OnMismatch.FAIL
 
     @property
     def ledger_title(self) -> str:
@@ -90,6 +103,8 @@ class DriverSession:
     identity: Identity | None = None
     # The identity has been used: in generation 1 the next transaction asks for a new epoch first.
     is_used: bool = False
+    # What the brokers allowed in place of `driver_timeout_ms`.
+    allowed_timeout_ms: int | None = None
     ledger: LedgerState | None = None
     decisions: dict[BatchKey, Decision] = field(default_factory=dict)
     # The offset of the first claim of this session, and the runs that were there before it.
@@ -125,6 +140,9 @@ class DriverSession:
             if run and run != self.run and run not in self.elders and offset > self.claimed_at:
                 return run
         return None
+
+    def timeout_ms(self, settings: DeliverySettings) -> int:
+        return settings.driver_timeout_ms if self.allowed_timeout_ms is None else self.allowed_timeout_ms
 
     def forget_identity(self) -> None:
         """Somebody else may be the driver now, or the coordinator's epoch is unknown: fence and read again."""

@@ -10,6 +10,10 @@ Each is ended by its exact producer id and epoch, as DescribeTransactions tells 
 asking, but it names no transaction: one that arrives late kills what the next batch has prepared under the same id.
 Where ListTransactions is not spoken there is no exact name to be had, so nothing is swept; the next attempt under an id
 aborts what it finds there.
+
+That abort needs brokers that verify. By the rules of generation 1 it leaves the epoch as it is, and brokers before 3.6
+take a Produce of the killed task that arrives later: it opens a transaction of which no coordinator knows, and readers
+stop there for ever. The coordinator's own abort at the time-out raises the epoch. So on such brokers nothing is swept.
 """
 
 from __future__ import annotations
@@ -28,6 +32,12 @@ from kafka_sink.delivery.session import DeliverySettings
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 
 LIST = RequestKey("list transactions")
+# Said once by each process: it stays as it is.
+NOT_VERIFIED = (
+    "these brokers (before Kafka 3.6, or with transaction.partition.verification.enable=false) do not verify "
+    "transactions, so those left open by killed tasks are not aborted: they end by their own time-out, and readers of "
+    "their partitions wait until then"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +80,10 @@ class Sweep(Part):
         self._ids: dict[str, None] = {}
         self._describe: Describe | None = None
         self._aborts: Aborts | None = None
+        if settings.generation == 1 and not settings.brokers_verify:
+            self.notes.append(NOT_VERIFIED)
+            self._is_listed = True
+            return
         body = {"state_filters": [ONGOING], "producer_id_filters": []}
         self.inquiry.ask(now_ms, LIST, EveryBroker(), LIST_TRANSACTIONS, body)
 

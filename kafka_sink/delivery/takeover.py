@@ -34,6 +34,9 @@ from kafka_sink.wire.apis import INIT_PRODUCER_ID, PRODUCE
 FENCE, CLAIM = RequestKey("fence older drivers"), RequestKey("claim ledger")
 # Of the release before, which knew this stream by the sink id without the query.
 FENCE_OLDER = RequestKey("fence a driver of the release before")
+# The brokers' transaction.max.timeout.ms is lower than what was asked for. Not everybody may read it, so it is found by
+# asking for half as much, down to what a record takes.
+INVALID_TRANSACTION_TIMEOUT, TIMEOUT_MS_MIN = 50, 1_000
 
 
 class Fence(Part):
@@ -46,12 +49,19 @@ class Fence(Part):
     def __init__(self, settings: DeliverySettings, session: DriverSession, now_ms: int) -> None:
         super().__init__(settings)
         self.identity: Identity | None = None
+        self._session = session
         self._ids = {FENCE: session.transactional_id}
         if session.has_older_driver:
             self._ids[FENCE_OLDER] = driver_transactional_id(session.named_sink_id)
-        for key, transactional_id in self._ids.items():
-            body = {"transactional_id": transactional_id, "transaction_timeout_ms": settings.driver_timeout_ms}
-            self.inquiry.ask(now_ms, key, CoordinatorOf(transactional_id), INIT_PRODUCER_ID, body)
+        for key in self._ids:
+            self._ask(now_ms, key)
+
+    def _ask(self, now_ms: int, key: RequestKey) -> None:
+        body = {
+            "transactional_id": self._ids[key],
+            "transaction_timeout_ms": self._session.timeout_ms(self.settings),
+        }
+        self.inquiry.ask(now_ms, key, CoordinatorOf(self._ids[key]), INIT_PRODUCER_ID, body)
 
     @property
     def is_finished(self) -> bool:
@@ -62,7 +72,11 @@ class Fence(Part):
         found = meaning(INIT_PRODUCER_ID, error_code)
         if self.repeats(now_ms, key, found, INIT_PRODUCER_ID.name, error_code):
             return
-        if found is Meaning.DONE:
+        timeout_ms = self._session.timeout_ms(self.settings)
+        if error_code == INVALID_TRANSACTION_TIMEOUT and timeout_ms > TIMEOUT_MS_MIN:
+            self._session.allowed_timeout_ms = max(TIMEOUT_MS_MIN, timeout_ms // 2)
+            self._ask(now_ms, key)
+        elif found is Meaning.DONE:
             self.inquiry.drop(key)
             if key == FENCE:
                 self.identity = Identity(body["producer_id"], body["producer_epoch"])

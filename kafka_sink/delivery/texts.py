@@ -10,6 +10,7 @@ from typing import Any
 
 from kafka_sink.delivery.ledger import LedgerRecord, PledgeFate
 from kafka_sink.delivery.receipt import BatchKey, BatchSummary
+from kafka_sink.delivery.session import DeliverySettings
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 
 # So many slots or topics are named; of the rest the text says how many.
@@ -60,6 +61,32 @@ def rolled_back(sink_id: str, key: BatchKey, summary: BatchSummary, newest: Ledg
     )
 
 
+def other_rows(sink_id: str, record: LedgerRecord, summary: BatchSummary) -> CommitAborted:
+    key = record.key
+    cause = (
+        "Either the checkpoint is an older copy and Spark has planned other input under this number, or the query "
+        "makes its rows anew each time it runs. In the first case restore the newer checkpoint, or start with a new one"
+        if key.query_id
+        else "If this is another export, give it a batch.id of its own"
+    )
+    text = (
+        f"{_batch(key, summary.row_count, summary.topics)} comes again with other rows: delivered under this name "
+        f"were {_counts(record.topics)}, this time there are {_counts(summary.topic_rows)}. Nothing was written this "
+        f"time, and what was delivered is untouched. {cause}. replay.mismatch=warn drops these rows and goes on with "
+        "what was delivered"
+    )
+    return CommitAborted(text, **_facts(sink_id, key, summary.row_count, summary.topics))
+
+
+def other_rows_dropped(record: LedgerRecord, summary: BatchSummary, how: str) -> str:
+    return (
+        f"{record.key} was delivered before with {_counts(record.topics)}, and came again with "
+        f"{_counts(summary.topic_rows)} ({how}). What was delivered stays as it is; the rows of this time were not "
+        "written. That is right for a query that makes its rows anew each time it runs (rand(), uuid(), a shuffle "
+        "without order), and a loss if the checkpoint was set back"
+    )
+
+
 def unknown_sink(sink_id: str, key: BatchKey, summary: BatchSummary, ledger_topic: str) -> CommitAborted:
     return aborted(
         sink_id,
@@ -68,8 +95,21 @@ def unknown_sink(sink_id: str, key: BatchKey, summary: BatchSummary, ledger_topi
         f"the ledger topic {ledger_topic!r} has no record of sink {sink_id!r}, although this query has run batches "
         "before. Either the ledger was deleted or another one is configured, and then it cannot be known what was "
         "delivered; or the query delivered at least once, or under another sink.id, until now, and then say so with "
-        "ledger.accept.new.sink=true",
+        "ledger.accept.new.sink=true. Where it had another sink.id, first run `pykafka-sink recover` with that one: it "
+        "finishes what was decided under it, which no query does any more",
     )
+
+
+def other_cluster(record: LedgerRecord, settings: DeliverySettings) -> CommitAborted:
+    """About the record, whatever batch was to be committed: of that one nothing is visible either."""
+    text = (
+        f"{_of_record(record)} was decided in the Kafka cluster {record.cluster_id!r}, and this one is "
+        f"{settings.cluster_id!r}: the ledger topic {settings.ledger_topic!r} was copied from there, and the "
+        "transactions that it names are not here. Nothing was written. If that cluster is alive, run `pykafka-sink "
+        "recover` there. Then look whether the rows of that batch are in this one: `pykafka-sink resolve --accept` "
+        "takes it as delivered and goes on, `pykafka-sink resolve --replay` has the query run it again"
+    )
+    return CommitAborted(text, **_record_facts(record))
 
 
 def pending(record: LedgerRecord, fates: Sequence[PledgeFate | None], reason: str) -> CommitPending:
@@ -156,6 +196,12 @@ def _batch(key: BatchKey, row_count: int, topics: Iterable[str]) -> str:
 
 def _of_record(record: LedgerRecord) -> str:
     return f"{_batch(record.key, record.row_count, record.topics)} of sink {record.sink_id!r}"
+
+
+def _counts(rows: Mapping[str, int]) -> str:
+    named = [f"{count} rows to {topic}" for topic, count in sorted(rows.items())]
+    rest = f" and {len(named) - NAMED_MAX} topics more" if len(named) > NAMED_MAX else ""
+    return ", ".join(named[:NAMED_MAX]) + rest if named else "no rows"
 
 
 def _names(topics: Iterable[str]) -> str:

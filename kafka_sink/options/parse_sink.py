@@ -71,6 +71,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         ledger_topic=own["ledger.topic"],
         ledger_replication_factor=own["ledger.replication.factor"],
         ledger_accepts_new_sink=own["ledger.accept.new.sink"],
+        replay_mismatch=own["replay.mismatch"],
         record_errors=own["record.errors"],
         dead_letter_topic=own["dead.letter.topic"],
         summary_listener=own["summary.listener"],

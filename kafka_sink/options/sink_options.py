@@ -27,6 +27,7 @@ class SinkOptions:
     ledger_topic: str
     ledger_replication_factor: int
     ledger_accepts_new_sink: bool
+    replay_mismatch: str
     record_errors: str
     dead_letter_topic: str | None
     summary_listener: str | None

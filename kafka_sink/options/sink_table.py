@@ -11,6 +11,8 @@ from kafka_sink.options.sink_options import DEAD_LETTER, DROP, FAIL
 from kafka_sink.options.values import Choice, Flag, FunctionName, Rule, Text, Whole, refuse
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+# Values of `replay.mismatch`; the first is the default.
+MISMATCHES = ("fail", "warn", "skip")
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SINK_ID = re.compile(r"[a-zA-Z0-9._-]{1,200}")
@@ -59,10 +61,14 @@ _ROWS = (
     _own("ledger.topic", "__pykafka_sink_ledger", TopicName(), "The compacted topic that holds the decisions of "
          "exactly-once sinks; created if it is missing. Sinks may share one."),
     _own("ledger.replication.factor", -1, Whole(1, 32767, besides=-1), "Of the ledger, when the sink creates it; -1 is "
-         "the broker's default.replication.factor."),
+         "3, or the number of brokers if there are fewer."),
     _own("ledger.accept.new.sink", False, Flag(), "A stream that has delivered batches before but is not in the ledger "
          "is refused, because a lost ledger must not be taken for an empty one. true starts a ledger for such a "
          "stream, for instance when it changes from at-least-once or from another sink."),
+    _own("replay.mismatch", MISMATCHES[0], Choice(MISMATCHES), "What to do when a batch that was delivered comes again "
+         "with other rows: because a checkpoint was restored from an older copy, because two things are written under "
+         "one name, or because the query makes its rows anew each time. fail: stop if the counts of rows differ, warn "
+         "if only the contents do. warn: warn in both cases, and keep what was delivered. skip: keep it silently."),
     _own("topic", None, TopicName(), "The topic of every row. It wins over a column topic, which is then not looked "
          "at. Without it the column topic decides, row by row."),
     _own("record.errors", FAIL, Choice((FAIL, DROP, DEAD_LETTER)), "What becomes of a row that can never be sent "

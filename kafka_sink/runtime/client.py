@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafka_sink.delivery import request as d
 from kafka_sink.engine.outcome import describe
@@ -42,7 +42,7 @@ from kafka_sink.errors import (
 from kafka_sink.runtime.asker import Asker
 from kafka_sink.runtime.partitions import PartitionInfo, partition_infos
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
-from kafka_sink.wire.apis import API_VERSIONS, CREATE_TOPICS, DESCRIBE_CONFIGS, METADATA
+from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, API_VERSIONS, CREATE_TOPICS, DESCRIBE_CONFIGS, METADATA
 from kafka_sink.wire.codes import code
 
 RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
@@ -52,10 +52,21 @@ UNAUTHORIZED = (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED)
 # From here -1 stands for the broker's default (KIP-464).
 CREATE_TOPICS_FIRST_WITH_DEFAULTS = 4
 TRANSACTION_FEATURE, GENERATION_2_LEVEL = "transaction.version", 2
+# From here on, that is from Kafka 3.6, leaders ask the coordinator whether a transaction is open (KIP-890, part 1).
+ADD_PARTITIONS_FIRST_THAT_VERIFIES, VERIFICATION = 4, "transaction.partition.verification.enable"
+ABOUT_US = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
 # A broker that is asked for a topic creates it a little later, or says that it cannot now.
 CREATION_REPEATED_MS = 1_000
 
 V_co = TypeVar("V_co", covariant=True)
+
+
+class TransactionSupport(NamedTuple):
+    """`generation`: 2 from KIP-890 on, else 1. `verifies`: a record that arrives after the end of its transaction is
+    refused, in place of opening one that no coordinator knows."""
+
+    generation: int
+    verifies: bool
 
 
 class MachineStep(Protocol[V_co]):
@@ -132,13 +143,23 @@ class Client(Asker):
 
     def features(self) -> dict[str, int]:
         """Finalised features and their levels, such as transaction.version. Empty before they existed."""
-        body = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
-        answer = self.ask(AnyBroker(), API_VERSIONS, body, timeout_ms=self.options.max_block_ms, changes_nothing=True)
+        limit_ms = self.options.max_block_ms
+        answer = self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
         return {row["name"]: row["max_version_level"] for row in answer.get("finalized_features") or ()}
 
     def transaction_generation(self) -> int:
         """By which rules the cluster ends transactions: 2 from KIP-890 on, else 1."""
         return 2 if self.features().get(TRANSACTION_FEATURE, 0) >= GENERATION_2_LEVEL else 1
+
+    def transaction_support(self) -> TransactionSupport:
+        generation = self.transaction_generation()
+        return TransactionSupport(generation, generation == 2 or self._brokers_verify())
+
+    def cluster_id(self) -> str:
+        """Empty if the brokers do not name their cluster."""
+        if not self._opened()[1].cluster.brokers:
+            self.reach()
+        return self._opened()[1].cluster.cluster_id or ""
 
     def broker_configs(self, names: Sequence[str]) -> dict[str, str | None] | None:
         """As one of the brokers has them; a name that it does not know is left out. None: it does not tell us."""
@@ -233,6 +254,20 @@ class Client(Asker):
             self._wait_until(lambda: False, retry_at_ms)
 
     # ---- inside ----------------------------------------------------------------------------------------------------
+
+    def _brokers_verify(self) -> bool:
+        """Every broker that answers does, since any may lead a partition; one that is away cannot be asked."""
+        question = Question(EveryBroker(), API_VERSIONS, ABOUT_US, self.options.request_timeout_ms)
+        (reply,) = self._replies((question,))
+        highest = [
+            row["max_version"]
+            for body in reply.bodies
+            for row in body["api_keys"]
+            if row["api_key"] == ADD_PARTITIONS_TO_TXN.key
+        ]
+        if not highest or min(highest) < ADD_PARTITIONS_FIRST_THAT_VERIFIES:
+            return False
+        return (self.broker_configs([VERIFICATION]) or {}).get(VERIFICATION) != "false"
 
     def _has_news(self, seen: object) -> bool:
         view = self._opened()[1].cluster

@@ -18,18 +18,25 @@ from functools import cache, lru_cache
 from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import sink_id_of_query
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
-from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation, Verdict
-from kafka_sink.errors import BrokerError, ConfigError
+from kafka_sink.delivery.session import (
+    Conclusion,
+    DeliverySettings,
+    DriverSession,
+    Job,
+    OnMismatch,
+    Operation,
+    Verdict,
+)
+from kafka_sink.delivery.sweep import NOT_VERIFIED
+from kafka_sink.errors import ConfigError
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.runtime.client import Client
 from kafka_sink.spark.files import look_in_spark_files
+from kafka_sink.spark.ledger_topic import check_ledger_topic
 
 look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
-UNKNOWN_TOPIC = 3
-MAX_TIMEOUT, DEFAULT_REPLICATION = "transaction.max.timeout.ms", "default.replication.factor"
-# Small segments, because only closed ones are compacted, and the ledger is read whole.
-LEDGER_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
+MAX_TIMEOUT = "transaction.max.timeout.ms"
 # Of a transaction's time, what has to be left at the decision, so that a restart can still carry it out.
 MARGIN_MS_MAX, MARGIN_SHARE = 60_000, 4
 DRIVERS_MAX = 32
@@ -68,7 +75,10 @@ class Driver:
     def _run(self, job: Job) -> Verdict:
         verdict = self._client.run(Committer(self._delivery_settings(), self._session, job, self._client.now_ms()))
         for note in verdict.notes:
-            _LOGGER.warning("sink %s: %s", self._session.sink_id, note)
+            if note == NOT_VERIFIED:
+                _tell_once(note, os.getpid())
+            else:
+                _LOGGER.warning("sink %s: %s", self._session.sink_id, note)
         if verdict.swept:
             _LOGGER.info("sink %s: aborted dangling transactions: %s", self._session.sink_id, ", ".join(verdict.swept))
         if verdict.error is not None:
@@ -78,12 +88,16 @@ class Driver:
     def _delivery_settings(self) -> DeliverySettings:
         if self._settings is None:
             producer = self._options.producer
+            support = self._client.transaction_support()
             self._settings = DeliverySettings(
                 ledger_topic=self._options.ledger_topic,
-                generation=self._client.transaction_generation(),
+                cluster_id=self._client.cluster_id(),
+                generation=support.generation,
+                brokers_verify=support.verifies,
                 margin_ms=min(MARGIN_MS_MAX, producer.transaction_timeout_ms // MARGIN_SHARE),
                 request_timeout_ms=producer.request_timeout_ms,
                 accept_unknown_sink=self._options.ledger_accepts_new_sink,
+                on_mismatch=OnMismatch(self._options.replay_mismatch),
             )
         return self._settings
 
@@ -101,32 +115,7 @@ class Driver:
         return replace(options, producer=replace(options.producer, transaction_timeout_ms=self._timeout_ms()))
 
     def check_ledger(self) -> None:
-        """Creates the ledger where there is none, and refuses one that would forget."""
-        client, topic = self._client, self._options.ledger_topic
-        try:
-            configs = client.topic_configs(topic, ["cleanup.policy"])
-        except BrokerError as error:
-            if error.code != UNKNOWN_TOPIC:
-                raise
-            self._create_ledger()
-            return
-        if configs is None:  # we are not told; that it is there must do
-            client.describe_topic(topic, create=False)
-        elif configs.get("cleanup.policy") != "compact":
-            raise ConfigError(
-                f"the ledger topic {topic} has cleanup.policy={configs.get('cleanup.policy')}: decisions would be "
-                "deleted with age, and batches delivered twice. Set cleanup.policy=compact, or choose another "
-                "ledger.topic"
-            )
-
-    def _create_ledger(self) -> None:
-        options = self._options
-        factor = options.ledger_replication_factor
-        if factor == -1:
-            factor = self._broker_number(DEFAULT_REPLICATION) or -1
-        configs = {**LEDGER_CONFIGS, "min.insync.replicas": "2"} if factor >= 3 else LEDGER_CONFIGS
-        self._client.create_topic(options.ledger_topic, 1, factor, configs)
-        _LOGGER.info("created the ledger topic %s (replication factor %d)", options.ledger_topic, factor)
+        check_ledger_topic(self._client, self._options.ledger_topic, self._options.ledger_replication_factor)
 
     def _timeout_ms(self) -> int:
         timeout_ms = self._options.producer.transaction_timeout_ms
@@ -205,6 +194,12 @@ def checked_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> S
         return settled
     finally:
         driver.close()
+
+
+@lru_cache(maxsize=1)
+def _tell_once(note: str, pid: int) -> None:
+    """The process id is part of the key because a forked child inherits what its parent remembers."""
+    _LOGGER.warning("%s", note)
 
 
 def _wall_ms() -> int:

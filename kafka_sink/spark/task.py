@@ -30,6 +30,7 @@ from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskRecei
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_options import FAIL, SinkOptions
+from kafka_sink.records.digest import RowDigest
 from kafka_sink.runtime.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.runtime.exchange import retold
 from kafka_sink.runtime.imported import imported
@@ -107,6 +108,7 @@ class Task:
         self._delivered_count = 0
         self._byte_count = 0
         self._errors: dict[str, int] = {}
+        self._digest = RowDigest()
         if self._is_transactional:
             self._begin()
 
@@ -129,6 +131,8 @@ class Task:
         raise OperationTimeout(f"the coordinator did not answer InitProducerId at once in {IDENTITIES_MAX} tries")
 
     def append(self, rows: pa.RecordBatch) -> None:
+        if self._is_transactional:
+            self._digest.add(rows)
         if self._options.record_errors == FAIL:
             self._send(rows)
         else:
@@ -163,6 +167,7 @@ class Task:
             retry_count=retry_count,
             send_ms=self._age_ms(),
             record_errors=dict(self._errors),
+            digest=self._digest.value,
         )
 
     def _prepared(self) -> PreparedTransaction | None:

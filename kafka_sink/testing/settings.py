@@ -26,6 +26,8 @@ DEFAULTS: Mapping[str, str] = {
     "min.insync.replicas": "1",
     "message.max.bytes": "1048588",
     "socket.request.max.bytes": "104857600",
+    # Told and kept: what has no replica in sync has no leader here, whatever it says.
+    "unclean.leader.election.enable": "false",
     "log.segment.bytes": "1073741824",
     "log.retention.bytes": "-1",
     "log.cleanup.policy": "delete",
@@ -75,6 +77,7 @@ TOPIC_DEFAULTS: Mapping[str, str] = {
     "retention.bytes": "log.retention.bytes",
     "segment.bytes": "log.segment.bytes",
     "segment.ms": "log.roll.ms",
+    "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
 
 # One millisecond for markers: Kafka writes them after it has answered EndTxn, so CONCURRENT_TRANSACTIONS must appear.

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any
 
-from kafka_sink.delivery.identity import run_hash, sink_id_of_checkpoint
+from kafka_sink.delivery.identity import run_hash, sink_id_of_checkpoint, sink_id_of_query
 from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.delivery.request import EveryBroker
 from kafka_sink.runtime.client import Client
@@ -114,6 +114,7 @@ def settings_of(servers: str, topic: str, **options: object) -> dict[str, str]:
 
 
 def sink_id_of(settings: Mapping[str, str]) -> str:
+    """The name of the sink, with which all of its transactional ids begin."""
     return settings.get("sink.id") or sink_id_of_checkpoint(settings["checkpointLocation"])
 
 
@@ -173,7 +174,8 @@ class BareQuery:
         """Of a new attempt: Spark counts attempts over the whole application."""
         self._attempt += 1
         key = BatchKey(self.checkpoint.query_id, self.batch_id)
-        return TaskPlace(key, run_hash(self.run_id), number, self._attempt, sink_id_of(self.settings))
+        sink_id = sink_id_of_query(sink_id_of(self.settings), self.checkpoint.query_id)
+        return TaskPlace(key, run_hash(self.run_id), number, self._attempt, sink_id)
 
     def rows(self, number: int) -> range:
         """A task's share of the batch, in the order of the source."""

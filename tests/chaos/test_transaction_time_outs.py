@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from kafka_sink.delivery.identity import driver_transactional_id, sink_id_of_query
 from kafka_sink.errors import CommitAborted, CommitLost
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
 from kafka_sink.wire.api import Api
@@ -123,7 +124,8 @@ def test_a_coordinator_that_is_killed_in_a_commit_delays_it_and_nothing_else(
         with BareQuery(checkpoint, settings) as query:
             query.plan()
             messages = query.write_tasks()
-            owner = f"{sink_id_of(settings)}-driver" if is_drivers else _last_id(messages)
+            driver = driver_transactional_id(sink_id_of_query(sink_id_of(settings), checkpoint.query_id))
+            owner = driver if is_drivers else _last_id(messages)
             victim = coordinator_of(kafka, owner)
             where = of_the_driver if is_drivers else of_a_task
             fault = proxy.on(api, Harm.LOSE_ANSWER, nth=nth, where=where, before=lambda: kafka.kill(victim))

@@ -135,6 +135,7 @@ def topic_configs(peer: Peer, seen: Seen) -> None:
         "retention.bytes",
         "delete.retention.ms",
         "segment.bytes",
+        "unclean.leader.election.enable",
     ]
     for name in (peer.topic, peer.name("no")):
         body = {"resources": [{"resource_type": 2, "resource_name": name, "configuration_keys": keys}]}
@@ -153,6 +154,7 @@ def versions_on_offer(peer: Peer, seen: Seen) -> None:
     """Whatever is offered here is also offered by Kafka: compared is what is left of our list."""
     answer = peer.ask(1, apis.API_VERSIONS, 3, {"client_software_name": "a", "client_software_version": "1"})
     offered = {row["api_key"]: (row["min_version"], row["max_version"]) for row in answer["api_keys"]}
+    seen.note("AddPartitionsToTxn of brokers", offered[apis.ADD_PARTITIONS_TO_TXN.key][1])
     for key, api in sorted(apis.APIS.items()):
         if key in offered and not api.name.startswith("Sasl"):
             seen.note(api.name, offered[key][1] >= api.version_max or offered[key][1])

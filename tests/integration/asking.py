@@ -58,8 +58,15 @@ def answers_to(client: Client, *requests: DriverRequest) -> list[DriverAnswer]:
     return [answers[one.key] for one in requests]
 
 
-def prepared(servers: str, transactional_id: str, topic: str, *values: bytes) -> TransactionReceipt:
-    with Producer({"bootstrap.servers": servers, "transactional.id": transactional_id}) as producer:
+def prepared(
+    servers: str, transactional_id: str, topic: str, *values: bytes, timeout_ms: int = 60_000
+) -> TransactionReceipt:
+    options = {
+        "bootstrap.servers": servers,
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": timeout_ms,
+    }
+    with Producer(options) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         for value in values:

@@ -57,6 +57,7 @@ class Sink:
     timeout_ms: int = 300_000
     run: str = RUN
     login: Mapping[str, str] = field(default_factory=dict)
+    accepts_new_sink: bool = False
 
     def create(self) -> None:
         with client_of(self.servers, **self.login) as client:
@@ -88,8 +89,15 @@ class Sink:
 
     def committer(self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt]) -> Committer:
         # One at a time, so that a driver can die between two of them.
+        support = client.transaction_support()
         settings = DeliverySettings(
-            ledger_topic=self.ledger_topic, generation=client.transaction_generation(), margin_ms=0, parallel_requests=1
+            ledger_topic=self.ledger_topic,
+            cluster_id=client.cluster_id(),
+            generation=support.generation,
+            brokers_verify=support.verifies,
+            margin_ms=0,
+            parallel_requests=1,
+            accept_unknown_sink=self.accepts_new_sink,
         )
         job = Job(Operation.COMMIT, key, receipts, wall_ms=1)
         return Committer(settings, DriverSession(self.sink_id, self.run), job, client.now_ms())

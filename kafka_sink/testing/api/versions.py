@@ -2,8 +2,9 @@
 
 The finalized feature `transaction.version` is what turns on transactions of the second generation in clients. A
 version from the future is answered in version 0 with UNSUPPORTED_VERSION (KIP-511). Produce is listed from version 0
-although 0-2 are refused, because librdkafka looks for that (KAFKA-18659). `Settings.release` ends the list where that
-Kafka's ends.
+although 0-2 are refused, because librdkafka looks for that (KAFKA-18659), and AddPartitionsToTxn up to the versions
+that brokers speak among themselves, by which a client sees that they verify transactions (KIP-890). `Settings.release`
+ends the list where that Kafka's ends.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ LAST_VERSIONS: Mapping[str, Mapping[str, int]] = {
         "LeaveGroup": 5,
     },
 }
+# Offered to everybody, and refused here: only brokers may ask in these versions.
+OF_BROKERS: Mapping[str, int] = {"AddPartitionsToTxn": 5}
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -48,7 +51,7 @@ def served_versions(call: Call) -> list[dict[str, int]]:
         {
             "api_key": api.key,
             "min_version": 0 if api is PRODUCE else api.version_min,
-            "max_version": version_max(call.core.settings, api),
+            "max_version": OF_BROKERS.get(api.name, version_max(call.core.settings, api)),
         }
         for api in sorted(APIS.values(), key=lambda one: one.key)
     ]

@@ -151,6 +151,19 @@ class Bench:
         del outdated.logs[partition][length:]
         return outdated
 
+    def times_out_before_its_commit(self, receipt: TaskReceipt) -> None:
+        """The time-out wins between decision and EndTxn; the coordinator then says 48 or worse."""
+        assert receipt.transaction is not None
+        name = receipt.transaction.transactional_id
+
+        def late(request: DriverRequest) -> None:
+            if request.key.purpose == "commit transaction":
+                self.before = None
+                self.broker.time_out(name)
+                self.settle()
+
+        self.before = late
+
     # ---- looking ----
 
     def settle(self) -> None:

@@ -264,8 +264,9 @@ def test_c4_an_unknown_answer_is_repeated_as_the_same_request_of_the_same_genera
         assert tries[1].find_again
 
 
-def test_c4_48_means_lost_and_the_ledger_keeps_it_until_an_operator_chooses(bench: Bench) -> None:
+def test_c4_48_and_an_abort_marker_mean_lost_and_the_ledger_keeps_it_until_an_operator_chooses(bench: Bench) -> None:
     receipts = bench.receipts()
+    bench.times_out_before_its_commit(receipts[0])
     verdict = bench.run(Operation.COMMIT, receipts, answers={COMMIT: [48]})
     error = verdict.error
     assert isinstance(error, CommitLost)
@@ -279,7 +280,45 @@ def test_c4_48_means_lost_and_the_ledger_keeps_it_until_an_operator_chooses(benc
     assert str(planned.error) == str(error)
 
 
-@pytest.mark.parametrize("code", [90, 47, 49, 120])
+@pytest.mark.parametrize("wrong", [48, 49, 47, 90, 120])
+def test_c4_a_coordinator_that_says_it_is_over_is_asked_again_while_the_log_shows_it_open(
+    bench: Bench, wrong: int
+) -> None:
+    """One that was frozen, or does not know of its successor yet (E10)."""
+    verdict = bench.run(Operation.COMMIT, bench.receipts(), answers={COMMIT: [wrong] * 30})
+    assert verdict.conclusion is Conclusion.DELIVERED
+    check_delivered(bench)
+    tries = [request for request in bench.asked if request.key.purpose == COMMIT and request.key.number == 0]
+    assert len(tries) > 2 and all(request.find_again for request in tries[1:])
+
+
+def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for_an_earlier_ones(
+    bench: Bench,
+) -> None:
+    """Ids are used again. The own marker is gone with the beginning of the log; a later one says commit."""
+    receipts = bench.receipts()
+    bench.times_out_before_its_commit(receipts[0])
+    before = bench.before
+    assert before is not None
+
+    def later(request: DriverRequest) -> None:
+        before(request)
+        if bench.before is None:
+            (transaction,) = [one.transaction for one in receipts[:1]]
+            assert transaction is not None
+            log = bench.broker.logs["t", 0]
+            mark = next(offset for offset, entry in enumerate(log) if entry[3] is not None)
+            producer_id, epoch, _, _ = log[mark]
+            # In its place stands what compaction leaves of it, and then the end of two transactions more.
+            log[mark] = (producer_id + 1, 0, None, True)
+            log.append((producer_id, epoch + 2, None, True))
+
+    bench.before = later
+    verdict = bench.run(Operation.COMMIT, receipts, answers={COMMIT: [48]})
+    assert isinstance(verdict.error, CommitLost) and "can no longer be read" in str(verdict.error)
+
+
+@pytest.mark.parametrize("code", [48, 90, 47, 49, 120])
 @pytest.mark.parametrize("was_committed", [True, False])
 def test_c4_an_answer_that_says_nothing_sends_the_driver_to_the_marker(
     bench: Bench, code: int, was_committed: bool

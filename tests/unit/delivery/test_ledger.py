@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_sink.delivery import ledger_codec
 from kafka_sink.delivery.ledger import (
     Finding,
     Kind,
@@ -18,7 +19,16 @@ from kafka_sink.delivery.ledger import (
     ledger_key,
     successor_runs,
 )
-from kafka_sink.delivery.ledger_codec import FORMAT, JSON_BYTES_MAX, VALUE_BYTES_MAX, decode_record, encode_record
+from kafka_sink.delivery.ledger_codec import (
+    FORMAT,
+    JSON_BYTES_MAX,
+    PLEDGES_MAX,
+    TOPICS_MAX,
+    VALUE_BYTES_MAX,
+    Unrecordable,
+    decode_record,
+    encode_record,
+)
 from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import RemoteProtocolError
 
@@ -169,3 +179,42 @@ def test_a_bomb_is_defused_at_the_limit() -> None:
     refused(f"{FORMAT} 1 zlib\n".encode() + bomb, "larger than")
     refused(f"{FORMAT} 1 zlib\n".encode() + zlib.compress(b"{}")[:-1], "cut off")
     refused(f"{FORMAT} 1 zlib\nrubbish".encode(), "cannot be decompressed")
+
+
+@pytest.mark.parametrize(
+    ("unreadable", "field", "advice"),
+    [
+        (record(Kind.INTENT, "x" * 1_001, ""), "'batch' is no text of at most 1000", "Choose a shorter batch.id"),
+        (record(Kind.DONE, "x" * 1_001, ""), "'batch'", "Choose a shorter batch.id"),
+        (record(Kind.INTENT, topics={f"t{n}": 1 for n in range(TOPICS_MAX + 1)}), "topics", "fewer topics"),
+        (record(Kind.INTENT, pledges=(PLEDGE,) * (PLEDGES_MAX + 1)), "no list of at most 100000", "fewer tasks"),
+        (record(Kind.INTENT, pledges=(replace(PLEDGE, last_offset=-1),)), "'last_offset'", "the next run"),
+        (record(Kind.INTENT, pledges=(replace(PLEDGE, attempt=10**10),)), "'attempt'", "Start the query again"),
+        (record(Kind.INTENT, pledges=(replace(PLEDGE, producer_epoch=2**15),)), "'producer_epoch'", "report it"),
+        (record(Kind.INTENT, pledges=(replace(PLEDGE, generation=3),)), "'generation'", "report it"),
+        (record(Kind.INTENT, pledges=()), "fields of another kind", "report it"),
+        (record(Kind.DONE, query="\udc80"), "not Unicode", "report it"),
+        (record(Kind.DONE, batch=-1), "'batch' is no number", "batch.id"),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written_and_says_why(
+    unreadable: LedgerRecord, field: str, advice: str
+) -> None:
+    with pytest.raises(Unrecordable) as caught:
+        encode_record(unreadable)
+    assert field in str(caught.value) and advice in str(caught.value)
+
+
+@pytest.mark.parametrize(("bound", "value"), [("VALUE_BYTES_MAX", 1_000), ("JSON_BYTES_MAX", 50_000)])
+def test_a_record_that_is_too_large_to_be_read_is_not_written(
+    bound: str, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_codec, bound, value)
+    pledges = tuple(replace(PLEDGE, last_offset=pow(3, n, 2**61 - 1)) for n in range(2_000))
+    with pytest.raises(Unrecordable, match="Write with fewer tasks"):
+        encode_record(record(Kind.INTENT, pledges=pledges))
+
+
+def test_an_attempt_that_took_other_ids_eight_times_can_be_written() -> None:
+    last = replace(PLEDGE, attempt=8 * 10**9 + 2**31 % 10**9)
+    assert decode_record(encode_record(record(Kind.INTENT, pledges=(last,)))).pledges == (last,)

@@ -282,6 +282,7 @@ def test_a_write_without_a_ledger_repeats_until_time_outs_make_every_answer_defi
 
 def test_a_write_without_a_ledger_that_is_visible_in_part_says_what_would_have_helped(bench: Bench) -> None:
     receipts, session = bench.receipts("", query=""), bench.session()
+    bench.times_out_before_its_commit(receipts[0])
     verdict = bench.run(Operation.COMMIT_WITHOUT_LEDGER, receipts, session, answers={COMMIT: [48]})
     assert isinstance(verdict.error, CommitLost) and "batch.id" in str(verdict.error)
     assert bench.run(Operation.ABORT_WITHOUT_LEDGER, receipts, session).conclusion is Conclusion.LEFT_ALONE

@@ -1,0 +1,130 @@
+"""The ledger's topic: made where there is none, refused where it would forget, warned about where it could lose.
+
+The ledger is only as safe as its topic, and nothing of it is asked from the user: who lets the sink create it gets
+min(3, brokers) replicas of which two have to acknowledge. What somebody else created, or what was created when fewer
+brokers were there, is looked at whenever a query is planned. A ledger that deletes records with age is refused, because
+then batches are delivered twice. The others are warnings, once for each process, with the command that mends it: a
+decision is lost only when a broker is, too.
+
+Assumed of brokers: DescribeConfigs and Metadata say what is in force. A broker that does not tell (permissions, other
+servers) is believed that all is well. One partition or several makes no difference: partition 0 alone is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+from kafka_sink.engine.question import AnyBroker
+from kafka_sink.errors import BrokerError, ConfigError
+from kafka_sink.runtime.client import Client
+from kafka_sink.wire.apis import METADATA
+
+_LOGGER = logging.getLogger("kafka_sink")
+UNKNOWN_TOPIC = 3
+LEDGER_PARTITION = 0
+REPLICAS_WANTED = 3
+IN_SYNC_WANTED = 2
+# A decision about 10,000 tasks takes up to half of it.
+MESSAGE_BYTES_WANTED = 1_000_000
+# Small segments, because only closed ones are compacted, and the ledger is read whole.
+LEDGER_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
+CLEANUP, IN_SYNC, UNCLEAN, MESSAGE_BYTES = CHECKED = (
+    "cleanup.policy",
+    "min.insync.replicas",
+    "unclean.leader.election.enable",
+    "max.message.bytes",
+)
+WARNINGS_MAX = 256
+
+
+def check_ledger_topic(client: Client, topic: str, replication_factor: int) -> None:
+    """`replication_factor` is for a new one; -1: as many as are wise. Raises `ConfigError` for one that forgets."""
+    try:
+        configs = client.topic_configs(topic, CHECKED)
+    except BrokerError as error:
+        if error.code != UNKNOWN_TOPIC:
+            raise
+        _create(client, topic, replication_factor)
+        return
+    if configs is None:
+        client.describe_topic(topic, create=False)  # we are not told; that it is there must do
+    else:
+        _refuse_one_that_forgets(topic, configs)
+    brokers, replicas = _counts(client, topic)
+    for text in troubles(topic, configs or {}, replicas, brokers):
+        _warn_once(text, os.getpid())
+
+
+def _create(client: Client, topic: str, replication_factor: int) -> None:
+    factor = replication_factor
+    if factor == -1:
+        factor = min(REPLICAS_WANTED, _counts(client, topic)[0])
+    configs = dict(LEDGER_CONFIGS)
+    if factor >= REPLICAS_WANTED:
+        configs[IN_SYNC] = str(IN_SYNC_WANTED)
+    client.create_topic(topic, 1, factor, configs)
+    _LOGGER.info("created the ledger topic %s (replication factor %d)", topic, factor)
+
+
+def _counts(client: Client, topic: str) -> tuple[int, int | None]:
+    """Brokers that are there, and replicas of the ledger's partition; None: nobody knows them just now."""
+    body = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+    answer = client.ask(AnyBroker(), METADATA, body, changes_nothing=True)
+    for found in answer["topics"][0]["partitions"]:
+        if found["partition_index"] == LEDGER_PARTITION:
+            return len(answer["brokers"]), len(found["replica_nodes"])
+    return len(answer["brokers"]), None
+
+
+def _refuse_one_that_forgets(topic: str, configs: Mapping[str, str | None]) -> None:
+    """compact,delete is no better than delete: it compacts, and deletes with age all the same."""
+    policy = configs.get(CLEANUP)
+    if policy != "compact":
+        raise ConfigError(
+            f"the ledger topic {topic} has {CLEANUP}={policy}: decisions would be deleted with age, and batches "
+            f"delivered twice. Set it right ({_alter(topic, CLEANUP, 'compact')}), or choose another ledger.topic"
+        )
+
+
+def troubles(topic: str, configs: Mapping[str, str | None], replicas: int | None, brokers: int) -> Iterator[str]:
+    """What could cost a decision, each with the command that mends it."""
+    if replicas is not None and replicas < REPLICAS_WANTED <= brokers:
+        yield (
+            f"the ledger topic {topic} has {replicas} replica{'s' if replicas > 1 else ''}, and there are {brokers} "
+            "brokers: decisions are lost with the disk of a broker, and batches delivered twice. Give it three: "
+            f"kafka-reassign-partitions --execute with a JSON file that names three brokers for {topic}-"
+            f"{LEDGER_PARTITION}"
+        )
+    if (replicas or 0) >= REPLICAS_WANTED and _number(configs, IN_SYNC, IN_SYNC_WANTED) < IN_SYNC_WANTED:
+        yield (
+            f"the ledger topic {topic} has {IN_SYNC}={configs[IN_SYNC]}: a decision may be acknowledged by one broker "
+            f"alone, and be lost with it. {_alter(topic, IN_SYNC, str(IN_SYNC_WANTED))}"
+        )
+    if configs.get(UNCLEAN) == "true":
+        yield (
+            f"the ledger topic {topic} has {UNCLEAN}=true: a broker that has missed decisions may become its leader. "
+            f"{_alter(topic, UNCLEAN, 'false')}"
+        )
+    if _number(configs, MESSAGE_BYTES, MESSAGE_BYTES_WANTED) < MESSAGE_BYTES_WANTED:
+        yield (
+            f"the ledger topic {topic} has {MESSAGE_BYTES}={configs[MESSAGE_BYTES]}: a decision about many tasks does "
+            f"not fit, and its batch is aborted. {_alter(topic, MESSAGE_BYTES, '1048588')}"
+        )
+
+
+def _number(configs: Mapping[str, str | None], name: str, unknown: int) -> int:
+    text = configs.get(name) or ""
+    return int(text) if text.isdigit() else unknown
+
+
+def _alter(topic: str, name: str, value: str) -> str:
+    return f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {name}={value}"
+
+
+@lru_cache(maxsize=WARNINGS_MAX)
+def _warn_once(text: str, pid: int) -> None:
+    """The process id is part of the key because a forked child inherits what its parent remembers."""
+    _LOGGER.warning("%s", text)

@@ -1,0 +1,157 @@
+"""The ledger's topic as it is created, refused, and warned about, on the embedded broker and on Apache Kafka.
+
+The assumption under test: whoever runs the brokers may have created the topic by hand, with any configuration, or the
+sink created it when fewer brokers were there than now.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.runtime.client import Client
+from kafka_sink.spark.ledger_topic import check_ledger_topic
+from kafka_sink.testing import EmbeddedBroker
+from tests.integration.asking import client_of
+from tools.kafka_cluster import KafkaCluster
+
+COMPACT = {"cleanup.policy": "compact"}
+
+
+def replicas_of(servers: str, topic: str) -> list[int]:
+    """By a client that is not ours."""
+    found = AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=20).topics[topic]
+    return [len(partition.replicas) for partition in found.partitions.values()]
+
+
+def warned(client: Client, topic: str, caplog: pytest.LogCaptureFixture) -> str:
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, logger="kafka_sink"):
+        check_ledger_topic(client, topic, -1)
+    return "\n".join(record.getMessage() for record in caplog.records if record.name == "kafka_sink")
+
+
+# ---- created ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("brokers", "chosen", "replicas", "in_sync"),
+    [(1, -1, 1, "1"), (2, -1, 2, "1"), (3, -1, 3, "2"), (4, -1, 3, "2"), (3, 1, 1, "1"), (4, 4, 4, "2")],
+)
+def test_a_new_ledger_has_as_many_replicas_as_are_wise_or_as_were_asked_for(
+    brokers: int, chosen: int, replicas: int, in_sync: str
+) -> None:
+    with EmbeddedBroker(brokers=brokers) as broker, client_of(broker.bootstrap_servers) as client:
+        check_ledger_topic(client, "led", chosen)
+        assert replicas_of(broker.bootstrap_servers, "led") == [replicas]
+        assert client.topic_configs("led", ["cleanup.policy", "min.insync.replicas"]) == {
+            "cleanup.policy": "compact",
+            "min.insync.replicas": in_sync,
+        }
+
+
+def test_a_new_ledger_on_apache_kafka_has_three_replicas_of_which_two_acknowledge_and_nothing_to_be_warned_of(
+    kafka_three_nodes: KafkaCluster, topic_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger = f"ledger-{topic_name[-60:]}"
+    with client_of(kafka_three_nodes.bootstrap_servers) as client:
+        assert warned(client, ledger, caplog) == ""
+        assert replicas_of(kafka_three_nodes.bootstrap_servers, ledger) == [3]
+        configs = client.topic_configs(ledger, ["min.insync.replicas", "cleanup.policy"])
+        assert configs == {"min.insync.replicas": "2", "cleanup.policy": "compact"}
+        assert warned(client, ledger, caplog) == "", "the second look finds what the first one made"
+
+
+# ---- refused ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_ledger_that_forgets_with_age_is_refused_with_the_command_that_mends_it(policy: str) -> None:
+    with EmbeddedBroker() as broker, client_of(broker.bootstrap_servers) as client:
+        check_refused(client, "led", policy)
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact,delete"])
+def test_a_ledger_that_forgets_with_age_is_refused_on_apache_kafka(
+    kafka: KafkaCluster, topic_name: str, policy: str
+) -> None:
+    with client_of(kafka.bootstrap_servers) as client:
+        check_refused(client, f"ledger-{topic_name[-60:]}", policy)
+
+
+def check_refused(client: Client, ledger: str, policy: str) -> None:
+    client.create_topic(ledger, 1, 1, {"cleanup.policy": policy})
+    with pytest.raises(ConfigError, match=f"cleanup.policy={policy}: decisions would be deleted with age") as caught:
+        check_ledger_topic(client, ledger, -1)
+    assert f"--entity-name {ledger} --add-config cleanup.policy=compact" in str(caught.value)
+
+
+# ---- warned about ----------------------------------------------------------------------------------------------
+
+UNSAFE = [
+    (1, {}, ["1 replica,", "3 brokers", "kafka-reassign-partitions"]),
+    (2, {}, ["2 replicas,", "kafka-reassign-partitions"]),
+    (3, {}, ["min.insync.replicas=1", "--add-config min.insync.replicas=2"]),
+    (
+        3,
+        {"min.insync.replicas": "2", "unclean.leader.election.enable": "true"},
+        ["--add-config unclean.leader.election.enable=false"],
+    ),
+    (3, {"min.insync.replicas": "2", "max.message.bytes": "65536"}, ["--add-config max.message.bytes=1048588"]),
+    (3, {"min.insync.replicas": "2"}, []),
+]
+
+
+@pytest.mark.parametrize(("replicas", "configs", "words"), UNSAFE)
+def test_what_could_lose_a_decision_is_said_once_with_the_command_that_mends_it(
+    replicas: int, configs: Mapping[str, str], words: list[str], topic_name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with EmbeddedBroker(brokers=3) as broker, client_of(broker.bootstrap_servers) as client:
+        check_warned(client, f"ledger-{topic_name[-60:]}", replicas, configs, words, caplog)
+
+
+@pytest.mark.parametrize(("replicas", "configs", "words"), UNSAFE)
+def test_what_could_lose_a_decision_is_said_on_apache_kafka(
+    replicas: int,
+    configs: Mapping[str, str],
+    words: list[str],
+    kafka_three_nodes: KafkaCluster,
+    topic_name: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with client_of(kafka_three_nodes.bootstrap_servers) as client:
+        # What the topic does not say is the brokers' default, and theirs is safer than Kafka's.
+        plain = {"min.insync.replicas": "1", **configs}
+        check_warned(client, f"ledger-{topic_name[-60:]}", replicas, plain, words, caplog)
+
+
+def check_warned(
+    client: Client,
+    ledger: str,
+    replicas: int,
+    configs: Mapping[str, str],
+    words: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client.create_topic(ledger, 1, replicas, {**COMPACT, **configs})
+    said = warned(client, ledger, caplog)
+    assert bool(said) == bool(words)
+    for word in words:
+        assert word in said
+    assert warned(client, ledger, caplog) == "", "it is said once"
+
+
+def test_where_there_are_fewer_brokers_nobody_is_asked_for_three_replicas(caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker(brokers=2) as broker, client_of(broker.bootstrap_servers) as client:
+        client.create_topic("small", 1, 1, COMPACT)
+        assert warned(client, "small", caplog) == ""
+
+
+def test_a_ledger_of_several_partitions_is_as_good_as_one(caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker() as broker, client_of(broker.bootstrap_servers) as client:
+        client.create_topic("wide", 4, 1, COMPACT)
+        assert warned(client, "wide", caplog) == ""

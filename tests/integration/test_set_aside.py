@@ -1,0 +1,156 @@
+"""`pykafka-sink resolve --set-aside`, and a choice about another cluster's decision, on embedded broker and Kafka."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from confluent_kafka import Producer as ConfluentProducer
+from confluent_kafka.admin import AdminClient
+
+from kafka_sink.delivery import ledger_codec
+from kafka_sink.delivery.ledger import Kind, LedgerRecord, Pledge, ledger_key
+from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.errors import CommitAborted, KafkaSinkError
+from kafka_sink.testing import EmbeddedBroker
+from tests.integration.asking import client_of
+from tests.integration.commanding import Shell, Sink, rows
+from tools.kafka_cluster import KafkaCluster
+
+BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)
+RUN, NEXT_RUN = "a" * 16, "f" * 16
+LEDGER = "ledger"
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(capsys)
+
+
+@pytest.fixture
+def sink(broker: EmbeddedBroker) -> Sink:
+    sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER)
+    sink.create()
+    return sink
+
+
+def put(sink: Sink, key: str, value: bytes | None) -> None:
+    producer = ConfluentProducer({"bootstrap.servers": sink.servers, "transactional.id": f"{sink.sink_id}-foreign"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(sink.ledger_topic, key=key.encode(), value=value)
+    producer.commit_transaction(20)
+
+
+def record_of(sink: Sink, key: BatchKey, **more: object) -> LedgerRecord:
+    record = LedgerRecord(Kind.DONE, sink.sink_id, key, RUN, row_count=20, topics={sink.topic: 20})
+    return replace(record, **more)  # type: ignore[arg-type]
+
+
+def poison(sink: Sink, key: BatchKey = BATCH) -> None:
+    """As the release before wrote it: 10,001 topics could be encoded, and not decoded."""
+    record = record_of(sink, key, topics={f"t{number}": 1 for number in range(10_001)})
+    put(sink, ledger_key(sink.sink_id, key), ledger_codec._encoded(ledger_codec._content(record)))
+
+
+def test_a_poisoned_sink_is_shown_set_aside_and_goes_on(sink: Sink, shell: Shell) -> None:
+    check_set_aside(sink, shell)
+
+
+def test_a_poisoned_sink_is_set_aside_on_apache_kafka(kafka: KafkaCluster, topic_name: str, shell: Shell) -> None:
+    name = topic_name[-60:].lstrip("-")
+    sink = Sink(kafka.bootstrap_servers, topic_name, name, f"ledger-{name}")
+    sink.create()
+    check_set_aside(sink, shell)
+
+
+def check_set_aside(sink: Sink, shell: Shell) -> None:
+    sink.deliver(BATCH)
+    poison(sink)
+    shown = shell.about(sink, "ledger")
+    assert shown.exit_code == 4 and f"resolve --set-aside --sink-id {sink.sink_id} --key {sink.sink_id}" in shown.out
+    recovered = shell.about(sink, "recover")
+    assert recovered.exit_code == 4 and "resolve --set-aside" in recovered.err
+    sink.run = NEXT_RUN
+    with pytest.raises(CommitAborted, match="topics are no object of at most 10000"):
+        sink.deliver(NEXT)
+
+    done = shell.about(sink, "resolve", "--set-aside", "--yes", "--json")
+    assert done.exit_code == 0 and done.content["conclusion"] == "set aside"
+    for consequence in ("is fenced", "nobody finishes it", "ledger.accept.new.sink=true"):
+        assert consequence in done.err
+    assert "no record of sink" in shell.about(sink, "ledger").err
+    with pytest.raises(CommitAborted, match=r"ledger\.accept\.new\.sink=true"):
+        sink.deliver(NEXT)
+    sink.accepts_new_sink = True
+    sink.deliver(NEXT)
+    assert sink.visible() == sorted(rows(BATCH, 0, 1) + rows(NEXT, 0, 1))
+    assert shell.about(sink, "ledger").exit_code == 0
+
+
+def test_nothing_is_set_aside_while_everything_can_be_read(sink: Sink, shell: Shell) -> None:
+    sink.deliver(BATCH)
+    said = shell.about(sink, "resolve", "--set-aside", "--yes")
+    assert said.exit_code == 0 and "nothing to set aside" in said.out
+    sink.run = NEXT_RUN
+    sink.deliver(NEXT)
+
+
+@pytest.mark.parametrize(("answer", "exit_code"), [("no\n", 1), ("", 2)])
+def test_nothing_is_set_aside_without_a_yes(
+    answer: str, exit_code: int, sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison(sink)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    refused = shell.about(sink, "resolve", "--set-aside")
+    assert refused.exit_code == exit_code and "nothing was changed" in refused.err and "Go on?" in refused.err
+    assert shell.about(sink, "ledger").exit_code == 4
+
+
+def test_of_several_unreadable_records_one_is_chosen_by_its_key(sink: Sink, shell: Shell) -> None:
+    for label in ("a", "b"):
+        poison(sink, BatchKey("", label))
+    ambiguous = shell.about(sink, "resolve", "--set-aside", "--yes")
+    assert ambiguous.exit_code == 2 and "(orders/a, orders/b)" in ambiguous.err and "--key" in ambiguous.err
+    assert shell.about(sink, "resolve", "--set-aside", "--yes", "--key", "orders/c").exit_code == 0
+    assert shell.about(sink, "resolve", "--set-aside", "--yes", "--key", "orders/b").exit_code == 0
+    (left,) = shell.about(sink, "ledger", "--json").content["unreadable"]
+    assert left["ledger_key"] == "orders/a"
+
+
+# ---- a ledger that was copied from another cluster --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("choice", "verdict"), [("--accept", "accepted"), ("--replay", "replay")])
+def test_a_decision_of_another_cluster_stops_the_sink_until_a_person_chooses(
+    choice: str, verdict: str, sink: Sink, shell: Shell
+) -> None:
+    pledge = Pledge(0, 0, 4711, 3, 2, "t", 0, 9, 20)
+    copied = record_of(sink, BATCH, kind=Kind.INTENT, pledges=(pledge,), cluster_id="the-old-cluster")
+    put(sink, sink.sink_id, ledger_codec.encode_record(copied))
+    shown = shell.about(sink, "ledger")
+    assert shown.exit_code == 1 and "'the-old-cluster'" in shown.out and "'embedded-kafka-cluster'" in shown.out
+    recovered = shell.about(sink, "recover")
+    assert recovered.exit_code == 4 and "was copied from there" in recovered.err
+    sink.run = NEXT_RUN
+    with pytest.raises(KafkaSinkError, match="was copied from there"):
+        sink.deliver(NEXT)
+    assert shell.about(sink, "resolve", choice, "--yes").exit_code == 0
+    (decision,) = shell.about(sink, "ledger", "--json").content["decisions"]
+    assert decision["verdict"] == verdict
+    sink.deliver(NEXT if choice == "--accept" else BATCH)
+
+
+def test_a_decision_names_the_cluster_of_its_brokers(kafka: KafkaCluster, topic_name: str) -> None:
+    with client_of(kafka.bootstrap_servers) as client:
+        told = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=20).cluster_id
+        assert client.cluster_id() and client.cluster_id() == told
