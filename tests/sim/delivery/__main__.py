@@ -14,7 +14,7 @@ import traceback
 from functools import partial
 
 from tests.sim.delivery.breakers import BREAKERS
-from tests.sim.delivery.mutations import SEEDS, seeds_until_caught
+from tests.sim.delivery.mutations import TRIALS, seeds_until_caught
 from tests.sim.delivery.plan import Plan, draw
 from tests.sim.delivery.required import REQUIRED
 from tests.sim.delivery.simulation import Result, run
@@ -89,11 +89,11 @@ def play(seed: int, *, breakers: frozenset[str] | None = None) -> Outcome:
 
 def run_mutations() -> int:
     missed = 0
-    for mutation, limit in SEEDS.items():
-        caught = seeds_until_caught(mutation, range(1, limit + 1))
+    for mutation, trial in TRIALS.items():
+        caught = seeds_until_caught(mutation, range(1, trial.limit + 1))
         missed += caught is None
         text = f"seed {caught[0]} by {caught[1]}" if caught else "NOT CAUGHT"
-        print(f"{mutation.__name__:<45} {text:<25} (limit {limit})", flush=True)
+        print(f"{mutation.__name__:<45} {text:<25} (limit {trial.limit})", flush=True)
     return 1 if missed else 0
 
 

@@ -1,26 +1,34 @@
 """Planted mistakes of the commit protocol: the simulation must find each within a stated number of seeds.
 
 Some are those of the model's search (`tests/model/planted.py`), planted here in a world with time, networks and real
-engines; the others need just that. `SEEDS` says within how many seeds, counted from 1, a mistake is caught.
+engines; the others need just that. `TRIALS` says within how many seeds, counted from 1, a mistake is caught, and
+which assumptions about the surroundings those seeds break.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from kafka_sink.delivery import ending, judgement
+from kafka_sink.delivery import committer, ending, judgement
+from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import TaskIdentity
 from kafka_sink.delivery.ledger import Finding, PledgeFate, finding
+from kafka_sink.delivery.ledger_read import LedgerRead
 from kafka_sink.delivery.ledger_write import LedgerWrite, WriteEvent, WriteState
+from kafka_sink.delivery.opening import Opening
 from kafka_sink.delivery.outcome import Meaning, end_meaning
+from kafka_sink.delivery.phase import Phase
 from kafka_sink.delivery.preflight import ONGOING
+from kafka_sink.delivery.session import DriverSession, Operation
 from kafka_sink.delivery.sweep import SweepRule
 from kafka_sink.engine.transaction import Transaction
 from tests.model import planted
-from tests.sim.delivery import query
+from tests.sim.delivery import query, stage
+from tests.sim.delivery.breakers import LOST_MARKERS, PROCESSES, SET_BACK, TWINS, UNNAMED
 from tests.sim.delivery.job import SparkJob
 from tests.sim.delivery.plan import draw
 from tests.sim.delivery.simulation import run
@@ -143,24 +151,96 @@ def late_init_ignored() -> Iterator[None]:
         yield
 
 
-# How many seeds each may take.
-SEEDS: dict[Mutation, int] = {
-    planted.no_intent: 20,
-    planted.abort_after_intent: 100,
-    planted.wrong_generation_on_repeat: 100,
-    planted.fenced_is_success: 100,
-    planted.no_fencing: 100,
-    planted.no_claim: 700,
-    ids_shared_between_runs: 5,
-    open_decision_ignored: 10,
-    delivered_batch_delivered_again: 5,
-    decision_not_durable: 100,
-    never_is_done: 100,
-    no_sweep: 10,
-    late_init_ignored: 100,
-    silence_is_consent: 100,
-    doubt_is_no: 800,
-    sweep_of_every_run: 100,
+@contextmanager
+def stale_identity_believed() -> Iterator[None]:
+    """A write that is refused as fenced means that another driver has taken over, whoever it was."""
+    with mock.patch.object(Opening, "_look_again", return_value=False):
+        yield
+
+
+@contextmanager
+def claim_of_another_run_ignored() -> Iterator[None]:
+    """A driver that was fenced fences back, although another run has claimed the ledger since."""
+    with mock.patch.object(DriverSession, "successor", return_value=None):
+        yield
+
+
+@contextmanager
+def name_is_identity() -> Iterator[None]:
+    """Two queries under one sink id share their driver and their ledger."""
+    with mock.patch.object(stage, "sink_id_of_query", lambda named, _query_id: named):
+        yield
+
+
+@contextmanager
+def unmarked_intent_ignored() -> Iterator[None]:
+    """An intent whose marker is lost counts as not written, also behind a claim."""
+    on_newest = LedgerRead._on_newest
+
+    def changed(self: LedgerRead, found: Any, _unmarked: Any) -> None:
+        on_newest(self, found, {})
+
+    with mock.patch.object(LedgerRead, "_on_newest", changed):
+        yield
+
+
+@contextmanager
+def set_back_is_not_noticed() -> Iterator[None]:
+    """A batch below the newest one in the ledger is written again."""
+    with _finding_changed(Finding.ROLLED_BACK):
+        yield
+
+
+@contextmanager
+def part_without_ledger_is_delivered() -> Iterator[None]:
+    """A write without a ledger is called delivered although a task of it was lost."""
+    on_committed = Committer._on_committed
+
+    def changed(self: Any, now_ms: int, part: Any) -> None:
+        if self._job.operation is Operation.COMMIT_WITHOUT_LEDGER:
+            part.fates = [PledgeFate.COMMITTED for _ in part.fates]
+        on_committed(self, now_ms, part)
+
+    patched = {**committer._ON_FINISHED, Phase.COMMITTING: changed}
+    with mock.patch.object(committer, "_ON_FINISHED", patched):
+        yield
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How many seeds a mistake may take, and which assumptions each of them breaks."""
+
+    limit: int
+    breakers: frozenset[str] = frozenset()
+
+
+def breaking(limit: int, *breakers: str) -> Trial:
+    return Trial(limit, frozenset(breakers))
+
+
+TRIALS: dict[Mutation, Trial] = {
+    planted.no_intent: Trial(20),
+    planted.abort_after_intent: Trial(100),
+    planted.wrong_generation_on_repeat: Trial(100),
+    planted.fenced_is_success: Trial(100),
+    planted.no_fencing: Trial(100),
+    planted.no_claim: Trial(700),
+    ids_shared_between_runs: Trial(5),
+    open_decision_ignored: Trial(10),
+    delivered_batch_delivered_again: Trial(5),
+    decision_not_durable: Trial(100),
+    never_is_done: Trial(100),
+    no_sweep: Trial(10),
+    late_init_ignored: Trial(100),
+    silence_is_consent: Trial(100),
+    doubt_is_no: Trial(800),
+    sweep_of_every_run: Trial(100),
+    stale_identity_believed: breaking(20, PROCESSES),
+    claim_of_another_run_ignored: breaking(200, PROCESSES),
+    name_is_identity: breaking(20, TWINS),
+    unmarked_intent_ignored: breaking(100, LOST_MARKERS),
+    set_back_is_not_noticed: breaking(100, SET_BACK),
+    part_without_ledger_is_delivered: breaking(100, UNNAMED),
 }
 
 
@@ -168,7 +248,7 @@ def seeds_until_caught(mutation: Mutation, seeds: Iterable[int]) -> tuple[int, s
     """The first seed that breaks a promise with this mistake planted, and which promise."""
     for seed in seeds:
         with mutation():
-            violation = run(draw(seed, frozenset())).violation
+            violation = run(draw(seed, TRIALS[mutation].breakers)).violation
         if violation is not None:
             return seed, violation.invariant
     return None
