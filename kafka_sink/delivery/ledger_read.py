@@ -14,14 +14,15 @@ cleaner keeps as long as the records, so it was committed.
 Behind a claim no record of this sink can be open: the fence has ended every transaction of the driver before. One that
 still has no marker has lost it with its only replica (KAFKA-20734), and whether it was committed cannot be told any
 more. An intent is then taken for decided, because the opposite could double its rows; `Opening` sees what has become of
-its transactions.
+its transactions. How a decision ended (done, stuck) is a fact whether or not its record was committed. A choice of an
+operator is none: it is asked for again.
 
 A null value (set_aside.py) takes away what its key had before, as compaction does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -188,26 +189,27 @@ class LedgerRead(Part):
             topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
             ask_fetch(self.inquiry, now_ms, READ, topic, partition, self._next_offset)
             return
-        unmarked: dict[str, tuple[int, bytes]] = {}
+        unmarked: dict[str, list[tuple[int, bytes]]] = {}
         for waiting in self._waiting.values():
             for offset, ledger_key, value in waiting:
                 if offset < last_stable_offset:
                     self._keep(offset, ledger_key, value)
                 elif self._claim_offset is not None and offset > self._newest.get(ledger_key, (-1, b""))[0]:
-                    unmarked[ledger_key] = max(unmarked.get(ledger_key, (-1, b"")), (offset, value))
+                    unmarked.setdefault(ledger_key, []).append((offset, value))
         self._on_newest({key: found for key, found in self._newest.items() if found[1] != ERASED}, unmarked)
 
-    def _on_newest(self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, tuple[int, bytes]]) -> None:
+    def _on_newest(
+        self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
+    ) -> None:
         """Only the newest record of a key is decoded: what an older release wrote before it is nobody's concern."""
         newest = {key: self._decoded(offset, value) for key, (offset, value) in found.items()}
         settled = dict(newest)
         doubtful = set()
-        for key, (offset, value) in unmarked.items():
-            if value == ERASED:
-                continue
-            record = self._decoded(offset, value)
-            if record.kind is Kind.INTENT:
+        for key, found_unmarked in unmarked.items():
+            record = self._newest_believed(found_unmarked)
+            if record is not None:
                 newest[key] = record
+            if record is not None and record.kind is Kind.INTENT:
                 doubtful.add(key)
         older_key = self._named_sink_id or None
         if older_key is not None and (older := newest.get(older_key)) is not None:
@@ -224,6 +226,13 @@ class LedgerRead(Part):
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
         )
+
+    def _newest_believed(self, unmarked: Sequence[tuple[int, bytes]]) -> LedgerRecord | None:
+        for offset, value in sorted(unmarked, reverse=True):
+            record = None if value == ERASED else self._decoded(offset, value)
+            if record is not None and record.kind is not Kind.REPLAY and not record.is_accepted:
+                return record
+        return None
 
     def _decoded(self, offset: int, value: bytes) -> LedgerRecord:
         try:

@@ -90,7 +90,9 @@ class LedgerListing(LedgerRead):
             return (key or b"").decode("utf-8", "replace") or None
         return super()._own_key(key)
 
-    def _on_newest(self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, tuple[int, bytes]]) -> None:
+    def _on_newest(
+        self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
+    ) -> None:
         self.listed = [_listed(ledger_key, *found[ledger_key]) for ledger_key in sorted(found)]
 
 

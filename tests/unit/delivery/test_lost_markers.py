@@ -1,0 +1,83 @@
+"""The marker of a ledger transaction is lost with its only replica (E3): the record is there, and nothing says how its
+transaction ended. Behind a fence it cannot be open any more."""
+
+from kafka_sink.delivery.ledger import Kind
+from kafka_sink.delivery.session import Conclusion
+from kafka_sink.errors import CommitLost, CommitPending
+from tests.model.tiny_broker import LEDGER
+from tests.unit.delivery.driver_bench import LOST, SINK, Bench
+
+COMMIT, END = "commit transaction", "end ledger transaction"
+SECOND, THIRD = "2" * 16, "3" * 16
+TASKS = (0, 1)
+THE_LEDGER = (LEDGER, 0)
+
+
+def lose_the_last_marker(bench: Bench) -> None:
+    """As the replica that comes back has it: the partition shows an open transaction for ever."""
+    log = bench.broker.logs[THE_LEDGER]
+    last = max(offset for offset, entry in enumerate(log) if entry[3] is not None)
+    # What is written next takes its place, as offsets go on behind the last record that is there.
+    del log[last]
+
+
+def visible(bench: Bench) -> list[int]:
+    bench.settle()
+    return [bench.visible(task) for task in TASKS]
+
+
+def decided(bench: Bench) -> None:
+    verdict = bench.commit(bench.receipts(), answers={COMMIT: [LOST] * 100_000})
+    assert isinstance(verdict.error, CommitPending)
+    bench.settle()
+    lose_the_last_marker(bench)
+
+
+def test_an_intent_without_a_marker_behind_a_fence_is_finished(bench: Bench) -> None:
+    decided(bench)
+    verdict = bench.commit(bench.receipts(run=SECOND), bench.session(SECOND))
+    assert verdict.conclusion is Conclusion.ALREADY_DELIVERED, verdict.error
+    assert visible(bench) == [1, 1]
+    assert bench.ledger()[SINK].kind is Kind.DONE
+
+
+def test_an_intent_without_a_marker_of_which_nothing_can_be_committed_was_never_decided(bench: Bench) -> None:
+    receipts = bench.receipts()
+    # The record is produced, its end never arrives, and then the tasks' transactions time out.
+    assert bench.commit(receipts, answers={END: [LOST] * 100_000}).error is not None
+    bench.settle()
+    for receipt in receipts:
+        assert receipt.transaction is not None
+        bench.broker.time_out(receipt.transaction.transactional_id)
+    bench.settle()
+    assert bench.broker.init(bench.session().transactional_id, None)[0] == 51
+    bench.settle()
+    lose_the_last_marker(bench)
+    verdict = bench.commit(bench.receipts(run=SECOND), bench.session(SECOND))
+    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
+    assert visible(bench) == [1, 1]
+
+
+def test_an_intent_without_a_marker_that_is_visible_in_part_is_lost_and_says_so(bench: Bench) -> None:
+    receipts = bench.receipts()
+    pending = bench.commit(receipts, answers={COMMIT: [LOST] * 100_000})
+    assert isinstance(pending.error, CommitPending)
+    bench.settle()
+    lose_the_last_marker(bench)
+    assert receipts[0].transaction is not None
+    bench.broker.time_out(receipts[0].transaction.transactional_id)
+    bench.settle()
+    verdict = bench.commit(bench.receipts(run=SECOND), bench.session(SECOND))
+    assert isinstance(verdict.error, CommitLost) and "1 of 2 are committed" in str(verdict.error)
+
+
+def test_how_a_decision_ended_is_believed_without_a_marker(bench: Bench) -> None:
+    """Else the intent below it, whose marker is lost as well, would count as never decided."""
+    decided(bench)
+    finished = bench.commit(bench.receipts(run=SECOND), bench.session(SECOND))
+    assert finished.conclusion is Conclusion.ALREADY_DELIVERED
+    bench.settle()
+    lose_the_last_marker(bench)
+    again = bench.commit(bench.receipts(run=THIRD), bench.session(THIRD))
+    assert again.conclusion is Conclusion.ALREADY_DELIVERED, again.error
+    assert visible(bench) == [1, 1]
