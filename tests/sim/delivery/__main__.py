@@ -40,7 +40,9 @@ def main(arguments: list[str]) -> int:
     if options.seeds:
         first, _, last = options.seeds.partition("..")
         seeds = range(int(first), int(last or first) + 1)
-        return run_many(seeds, partial(play, breakers=breakers), REQUIRED, jobs=options.jobs, minutes_max=options.minutes)
+        return run_many(
+            seeds, partial(play, breakers=breakers), REQUIRED, jobs=options.jobs, minutes_max=options.minutes
+        )
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 31)
     plan = draw(seed, breakers)
     print(plan, flush=True)

@@ -7,9 +7,11 @@ where other rows come under the same id, that is another one, of a later generat
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field
 
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
+from tests.sim.scenario import TOPICS
 
 
 @dataclass(slots=True, eq=False)
@@ -64,6 +66,10 @@ class Batch:
     is_committed: bool = False
     must_be_there: bool = False
     was_tried: bool = False
+    # How often it was in the part of a checkpoint that was set back, or somebody wrote other rows under its name.
+    set_back_count: int = 0
+    # Which topic a row goes to is in the row, or chosen by chance each time it is written.
+    has_fixed_topics: bool = False
     # Why it may be missing although the query went on: a warning said so, or an option asked for it.
     excuse: str = ""
     losses: list[Loss] = field(default_factory=list)
@@ -71,6 +77,16 @@ class Batch:
     @property
     def is_accepted(self) -> bool:
         return any(loss.is_resolved and not loss.is_replayed for loss in self.losses)
+
+    def topic_of(self, row: int) -> str:
+        return TOPICS[(row * 5 + row // 2 + self.generation) % 3 % len(TOPICS)]
+
+    def may_go_to(self, topic: str, row: int) -> bool:
+        return not self.has_fixed_topics or self.topic_of(row) == topic
+
+    def digest_of(self, rows: tuple[int, ...]) -> int:
+        """As a task makes it: of its own rows, in their order."""
+        return zlib.crc32(f"{self.key} {self.generation} {rows}".encode())
 
     def __str__(self) -> str:
         return f"{self.key}{f', generation {self.generation}' if self.generation else ''}"

@@ -58,7 +58,8 @@ class Checkpoint:
     def _new(self, number: int, row_count: int) -> Batch:
         books, key = self._stage.books, self._key(number)
         generation = 0 if self._stage.plan.kind == UNNAMED else len(books.generations(key))
-        batch = Batch(key, number, row_count, generation)
+        has_fixed_topics = bool(self._stage.plan.breakers)
+        batch = Batch(key, number, row_count, generation, has_fixed_topics=has_fixed_topics)
         books.batches.append(batch)
         return batch
 
@@ -73,6 +74,7 @@ class Checkpoint:
     def with_other_rows(self, batch: Batch, *, row_count: int | None = None) -> Batch:
         """Somebody writes something else under a name that stands for a content."""
         count = self._source.randint(1, self._stage.plan.rows_max) if row_count is None else row_count
+        batch.set_back_count += 1
         return self._new(batch.number, count)
 
     def renewed(self, batch: Batch) -> Batch:
@@ -97,6 +99,7 @@ class Checkpoint:
         has_same_rows = pick.random() < SAME_ROWS_SHARE
         for batch in gone:
             batch.is_committed = False
+            batch.set_back_count += 1
         self.batches = kept
         self._again = list(gone) if has_same_rows else []
         what = "the same rows" if has_same_rows else "other rows"

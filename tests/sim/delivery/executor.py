@@ -7,6 +7,8 @@ rows, a flush, and either a receipt for a prepared transaction or a close, which
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from itertools import takewhile
 
 from kafka_sink.delivery.receipt import PreparedTransaction, TaskReceipt, Written
 from kafka_sink.engine import commands as c
@@ -121,10 +123,10 @@ def _take_identity(executor: Executor, attempt: Attempt) -> Script:
 
 def _send(executor: Executor, attempt: Attempt) -> Script:
     """Rows go out in portions, each to a partition of its own choice, as rows without keys do."""
-    rows, pick = list(attempt.rows), executor.pick
+    rows, pick, batch = list(attempt.rows), executor.pick, attempt.batch
     since_ms = executor.loop.now_ms
     while rows and executor.refusal is None and not executor.must_fail:
-        topic = pick.choice(TOPICS)
+        topic = batch.topic_of(rows[0]) if batch.has_fixed_topics else pick.choice(TOPICS)
         count = executor.engine.cluster.partition_count(topic) or 0
         if not count:
             executor.post(c.WantTopic(topic))
@@ -132,7 +134,8 @@ def _send(executor: Executor, attempt: Attempt) -> Script:
                 return None
             yield METADATA_POLL_MS
             continue
-        portion = tuple(rows[: pick.randint(1, executor.plan.batch_records_max)])
+        longest = pick.randint(1, executor.plan.batch_records_max)
+        portion = tuple(takewhile(partial(batch.may_go_to, topic), rows[:longest]))
         del rows[: len(portion)]
         executor.append_rows(attempt, (topic, pick.randrange(count)), portion)
         if pick.random() < 0.5:
@@ -176,6 +179,7 @@ def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
         ),
         written=tuple(written[where] for where in sorted(written)),
         row_count=len(records),
+        digest=attempt.batch.digest_of(attempt.rows),
     )
 
 

@@ -14,7 +14,7 @@ from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import run_hash
 from kafka_sink.delivery.phase import Phase
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
-from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation, Verdict
+from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, OnMismatch, Operation, Verdict
 from kafka_sink.errors import CommitLost
 from tests.sim.delivery.books import Batch
 from tests.sim.delivery.breakers import SET_BACK, UNNAMED
@@ -157,6 +157,8 @@ class Query:
             parallel_requests=plan.parallel_requests,
             patience_ms=plan.patience_ms,
             accept_unknown_sink=plan.kind != STREAM,
+            # Where a row's topic is left to chance, the counts are no fingerprint.
+            on_mismatch=OnMismatch(plan.replay_mismatch) if plan.breakers else OnMismatch.SKIP,
         )
 
     def _session(self, batch: Batch, *, is_forgetful: bool = False) -> DriverSession:

@@ -45,8 +45,9 @@ class Stage:
         self.assumptions = Assumptions(network.core, trace)
         claims = Claims(network.core.cluster.topics[LEDGER].partitions[0].log)
         self.verdicts = Verdicts(
-            self.books, network.core, loop, trace, dice["operator"], self.assumptions, claims
-        )
+            self.books, network.core, loop, trace, dice["operator"], self.assumptions, claims,
+            is_skipping=plan.replay_mismatch == "skip",
+        )  # fmt: skip
         self.executors: list[Executor] = []
         self.checkpoints = [Checkpoint(QUERY_ID, self, plan.batches)]
         # Called when a query was told that its checkpoint has been set back.

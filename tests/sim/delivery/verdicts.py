@@ -32,8 +32,9 @@ _DOUBTFUL = re.compile(r"(\d+) are in doubt")
 # What is said when a driver's own epoch was refused.
 _REPLACED = re.compile(r"has taken over \((?!its last)|could not be told so.*\((?:47|49|90)\)")
 # What is said to a batch that comes again: behind a newer one, or with other rows.
-_REFUSED = re.compile(r"has been rolled back|other rows")
-_MISMATCH_NOTE = re.compile(r"other rows|differ")
+_OTHER_ROWS = "comes again with other rows"
+_REFUSED = re.compile(rf"has been rolled back|{_OTHER_ROWS}")
+_DROPPED = "the rows of this time were not written"
 REPLAY_SHARE = 0.5
 
 
@@ -50,8 +51,9 @@ class Asked(NamedTuple):
 class Verdicts:
     def __init__(
         self, books: Books, core: BrokerCluster, loop: Loop, trace: Trace, operator: Random,
-        assumptions: Assumptions, claims: Claims,
+        assumptions: Assumptions, claims: Claims, *, is_skipping: bool,
     ) -> None:  # fmt: skip
+        self.is_skipping = is_skipping
         self.books = books
         self.core = core
         self.loop = loop
@@ -71,6 +73,7 @@ class Verdicts:
             raise Violation("I13", f"{operation.value} ended with {verdict.conclusion.value} and the error {error}")
         if error is not None:
             self._check_replaced(asked, str(error))
+            self._check_refused(asked, str(error))
         if isinstance(error, CommitLost):
             self._on_lost(asked, error)
         elif isinstance(error, CommitAborted):
@@ -91,14 +94,28 @@ class Verdicts:
         """A repetition that was not written again: if it was something else, that has to be said."""
         if verdict.conclusion is not Conclusion.ALREADY_DELIVERED or batch.must_be_there:
             return
-        said = next((note for note in verdict.notes if _MISMATCH_NOTE.search(note)), None)
+        said = next((note for note in verdict.notes if _DROPPED in note), None)
         if said is not None:
-            batch.excuse = said
             self.trace.count("commit: other rows under the same batch id, with a warning")
+        if len(self.books.generations(batch.key)) > 1 and (said or self.is_skipping):
+            batch.excuse = said or "replay.mismatch=skip"
 
     @staticmethod
     def is_refusal(text: str) -> bool:
         return _REFUSED.search(text) is not None
+
+    def _check_refused(self, asked: Asked, text: str) -> None:
+        """I18: who writes the same rows again is not told that they are others, nor that his checkpoint is old."""
+        if not self.is_refusal(text) or asked.batch is None:
+            return
+        key = asked.batch.key
+        others = [
+            batch for batch in self.books.batches if batch.key.query_id == key.query_id and batch is not asked.batch
+        ]
+        if _OTHER_ROWS in text:
+            others = [batch for batch in others if batch.key == key]
+        if not others or (asked.batch.set_back_count == 0 and not any(batch.set_back_count for batch in others)):
+            raise Violation("I18", f"{asked.batch} was refused although its checkpoint was never set back: {text}")
 
     def _count_details(self, verdict: Verdict) -> None:
         text = str(verdict.error or "")
@@ -221,6 +238,7 @@ _DETAILS = {
     "commit: fenced by another driver": "has taken over (",
     "commit: a newer run took over": "a newer run of sink",
     "commit: checkpoint rolled back": "has been rolled back",
+    "commit: other rows under the same batch id": _OTHER_ROWS,
     "commit: ledger does not know the sink": "has no record of sink",
     "commit: transaction timed out before the decision": "instead of Ongoing",
     "commit: too little time left": "before it times out",
