@@ -6,7 +6,7 @@ READY := .venv/.installed
 COMPUTING := tests/unit tests/property tests/golden tests/sim tests/model
 WAITING := tests/conformance tests/integration tests/spark tests/chaos
 
-.PHONY: demo test computing waiting check unit sim fuzz fuzz-guided gssapi integration spark slow chaos soak bench zip clean
+.PHONY: demo test computing waiting check unit sim fuzz fuzz-guided gssapi integration spark slow chaos soak streams bench zip clean
 
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
@@ -56,6 +56,10 @@ spark: $(READY)
 
 soak: $(READY)
 	$(BIN)/python -m tools.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))
+
+# Many streams in one application; CONNECT=1 in one Spark Connect session, which needs pip install "pyspark[connect]".
+streams: $(READY)
+	$(BIN)/python -m tools.many_streams --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(CONNECT),--connect)
 
 bench: $(READY)
 	$(BIN)/python -m bench $(if $(QUICK),--quick --case 100B-lz4)

@@ -181,7 +181,11 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
             reader.error("transactions --abort needs --sink-id or --checkpoint")
         given.run = order.abort_transactions
     if getattr(given, "set_aside", False):
+        if given.batch is not None:
+            reader.error("resolve --set-aside is about a record that names no batch: choose with --key")
         given.run = aside.set_aside
+    elif getattr(given, "key", None) is not None:
+        reader.error("--key is for resolve --set-aside; a lost batch is chosen with --batch")
     return given
 
 

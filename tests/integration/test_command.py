@@ -323,6 +323,8 @@ def test_a_misspelled_sink_is_told_the_nearest_one(sink: Sink, shell: Shell) -> 
         (("recover", "--bootstrap-server", "h:1"), "--sink-id --checkpoint"),
         (("resolve", "--sink-id", "s"), "--replay --accept"),
         (("resolve", "--sink-id", "s", "--replay", "--accept"), "not allowed with"),
+        (("resolve", "--sink-id", "s", "--accept", "--key", "s/a"), "--key is for resolve --set-aside"),
+        (("resolve", "--sink-id", "s", "--set-aside", "--batch", "a"), "choose with --key"),
         (("transactions", "--abort", "--bootstrap-server", "h:1"), "needs --sink-id"),
         (("ledger", "--option", "kafka.sasl.password"), "NAME=VALUE"),
         (("ledger", "--option", "sasl.password=hush-hush"), "no prefix kafka."),

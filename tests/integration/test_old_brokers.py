@@ -6,6 +6,7 @@ sink makes of it: it asks the brokers whether they verify, and sweeps only where
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 
@@ -17,10 +18,12 @@ from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.delivery.session import Conclusion
 from kafka_sink.delivery.sweep import NOT_VERIFIED
 from kafka_sink.engine.question import Coordinator, Leader
+from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.records.compression import compressor
 from kafka_sink.records.scalar import Record, encode_batch
 from kafka_sink.runtime.client import Client, TransactionSupport
+from kafka_sink.spark.driver import Driver
 from kafka_sink.testing import EmbeddedBroker
 from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, PRODUCE
 from tests.conftest import or_without_kafka
@@ -176,3 +179,20 @@ def check_short_time_outs(sink: Sink) -> None:
             receipts = [sink.task(batch, number) for number in range(2)]
             assert client.run(sink.committer(client, batch, receipts)).conclusion is Conclusion.DELIVERED
     assert sink.visible() == sorted(rows(BATCH, 0, 1) + rows(NEXT, 0, 1))
+
+
+def test_a_process_says_once_that_nothing_is_swept(caplog: pytest.LogCaptureFixture) -> None:
+    properties = {"transaction.partition.verification.enable": "false"}
+    with EmbeddedBroker(release="3.9", properties=properties) as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
+        sink.create()
+        options = parse_sink_options(
+            {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "t", "ledger.topic": sink.ledger_topic}
+        )
+        driver = Driver(options, sink.sink_id, sink.run)
+        with caplog.at_level(logging.WARNING, logger="kafka_sink"):
+            for batch in (BATCH, NEXT):
+                driver.commit(batch, [sink.task(batch, number) for number in range(2)])
+        driver.close()
+        assert [record.getMessage() for record in caplog.records if record.name == "kafka_sink"] == [NOT_VERIFIED]
+        assert sink.visible() == sorted(rows(BATCH, 0, 1) + rows(NEXT, 0, 1))

@@ -93,5 +93,10 @@ class Folder:
         hidden.write_text("".join(f"{line}\n" for line in lines))
         hidden.rename(self._path / f"{self._count}.txt")
 
+    def take_back(self) -> None:
+        """What was added last, as if it had never been there."""
+        (self._path / f"{self._count}.txt").unlink()
+        self._count -= 1
+
     def read(self) -> DataFrame:
         return self._spark.readStream.option("maxFilesPerTrigger", 1).text(str(self._path))

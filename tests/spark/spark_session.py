@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tools.foreign_reader import read_topic
+from tools.quiet_spark import quiet_configuration
 from tools.spark_cluster import QUICK_JVM
 
 # Two tasks at a time; a task that fails is tried once more, which a plain local[2] would not do.
@@ -29,7 +30,7 @@ def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["SPARK_LAUNCHER_OPTS"] = QUICK_JVM
     # As a string: the JVM reads options of its own before any of Spark's classes could.
-    os.environ["SPARK_CONF_DIR"] = str(_configuration(folder / "conf"))
+    os.environ["SPARK_CONF_DIR"] = str(quiet_configuration(folder / "conf"))
     (folder / "tmp").mkdir()
     settings = {
         "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={folder / 'tmp'}",
@@ -47,21 +48,6 @@ def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
-
-
-def _configuration(folder: Path) -> Path:
-    """Spark's own set-up prints warnings and the stack of every error that a test provokes."""
-    folder.mkdir(parents=True)
-    (folder / "log4j2.properties").write_text(
-        "rootLogger.level = fatal\n"
-        "rootLogger.appenderRef.stderr.ref = console\n"
-        "appender.console.type = Console\n"
-        "appender.console.name = console\n"
-        "appender.console.target = SYSTEM_ERR\n"
-        "appender.console.layout.type = PatternLayout\n"
-        "appender.console.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex\n"
-    )
-    return folder
 
 
 def run_to_end(query: StreamingQuery, timeout_s: float = 120) -> None:

@@ -1,0 +1,120 @@
+"""Several queries share the processes that plan and commit, as in one Spark application: which process serves which
+query next is anybody's guess.
+
+What a process remembers of a query is then older than what another one did since. That ends no query and doubles no
+row; only another run of the same query is another driver. With Spark itself: tests/spark/test_many_streams.py.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from tests.chaos.bare_spark import (
+    BareQuery,
+    Checkpoint,
+    Killed,
+    Worker,
+    open_transactions,
+    problems,
+    settings_of,
+    sink_id_of,
+)
+from tools.kafka_cluster import KafkaCluster
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+
+QUERIES, PROCESSES, STEPS = 3, 3, 45
+# Of a commit that is under way when its query is stopped.
+IN_COMMIT_S = (0.0, 0.2)
+
+
+class SharedProcesses:
+    """A few for planning and committing and one for tasks. A dead one is replaced when it is needed."""
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+        self._workers = [Worker() for _ in range(PROCESSES)]
+        self.tasks = Worker()
+
+    def choose(self) -> Worker:
+        return self._dice.choice(self._workers)
+
+    def replace(self, worker: Worker) -> None:
+        worker.close()
+        if worker is self.tasks:
+            self.tasks = Worker()
+        else:
+            self._workers[self._workers.index(worker)] = Worker()
+
+    def close(self) -> None:
+        for worker in (*self._workers, self.tasks):
+            worker.close()
+
+
+class SharingQuery(BareQuery):
+    """Every call goes to a process that others use, too."""
+
+    def __init__(self, checkpoint: Checkpoint, settings: dict[str, str], processes: SharedProcesses) -> None:
+        super().__init__(checkpoint, settings)
+        self._processes = processes
+
+    def worker(self, role: str) -> Worker:
+        self._workers[role] = self._processes.tasks if role == "tasks" else self._processes.choose()
+        return self._workers[role]
+
+    def end_worker(self, role: str) -> None:
+        worker = self._workers.pop(role, None)
+        if worker is not None:
+            self._processes.replace(worker)
+
+    def stop_in_commit(self, dice: random.Random) -> bool:
+        """Spark interrupts the stream, which ends the process that serves it. Returns whether the batch was committed
+        before that."""
+        self.plan()
+        self.begin_commit(self.write_tasks())
+        time.sleep(dice.uniform(*IN_COMMIT_S))
+        worker = self._workers["commit"]
+        worker.kill()
+        try:
+            worker.result()
+        except Killed:
+            return False
+        finally:
+            self.end_worker("commit")
+        return True
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_queries_that_share_their_processes_and_are_stopped_and_started_deliver_each_row_once(
+    kafka: KafkaCluster, topic_name: str, seed: int
+) -> None:
+    dice = random.Random(seed)
+    topics = [f"{topic_name}-{number}" for number in range(QUERIES)]
+    for topic in topics:
+        kafka.create_topic(topic, partitions=3)
+    settings = [settings_of(kafka.bootstrap_servers, topic) for topic in topics]
+    checkpoints = [Checkpoint() for _ in topics]
+    processes = SharedProcesses(dice)
+    try:
+        queries = [SharingQuery(*each, processes) for each in zip(checkpoints, settings, strict=True)]
+        for _ in range(STEPS):
+            number = dice.randrange(QUERIES)
+            act = dice.choice(("batch",) * 5 + ("stop", "stop in commit", "kill"))
+            if act == "batch":
+                queries[number].run_batch()
+            elif act == "stop in commit":
+                checkpoints[number].committed += queries[number].stop_in_commit(dice)
+            elif act == "kill":
+                processes.replace(processes.choose())
+            if act in ("stop", "stop in commit"):
+                queries[number] = SharingQuery(checkpoints[number], settings[number], processes)
+        for query in queries:  # what a last stop has left behind
+            query.run_batch()
+    finally:
+        processes.close()
+    for topic, checkpoint, each in zip(topics, checkpoints, settings, strict=True):
+        assert open_transactions(kafka.bootstrap_servers, sink_id_of(each)) == []
+        assert problems(kafka.bootstrap_servers, topic, checkpoint.committed + 1) == []

@@ -1,0 +1,121 @@
+"""Applications that take a step of their stream when the test says so: jobs/stepwise_stream.py, with a folder each.
+
+`package` is where `kafka_sink` comes from, so that an application can be of another release; `release_of` unpacks one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from tools.driver_processes import driver_processes, kill
+from tools.quiet_spark import quiet_configuration
+from tools.spark_cluster import QUICK_JVM
+
+ROOT = Path(__file__).parents[2]
+JOB = Path(__file__).parent / "jobs" / "stepwise_stream.py"
+PATIENCE_S = 400
+
+
+class StepwiseStream:
+    """One application; a context manager. Files for it are made with `add`."""
+
+    def __init__(
+        self, folder: Path, options: dict[str, str], *, checkpoint: str = "checkpoint", package: Path = ROOT
+    ) -> None:
+        self._folder = folder
+        self._source = folder / "source"
+        self._source.mkdir(parents=True, exist_ok=True)
+        self._said = 0
+        number = len(list(folder.glob("conf-*")))
+        self._output = folder / f"output-{number}"
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(package),
+            "PYSPARK_PYTHON": sys.executable,
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_LAUNCHER_OPTS": QUICK_JVM,
+            "SPARK_CONF_DIR": str(quiet_configuration(folder / f"conf-{number}")),
+        }
+        arguments = [str(self._source), checkpoint, *(f"{name}={value}" for name, value in options.items())]
+        with self._output.open("wb") as output, (folder / f"errors-{number}").open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, str(JOB), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=errors,
+                cwd=folder,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def __enter__(self) -> StepwiseStream:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def add(self, *lines: str) -> None:
+        number = len(list(self._source.iterdir()))
+        hidden = self._folder / "hidden"
+        hidden.write_text("".join(f"{line}\n" for line in lines))
+        hidden.rename(self._source / f"{number}.txt")
+
+    def step(self) -> str:
+        """What came of it, as the job says."""
+        self.begin_step()
+        return self.result()
+
+    def begin_step(self) -> None:
+        self._hear()  # "ready", or nothing new
+        assert self._process.stdin is not None
+        self._process.stdin.write(b"\n")
+        self._process.stdin.flush()
+
+    def result(self) -> str:
+        self._said += 1
+        return self._hear()
+
+    def _hear(self) -> str:
+        """The newest line that is due: one when the job is ready, and one for each step."""
+        deadline = time.monotonic() + PATIENCE_S
+        while len(lines := self._output.read_text().splitlines(keepends=True)) <= self._said or lines[-1][-1] != "\n":
+            assert self._process.poll() is None, f"the application has ended:\n{self._errors()}"
+            assert time.monotonic() < deadline, f"no answer within {PATIENCE_S} s:\n{self._errors()}"
+            time.sleep(0.05)
+        return lines[self._said].strip()
+
+    def _errors(self) -> str:
+        return self._output.with_name(self._output.name.replace("output", "errors")).read_text()[-4000:]
+
+    def kill(self) -> None:
+        """SIGKILL to all of it, from any thread; first to those that could still say something to a broker."""
+        for process_id in driver_processes(owner=self._process.pid):
+            kill(process_id)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def wait_until_dead(self) -> None:
+        self._process.wait(60)
+
+
+def release_of(commit: str, folder: Path) -> Path:
+    """The package as it was at this commit; the test is skipped where the history is not there."""
+    archive = subprocess.run(
+        ["git", "-C", str(ROOT), "archive", commit, "kafka_sink", "pyspark_pykafka_sink"], capture_output=True
+    )
+    if archive.returncode != 0:
+        pytest.skip(f"commit {commit} is not in this clone")
+    folder.mkdir()
+    subprocess.run(["tar", "x", "-C", str(folder)], input=archive.stdout, check=True)
+    return folder

@@ -1,0 +1,35 @@
+"""Two queries whose checkpoint paths read the same and are not the same place: every pod mounts its own volume at
+/checkpoint, and `checkpoint` in two working directories is two folders. A path tells nobody which query it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.conftest import require_java
+from tests.spark.parity import values, writable_topic
+from tests.spark.stepwise import StepwiseStream
+from tests.spark.test_foreach_batch import forget_commit
+from tools.kafka_cluster import KafkaCluster
+
+
+@pytest.mark.timeout(1200)
+def test_two_queries_with_the_same_relative_checkpoint_path_deliver_each_row_once_side_by_side(
+    kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
+) -> None:
+    require_java()
+    writable_topic(kafka_4, topic_name)
+    options = {"kafka.bootstrap.servers": kafka_4.bootstrap_servers, "topic": topic_name}
+    wanted = []
+    with StepwiseStream(tmp_path / "one", options) as one, StepwiseStream(tmp_path / "two", options) as two:
+        for number in range(3):
+            for name, stream in (("one", one), ("two", two)):
+                lines = [f"{name}-{number}-{row}" for row in range(4)]
+                stream.add(*lines)
+                wanted += [line.encode() for line in lines]
+                assert stream.step() == "delivered"
+        # A crash between the sink's commit and Spark's: the batch comes again, when the other query was the last.
+        forget_commit(str(tmp_path / "one" / "checkpoint"), 2)
+        assert one.step() == "delivered"
+    assert values(kafka_4, topic_name) == sorted(wanted)

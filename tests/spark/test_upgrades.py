@@ -1,0 +1,72 @@
+"""A stream that was begun by the release before is continued by this one: nothing is lost, nothing is doubled.
+
+The release before kept the decisions of a stream under the sink id alone. What it left may be a decision that nobody
+has carried out, so the continuation has to find it under the old name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kafka_sink.wire.apis import END_TXN
+from tests.chaos.bare_spark import open_transactions
+from tests.chaos.faults import Harm, Request
+from tests.chaos.kafka_proxy import KafkaProxy
+from tests.spark.parity import start, values, writable_topic
+from tests.spark.spark_session import run_to_end
+from tests.spark.stepwise import StepwiseStream, release_of
+from tools.kafka_cluster import KafkaCluster
+
+# The last commit before the query's id became a part of the sink's.
+RELEASE_BEFORE = "98dd2ad"
+SINK = "upgraded"
+PATIENCE_S = 300
+
+
+def of_a_task(request: Request) -> bool:
+    return not request.body["transactional_id"].endswith("-driver")
+
+
+def lines_of(number: int) -> list[str]:
+    return [f"{number}-{row}" for row in range(6)]
+
+
+def go_on(spark: SparkSession, servers: str, folder: Path, topic: str, sink_id: str) -> None:
+    rows = spark.readStream.option("maxFilesPerTrigger", 1).text(str(folder / "source")).repartition(2)
+    run_to_end(start(rows, servers, str(folder / "checkpoint"), topic=topic, sink_id=sink_id), PATIENCE_S)
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("killed_at", [None, 1, 2], ids=["ended", "killed-at-the-first-end", "killed-at-the-second"])
+def test_a_stream_of_the_release_before_is_continued_with_every_row_once(
+    spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, killed_at: int | None
+) -> None:
+    """`killed_at`: the EndTxn after the decision at which the whole application is killed, if any."""
+    package, folder = release_of(RELEASE_BEFORE, tmp_path / "before"), tmp_path / "stream"
+    writable_topic(kafka_4, topic_name)
+    sink_id = f"{SINK}-{topic_name.rpartition('-')[2]}"
+    with KafkaProxy(kafka_4.bootstrap_servers) as proxy:
+        options = {"kafka.bootstrap.servers": proxy.bootstrap_servers, "topic": topic_name, "sink.id": sink_id}
+        with StepwiseStream(folder, options, checkpoint=str(folder / "checkpoint"), package=package) as old:
+            for number in range(2):
+                old.add(*lines_of(number))
+                assert old.step() == "delivered"
+            old.add(*lines_of(2))
+            if killed_at is None:
+                assert old.step() == "delivered"
+            else:
+                fault = proxy.on(END_TXN, Harm.LOSE_REQUEST, nth=killed_at, where=of_a_task, before=old.kill)
+                old.begin_step()
+                assert fault.wait_until_acted(PATIENCE_S)
+                old.wait_until_dead()
+            old.add(*lines_of(3))
+    go_on(spark, kafka_4.bootstrap_servers, folder, topic_name, sink_id)
+    wanted = sorted(line.encode() for number in range(4) for line in lines_of(number))
+    assert values(kafka_4, topic_name) == wanted
+    # And once more, as after any restart.
+    go_on(spark, kafka_4.bootstrap_servers, folder, topic_name, sink_id)
+    assert values(kafka_4, topic_name) == wanted
+    assert open_transactions(kafka_4.bootstrap_servers, sink_id) == []

@@ -1,0 +1,309 @@
+"""`make streams MINUTES=10`: many streams in one Spark application, started, stopped and robbed of their processes.
+
+Ten streams with their own checkpoints and topics run in one session, some inside foreachBatch, with labelled batch
+writes beside them. Every few seconds two of them are stopped in the middle of what they do and started again, and a
+Python process in which Spark plans or commits is killed. At the end all heal, every stream takes what is left, and
+confluent-kafka reads the topics with isolation read_committed: every row has to be there once.
+
+What it rests on: Spark hands the commits of a query to whichever process is free, so no process may believe that it
+knows a query best. A query must not end, with one exception: where the process is killed in the middle of a call, Spark
+itself ends the query and says so. Such an end is counted by itself and the query is started again; an end for any other
+reason is a finding, and the exit code is 1. Ctrl-C ends the time early and still reads and judges; a second one ends
+at once.
+
+The seed decides what is stopped and killed and when, though not what is under way then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from kafka_sink.spark import register
+from kafka_sink.testing import EmbeddedBroker
+from tools.driver_processes import driver_processes, kill
+from tools.kafka_cluster import KafkaCluster
+from tools.kafka_jars import VERSIONS
+from tools.quiet_spark import quiet_session
+from tools.stream_load import Exports, Stream, misplaced
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRIGGER = "1 second"
+PARTITIONS = 2
+ROWS_PER_FILE = 20
+FILE_PAUSE_S = 0.7  # between two files of one stream
+EXPORT_PAUSE_S = 5.0
+RESTART_PAUSE_S = (2.0, 6.0)
+KILL_PAUSE_S = (2.0, 6.0)
+DOWN_S = (0.0, 1.0)  # how long a stopped stream stays stopped
+TOLD_EVERY_S = 15.0
+WARM_PATIENCE_S = 300
+END_PATIENCE_S = 600
+SPARK_SETTINGS = {"spark.sql.streaming.stopTimeout": f"{END_PATIENCE_S}s"}
+IN_FOREACH_BATCH = 5  # every so many streams
+# How Spark tells that a Python process went away in the middle of a call.
+ENDED_BY_SPARK = ("exited unexpectedly", "EOFException", "Connection reset", "Broken pipe")
+_CAUSE = re.compile(r"(: |Caused by: )?[\w.]+(Error|Exception)\b")
+
+
+class ManyStreams:
+    """The streams in a session of somebody else; `run` for the time given, then `judge`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        servers: str,
+        folder: Path,
+        dice: random.Random,
+        *,
+        prefix: str = "stream",
+        streams: int = 10,
+        restless: int = 2,
+        kills: bool = True,
+    ) -> None:
+        options = {"kafka.bootstrap.servers": servers, "kafka.linger.ms": "0"}
+        self._spark = spark
+        self._servers = servers
+        self._dice = dice
+        self._restless = restless
+        self._has_kills = kills
+        self.streams = [
+            Stream(spark, options, folder, name, in_foreach_batch=number % IN_FOREACH_BATCH == 0)
+            for number, name in enumerate(names_of(prefix, streams)[:-1], 1)
+        ]
+        self.exports = Exports(spark, options, names_of(prefix, streams)[-1], ROWS_PER_FILE, EXPORT_PAUSE_S)
+        self.faults: Counter[str] = Counter()
+        self.is_interrupted = threading.Event()
+        self._has_fed = threading.Event()
+        self._feeder = threading.Thread(target=self._feed, name="feeder", daemon=True)
+        self._started_s = time.monotonic()
+
+    def run(self, seconds: float) -> None:
+        register(self._spark)
+        self._feeder.start()
+        self.exports.start()
+        for stream in self.streams:
+            stream.start(processingTime=TRIGGER)
+        self._wait_until_warm()
+        restart_s, kill_s, told_s = (self._later(RESTART_PAUSE_S), self._later(KILL_PAUSE_S), 0.0)
+        end_s, committed = self._age_s() + seconds, 0
+        while self._age_s() < end_s and not self.is_interrupted.is_set():
+            self._start_what_has_ended()
+            if self._age_s() >= restart_s and self._commit_count > committed:
+                # On a slow machine nothing would ever be committed between two restarts.
+                committed = self._commit_count
+                self._restart_some()
+                restart_s = self._later(RESTART_PAUSE_S)
+            if self._has_kills and self._age_s() >= kill_s:
+                self._kill_one()
+                kill_s = self._later(KILL_PAUSE_S)
+            if self._age_s() >= told_s:
+                self._tell()
+                told_s = self._age_s() + TOLD_EVERY_S
+            time.sleep(0.2)
+        self._come_to_the_end()
+
+    def _wait_until_warm(self) -> None:
+        """The first batch of each stream loads everything once; stopped again and again, it would never get there."""
+        end_s = self._age_s() + WARM_PATIENCE_S
+        while self._age_s() < end_s and not self.is_interrupted.is_set():
+            self._start_what_has_ended()
+            if all(stream.commit_count for stream in self.streams):
+                return
+            time.sleep(0.2)
+
+    def _feed(self) -> None:
+        while not self._has_fed.wait(FILE_PAUSE_S):
+            for stream in self.streams:
+                stream.source.add(ROWS_PER_FILE)
+
+    def _restart_some(self) -> None:
+        chosen = self._dice.sample(self.streams, min(self._restless, len(self.streams)))
+        for stream in chosen:
+            stream.stop()
+        time.sleep(self._dice.uniform(*DOWN_S))
+        for stream in chosen:
+            stream.start(processingTime=TRIGGER)
+            self.faults["stream stopped and started"] += 1
+
+    def _kill_one(self) -> None:
+        found = driver_processes()
+        if found and kill(self._dice.choice(found)):
+            self.faults["planning or committing process killed"] += 1
+
+    def _start_what_has_ended(self) -> None:
+        for stream in self.streams:
+            if stream.has_ended():
+                self._say(f"{stream.name} has ended: {reason_of(stream.ends[-1]) if stream.ends else 'no reason'}")
+                stream.start(processingTime=TRIGGER)
+
+    def _come_to_the_end(self) -> None:
+        """Every stream takes what is there, in a start that ends by itself."""
+        self._has_fed.set()
+        self._feeder.join()
+        if not self.exports.finish(END_PATIENCE_S):
+            self.exports.ends.append(f"still writing after {END_PATIENCE_S} s")
+        for stream in self.streams:
+            stream.stop()
+        for stream in self.streams:
+            # The last start may die of what happened before it, as a stream in need of a second start would.
+            for _ in range(2):
+                known = len(stream.ends)
+                stream.start(availableNow=True)
+                if not stream.wait_for_end(END_PATIENCE_S):
+                    stream.ends.append(f"not at its end after {END_PATIENCE_S} s")
+                stream.stop()
+                if len(stream.ends) == known:
+                    break
+        self._say("the input is over")
+
+    # ---- the verdict -----------------------------------------------------------------------------------------------
+
+    def findings(self) -> list[str]:
+        """Ends of queries and writes that are not of Spark's own making, in full."""
+        told = [f"{stream.name}: {end}" for stream in self.streams for end in stream.ends]
+        told += [f"{self.exports.name}: {end}" for end in self.exports.ends]
+        return [end for end in told if not self._is_of_spark(end)]
+
+    def judge(self) -> bool:
+        """Tells what became of every row and every query; whether all is as it has to be."""
+        print(f"\n{'':16}{'rows in':>10}{'missing':>9}{'doubled':>9}{'commits':>9}{'starts':>8}{'ended':>7}")
+        is_right = True
+        for name, rows_in, commits, starts, ends in self._rows():
+            missing, doubled = misplaced(self._servers, name, rows_in)
+            is_right = is_right and missing == doubled == 0
+            print(f"{name:16}{rows_in:>10,}{missing:>9,}{doubled:>9,}{commits:>9,}{starts:>8,}{len(ends):>7,}")
+        findings = self.findings()
+        count_of_spark = sum(len(ends) for *_, ends in self._rows()) - len(findings)
+        for fault, count in sorted(self.faults.items()):
+            print(f"{count:6} x {fault}")
+        print(f"{count_of_spark:6} x query or write ended by Spark, because its process was killed in a call")
+        for text, count in Counter(map(reason_of, findings)).most_common():
+            print(f"{count:6} x FINDING {text}")
+        is_right = is_right and not findings
+        print("Every row once, and no query ended." if is_right else "NOT RIGHT.", flush=True)
+        return is_right
+
+    def _rows(self) -> Iterator[tuple[str, int, int, int, list[str]]]:
+        for stream in self.streams:
+            yield stream.name, stream.source.row_count, stream.commit_count, stream.start_count, stream.ends
+        yield self.exports.name, self.exports.row_count, self.exports.write_count, 1, self.exports.ends
+
+    def _is_of_spark(self, end: str) -> bool:
+        return self._has_kills and any(text in end for text in ENDED_BY_SPARK) and "kafka_sink.errors" not in end
+
+    @property
+    def _commit_count(self) -> int:
+        return sum(stream.commit_count for stream in self.streams)
+
+    def _later(self, pause_s: tuple[float, float]) -> float:
+        return self._age_s() + self._dice.uniform(*pause_s)
+
+    def _age_s(self) -> float:
+        return time.monotonic() - self._started_s
+
+    def _tell(self) -> None:
+        rows = sum(stream.source.row_count for stream in self.streams)
+        ends = sum(len(stream.ends) for stream in self.streams)
+        faults = ", ".join(f"{count} x {name}" for name, count in sorted(self.faults.items()))
+        self._say(f"rows in {rows:>8,}  commits {self._commit_count:>6,}  ended {ends:>3}  {faults}")
+
+    def _say(self, text: str) -> None:
+        print(f"{self._age_s():6.0f} s  {text}", flush=True)
+
+
+def names_of(prefix: str, streams: int) -> list[str]:
+    """Of the topics, which are those of the streams and of the batch writes beside them."""
+    return [*(f"{prefix}-{number}" for number in range(1, streams + 1)), f"{prefix}-exports"]
+
+
+def reason_of(end: str) -> str:
+    """The line of Spark's long story that says why: an error of ours, or else the last exception that is named."""
+    lines = [line.strip() for line in end.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    ours = [line for line in lines if "kafka_sink.errors." in line]
+    causes = [line for line in lines if _CAUSE.match(line)]
+    return (ours or causes or lines or [""])[-1][:300]
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def broker(kind: str, topics: Mapping[str, int]) -> Iterator[str]:
+    """Bootstrap servers of the embedded broker, or of Apache Kafka in that version."""
+    if kind == "embedded":
+        with EmbeddedBroker(topics=topics) as embedded:
+            yield embedded.bootstrap_servers
+        return
+    with KafkaCluster(kind) as kafka:
+        for topic, partitions in topics.items():
+            kafka.create_topic(topic, partitions=partitions)
+        yield kafka.bootstrap_servers
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--streams", type=int, default=10)
+    parser.add_argument("--restless", type=int, default=2, help="so many are stopped and started at once")
+    parser.add_argument("--no-kills", action="store_true", help="no process is killed")
+    parser.add_argument("--connect", action="store_true", help="one Spark Connect session with a server of its own")
+    parser.add_argument("--broker", default=VERSIONS[0], help=f"{', '.join(VERSIONS)} or embedded")
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--nice", type=int, default=0, help="added to the niceness of everything started")
+    parser.add_argument("--log", type=Path, default=Path(os.devnull), help="for what Spark and the sink print")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    os.nice(given.nice)
+    kind = "Spark Connect" if given.connect else "one session"
+    where = "the embedded broker" if given.broker == "embedded" else f"Apache Kafka {given.broker}"
+    print(f"seed {given.seed}, {given.streams} streams, {kind}, {where}, {given.minutes:g} minutes", flush=True)
+    topics = dict.fromkeys(names_of("stream", given.streams), PARTITIONS)
+    with (
+        TemporaryDirectory(prefix="pykafka-sink-streams-") as folder,
+        broker(given.broker, topics) as servers,
+        quiet_session(
+            Path(folder), given.log, cores=given.cores, is_connect=given.connect, conf=SPARK_SETTINGS
+        ) as spark,
+    ):
+        streams = ManyStreams(
+            spark,
+            servers,
+            Path(folder),
+            random.Random(given.seed),
+            streams=given.streams,
+            restless=given.restless,
+            kills=not given.no_kills,
+        )
+
+        def interrupt(_number: int, _frame: object) -> None:
+            # Spark's own handler would cancel every job, which looks like queries that end.
+            if streams.is_interrupted.is_set():
+                raise KeyboardInterrupt
+            streams.is_interrupted.set()
+
+        signal.signal(signal.SIGINT, interrupt)
+        streams.run(given.minutes * 60)
+        return 0 if streams.judge() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""A local Spark session for tools that print something of their own: classic, or Spark Connect with its own server.
+
+What the JVM and its Python processes print goes to a file. A stop in the middle of a batch is a page of stack traces
+there, and what ended a query is asked from the query.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tools.spark_cluster import QUICK_JVM
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).parent.parent
+# A task that fails has three attempts more, which a plain local[N] would not give it.
+ATTEMPTS = 4
+
+
+@contextmanager
+def quiet_session(
+    folder: Path, log: Path, *, cores: int, is_connect: bool, conf: Mapping[str, str]
+) -> Iterator[SparkSession]:
+    """Everything it writes goes below `folder`, apart from `log`."""
+    from pyspark.sql import SparkSession
+
+    _set_environment(folder, is_connect=is_connect)
+    settings = {
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={folder}",
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **conf,
+    }
+    # Any: a builder has another type after each of its calls.
+    builder: Any = SparkSession.builder.appName("pykafka-sink")
+    master = f"local[{cores},{ATTEMPTS}]"
+    builder = SparkSession.builder.remote(master) if is_connect else builder.master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    with _errors_go_to(log):
+        spark = builder.getOrCreate()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def quiet_configuration(folder: Path) -> Path:
+    """For SPARK_CONF_DIR: Spark's own set-up prints warnings and the stack of every error that a test provokes."""
+    folder.mkdir(parents=True)
+    (folder / "log4j2.properties").write_text(
+        "rootLogger.level = fatal\n"
+        "rootLogger.appenderRef.stderr.ref = console\n"
+        "appender.console.type = Console\n"
+        "appender.console.name = console\n"
+        "appender.console.target = SYSTEM_ERR\n"
+        "appender.console.layout.type = PatternLayout\n"
+        "appender.console.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex\n"
+    )
+    return folder
+
+
+def _set_environment(folder: Path, *, is_connect: bool) -> None:
+    # Workers run this interpreter, and find the package and the tool where this process found them.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_LAUNCHER_OPTS"] = QUICK_JVM
+    os.environ["SPARK_CONF_DIR"] = str(quiet_configuration(folder / "conf"))
+    if is_connect:
+        # PySpark's own switch for a server on a port that the system chooses.
+        os.environ["SPARK_TESTING"] = "1"
+
+
+@contextmanager
+def _errors_go_to(log: Path) -> Iterator[None]:
+    """Whatever is started in between keeps it; this process does not."""
+    kept = os.dup(2)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
