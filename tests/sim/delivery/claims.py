@@ -22,7 +22,10 @@ class SeenClaim(NamedTuple):
 
 
 class Claims:
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: PartitionLog, *, is_strict: bool) -> None:
+        """`is_strict`: a run has one process. Another one of it takes what it finds for older than itself."""
+        self._log = log
+        self._is_strict = is_strict
         self.seen: list[SeenClaim] = []
         # Intents of runs that were taken over, by producer id: a sin once they are committed.
         self._late: dict[int, str] = {}
@@ -44,9 +47,23 @@ class Claims:
             content = _content(record.value or b"")
             if content.get("kind") == "claim":
                 self.seen.append(SeenClaim(content["sink"], content["run"]))
-            elif content.get("kind") == "intent" and self.has_successor(content["sink"], content["run"]):
+            elif content.get("kind") == "intent" and self._is_late(content["sink"], content["run"]):
                 text = f"run {content['run']} of {content['sink']} decides batch {content['batch']}, but was taken over"
                 self._late[batch.producer_id] = text
+
+    def _is_late(self, sink_id: str, run: str) -> bool:
+        """It has claimed again behind the first claim of a run that is younger, and could see that claim."""
+        of_sink = [claim.run for claim in self.seen if claim.sink_id == sink_id]
+        if not self._is_strict or run not in of_sink:
+            return False
+        first, last = of_sink.index(run), len(of_sink) - 1 - of_sink[::-1].index(run)
+        between = {other for other in of_sink[first:last] if other not in ("", *of_sink[: first + 1])}
+        return bool(between and between & self._still_there(sink_id))
+
+    def _still_there(self, sink_id: str) -> set[str]:
+        batches = [decode_batch(batch.data) for batch in self._log.batches]
+        contents = [_content(one.value or b"") for batch in batches if batch.producer_id < 0 for one in batch.records]
+        return {one["run"] for one in contents if one.get("kind") == "claim" and one["sink"] == sink_id}
 
     def has_successor(self, sink_id: str, run: str) -> bool:
         """Has another run claimed the sink, for the first time, since this one did? Who never did may have been

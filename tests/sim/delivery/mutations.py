@@ -236,7 +236,7 @@ TRIALS: dict[Mutation, Trial] = {
     doubt_is_no: Trial(800),
     sweep_of_every_run: Trial(100),
     stale_identity_believed: breaking(20, PROCESSES),
-    claim_of_another_run_ignored: breaking(200, PROCESSES),
+    claim_of_another_run_ignored: Trial(300),
     name_is_identity: breaking(20, TWINS),
     unmarked_intent_ignored: breaking(100, LOST_MARKERS),
     set_back_is_not_noticed: breaking(100, SET_BACK),

@@ -11,7 +11,7 @@ from kafka_sink.delivery.identity import sink_id_of_query
 from kafka_sink.delivery.receipt import BatchKey
 from tests.sim.delivery.assumptions import Assumptions
 from tests.sim.delivery.books import Books
-from tests.sim.delivery.breakers import UNNAMED
+from tests.sim.delivery.breakers import PROCESSES, UNNAMED
 from tests.sim.delivery.checkpoint import Checkpoint
 from tests.sim.delivery.claims import Claims
 from tests.sim.delivery.driver_host import DriverHost
@@ -43,7 +43,8 @@ class Stage:
         self.history = History()
         self.books = Books()
         self.assumptions = Assumptions(network.core, trace)
-        claims = Claims(network.core.cluster.topics[LEDGER].partitions[0].log)
+        has_one_process = plan.forgetful == 0 and PROCESSES not in plan.breakers
+        claims = Claims(network.core.cluster.topics[LEDGER].partitions[0].log, is_strict=has_one_process)
         self.verdicts = Verdicts(
             self.books, network.core, loop, trace, dice["operator"], self.assumptions, claims,
             is_skipping=plan.replay_mismatch == "skip",
