@@ -20,23 +20,35 @@ A worker process that was given up by Spark and lives on harms nobody: its ids a
 after an attempt that ran in it. An attempt that lost against a speculative one may give its id back, too: no decision
 names it, and the next InitProducerId aborts what it left open.
 
-This rests on Spark: within a run, batches follow each other, and an error of commit() ends the run. Where user code can
-swallow that error (foreachBatch), whoever takes an id from here has to ask how its last transaction ended.
+This rests on Spark: within a run, batches follow each other, and an error of commit() ends the run. Inside foreachBatch
+user code can swallow that error, and the next batch would then abort in step 3 what is decided and not committed yet.
+There the coordinator is asked before an id is used again: `is_over` says whether its answer will do.
 
 A process runs one task at a time; nothing here is locked.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from kafka_sink.delivery.identity import TaskIdentity
-from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction
 
 # What is forgotten beyond these expires at the brokers. Of the sinks that write in one application:
 SINKS_MAX = 64
 # Of the tasks of one batch that run in one process, one after the other.
 IDENTITIES_PER_SINK_MAX = 1_000
+# How it ends is certain in each of these, and InitProducerId cannot change it.
+OVER = ("PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+
+
+class Used(NamedTuple):
+    """An id and the last transaction under it; None: its last attempt wrote nothing."""
+
+    identity: TaskIdentity
+    transaction: PreparedTransaction | None
 
 
 @dataclass(slots=True)
@@ -45,11 +57,11 @@ class _Shelf:
 
     run: str
     query_id: str
-    # The newest batch that was heard of. The dicts are sets in the order of coming.
+    # The newest batch that was heard of.
     batch_id: int
-    free: dict[TaskIdentity, None] = field(default_factory=dict)
+    free: dict[TaskIdentity, PreparedTransaction | None] = field(default_factory=dict)
     # Given back by attempts of that newest batch.
-    waiting: dict[TaskIdentity, None] = field(default_factory=dict)
+    waiting: dict[TaskIdentity, PreparedTransaction | None] = field(default_factory=dict)
 
     def is_of(self, run: str, query_id: str) -> bool:
         return (self.run, self.query_id) == (run, query_id)
@@ -67,9 +79,13 @@ class IdentityPool:
 
     def take(self, sink_id: str, run: str, key: BatchKey, spark_partition: int, attempt: int) -> TaskIdentity:
         """An id of this process that is free for the batch, or else one that is named after this attempt."""
-        own = TaskIdentity(sink_id, run, spark_partition, attempt)
+        used = self.take_used(sink_id, run, key)
+        return TaskIdentity(sink_id, run, spark_partition, attempt) if used is None else used.identity
+
+    def take_used(self, sink_id: str, run: str, key: BatchKey) -> Used | None:
+        """None: there is no id that is free for this batch."""
         if not isinstance(key.batch_id, int):
-            return own
+            return None
         shelf = self._shelves.pop(sink_id, None)
         if shelf is None or not shelf.is_of(run, key.query_id):
             shelf = _Shelf(run, key.query_id, key.batch_id)
@@ -79,10 +95,10 @@ class IdentityPool:
         shelf.turn_to(key.batch_id)
         # A task of an older batch has been given up by Spark; what is free may have been used since.
         if key.batch_id < shelf.batch_id or not shelf.free:
-            return own
-        return shelf.free.popitem()[0]
+            return None
+        return Used(*shelf.free.popitem())
 
-    def give_back(self, identity: TaskIdentity, key: BatchKey) -> None:
+    def give_back(self, identity: TaskIdentity, key: BatchKey, transaction: PreparedTransaction | None = None) -> None:
         """Only by an attempt whose receipt is about to be returned, and each of whose InitProducerId was answered."""
         shelf = self._shelves.get(identity.sink_id)
         if shelf is None or not isinstance(key.batch_id, int) or not shelf.is_of(identity.run, key.query_id):
@@ -90,4 +106,14 @@ class IdentityPool:
         shelf.turn_to(key.batch_id)
         if len(shelf.free) + len(shelf.waiting) < IDENTITIES_PER_SINK_MAX:
             chosen = shelf.waiting if key.batch_id == shelf.batch_id else shelf.free
-            chosen[identity] = None
+            chosen[identity] = transaction
+
+
+def is_over(transaction: PreparedTransaction, described: Mapping[str, Any]) -> bool:
+    """`described`: what DescribeTransactions says about its id. Nobody has begun another transaction there, so an epoch
+    of it or a later one is about this transaction; an earlier one is the word of a coordinator that was replaced."""
+    is_its_own = (
+        described["producer_id"] == transaction.producer_id
+        and described["producer_epoch"] >= transaction.producer_epoch
+    )
+    return described["error_code"] == 0 and described["transaction_state"] in OVER and is_its_own

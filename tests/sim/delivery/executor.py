@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from itertools import takewhile
 
+from kafka_sink.delivery.identity import parsed_task_identity
+from kafka_sink.delivery.identity_pool import IdentityPool
 from kafka_sink.delivery.receipt import PreparedTransaction, TaskReceipt, Written
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.transaction import TransactionReceipt
@@ -29,6 +31,8 @@ class Executor(Client):
     """`report` hears of each attempt's end, once: a receipt, or None for a failure."""
 
     books: Books
+    # Where ids are used again: those of this process.
+    pool: IdentityPool | None = None
     attempt: Attempt | None = None
     is_idle = False
     # Set from outside: Spark or a row makes the attempt fail.
@@ -40,6 +44,26 @@ class Executor(Client):
         self.is_script_over = False
         self.trace.note(self.loop.now_ms, f"{self.name} begins {attempt.transactional_id}")
         self.run(_attempt(self, attempt, report, is_reused=is_reused))
+
+    def take_used(self, attempt: Attempt) -> None:
+        """An id that this process has used before, if one is free, instead of the attempt's own."""
+        own = parsed_task_identity(attempt.transactional_id)
+        if self.pool is None or own is None:
+            return
+        used = self.pool.take_used(own.sink_id, own.run, attempt.key)
+        # The ledger names the task by the number of its partition.
+        if used is not None and used.identity.spark_partition == attempt.spark_partition:
+            self.trace.count("transactional id used again")
+            self.books.rename(attempt, used.identity.attempt, used.identity.transactional_id)
+
+    def give_back(self, attempt: Attempt, receipt: TaskReceipt) -> None:
+        identity = parsed_task_identity(attempt.transactional_id)
+        if self.pool is not None and identity is not None:
+            self.pool.give_back(identity, attempt.key, receipt.transaction)
+
+    def give_up(self, attempt: Attempt) -> None:
+        """An InitProducerId for its id is still on the way: nobody uses that id any more."""
+        self.trace.count("transactional id given up")
 
     def append_rows(self, attempt: Attempt, topic_partition: tuple[str, int], rows: tuple[int, ...]) -> None:
         first = len(self.history.records)
@@ -67,6 +91,7 @@ def _attempt(executor: Executor, attempt: Attempt, report: Report, *, is_reused:
         executor.kill(is_silent=False)
         return None
     executor.books.has_prepared(attempt, receipt)  # type: ignore[arg-type]
+    executor.give_back(attempt, receipt)  # type: ignore[arg-type]
     executor.is_idle = True
     _report(executor, attempt, attempt.receipt, report)
     return None
@@ -110,7 +135,7 @@ def _take_identity(executor: Executor, attempt: Attempt) -> Script:
             return result.error
         if result.result:
             return None
-        executor.trace.count("transactional id given up")
+        executor.give_up(attempt)
         number = attempt.number + IDENTITY_STEP
         prefix = attempt.transactional_id.rpartition("-")[0]
         executor.books.rename(attempt, number, f"{prefix}-{number}")

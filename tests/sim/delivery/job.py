@@ -72,6 +72,7 @@ class SparkJob:
         )
         self.stage.books.attempts[name] = attempt
         executor = self.stage.executor_for(self._query, identity.transactional_id)
+        executor.take_used(attempt)
         task.running[attempt] = executor
         executor.begin(attempt, self._on_report)
 

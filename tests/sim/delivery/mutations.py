@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from kafka_sink.delivery import committer, ending, judgement
+from kafka_sink.delivery import committer, ending, identity_pool, judgement
 from kafka_sink.delivery.committer import Committer
-from kafka_sink.delivery.identity import TaskIdentity
+from kafka_sink.delivery.identity import TaskIdentity, parsed_task_identity
+from kafka_sink.delivery.identity_pool import IdentityPool
 from kafka_sink.delivery.ledger import Finding, PledgeFate, finding
 from kafka_sink.delivery.ledger_read import LedgerRead
 from kafka_sink.delivery.ledger_write import LedgerWrite, WriteEvent, WriteState
@@ -28,7 +29,8 @@ from kafka_sink.delivery.sweep import SweepRule
 from kafka_sink.engine.transaction import Transaction
 from tests.model import planted
 from tests.sim.delivery import query, stage
-from tests.sim.delivery.breakers import LOST_MARKERS, PROCESSES, SET_BACK, TWINS, UNNAMED
+from tests.sim.delivery.breakers import LOST_MARKERS, POOL, PROCESSES, SET_BACK, TWINS, UNNAMED
+from tests.sim.delivery.executor import Executor
 from tests.sim.delivery.job import SparkJob
 from tests.sim.delivery.plan import draw
 from tests.sim.delivery.simulation import run
@@ -206,6 +208,51 @@ def part_without_ledger_is_delivered() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def id_used_again_after_a_lost_answer() -> Iterator[None]:
+    """An id for which an InitProducerId may still arrive is given back to the pool."""
+
+    def changed(self: Executor, attempt: Any) -> None:
+        identity = parsed_task_identity(attempt.transactional_id)
+        if self.pool is not None and identity is not None:
+            self.pool.give_back(identity, attempt.key)
+
+    with mock.patch.object(Executor, "give_up", changed):
+        yield
+
+
+@contextmanager
+def id_used_by_two_at_once() -> Iterator[None]:
+    """Two processes have the same pool, as a forked child has its parent's, and take the same id out of it."""
+    shelves: dict[str, Any] = {}
+    take_used = IdentityPool.take_used
+
+    def changed(self: IdentityPool, sink_id: str, run: str, key: Any) -> Any:
+        used = take_used(self, sink_id, run, key)
+        if used is not None:
+            self._shelves[sink_id].free[used.identity] = used.transaction
+        return used
+
+    def shared(self: IdentityPool) -> None:
+        self._shelves = shelves
+
+    with mock.patch.object(IdentityPool, "__init__", shared), mock.patch.object(IdentityPool, "take_used", changed):
+        yield
+
+
+@contextmanager
+def id_used_again_before_the_end() -> Iterator[None]:
+    """An id is free for the next task of the same batch, whose end nobody has confirmed."""
+
+    def changed(self: Any, batch_id: int) -> None:
+        self.batch_id = max(self.batch_id, batch_id)
+        self.free |= self.waiting
+        self.waiting = {}
+
+    with mock.patch.object(identity_pool._Shelf, "turn_to", changed):
+        yield
+
+
 @dataclass(frozen=True)
 class Trial:
     """How many seeds a mistake may take, and which assumptions each of them breaks."""
@@ -240,7 +287,10 @@ TRIALS: dict[Mutation, Trial] = {
     name_is_identity: breaking(20, TWINS),
     unmarked_intent_ignored: breaking(100, LOST_MARKERS),
     set_back_is_not_noticed: breaking(100, SET_BACK),
-    part_without_ledger_is_delivered: breaking(100, UNNAMED),
+    part_without_ledger_is_delivered: breaking(300, UNNAMED),
+    id_used_again_after_a_lost_answer: breaking(300, POOL),
+    id_used_by_two_at_once: breaking(20, POOL),
+    id_used_again_before_the_end: breaking(20, POOL),
 }
 
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafka_sink.delivery.identity import sink_id_of_query
+from kafka_sink.delivery.identity_pool import IdentityPool
 from kafka_sink.delivery.receipt import BatchKey
 from tests.sim.delivery.assumptions import Assumptions
 from tests.sim.delivery.books import Books
-from tests.sim.delivery.breakers import PROCESSES, UNNAMED
+from tests.sim.delivery.breakers import POOL, PROCESSES, UNNAMED
 from tests.sim.delivery.checkpoint import Checkpoint
 from tests.sim.delivery.claims import Claims
 from tests.sim.delivery.driver_host import DriverHost
@@ -92,7 +93,8 @@ class Stage:
         """An idle one of the same application, or a new one."""
         self.executors = [one for one in self.executors if one.is_alive]
         idle = [one for one in self.executors if one.is_idle and one.name.startswith(f"{query}.")]
-        if idle and self.dice["reuse"].random() < self.plan.reuse:
+        has_pool = POOL in self.plan.breakers
+        if idle and (self.dice["reuse"].random() < self.plan.reuse or has_pool):
             return idle[0]
         name = self._next_name(f"{query}.e")
         options = replace(self.plan.options, transactional_id=transactional_id)
@@ -102,6 +104,7 @@ class Stage:
             pick=self.dice[f"task {name}"], jitter=self.dice["jitter of tasks"].random,
         )  # fmt: skip
         executor.books = self.books
+        executor.pool = IdentityPool() if has_pool else None
         self.executors.append(executor)
         if self.armed_for_tasks:
             self.arm(name, "request", self.armed_for_tasks.pop(0))
