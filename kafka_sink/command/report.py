@@ -44,7 +44,7 @@ def decision(record: LedgerRecord, wall_ms: int) -> dict[str, Any]:
         "transactions": [
             {
                 "transactional_id": record.transactional_id(pledge),
-                "spark_partition": pledge.spark_partition,
+                "spark_partition": pledge.spark_task,
                 "row_count": pledge.row_count,
                 "fate": fate,
                 "witness": {"topic": pledge.topic, "partition": pledge.partition, "offset": pledge.last_offset},

@@ -1,9 +1,10 @@
 """Names that decide who may end what: the sink, the run, and the transactional ids made of them.
 
 A transactional id belongs to one run of a query, because InitProducerId on an id aborts what is prepared under it: a
-query that starts again must never use an id of the run that crashed. It belongs to one attempt of a task as well, so
-that a slow second attempt cannot fence the one that has finished. All ids of a sink begin with `{sink_id}-`: one
-prefixed ACL covers them, and a dangling transaction can be told to be ours.
+query that starts again must never use an id of the run that crashed. It is named after the attempt of a task that used
+it first, which no other attempt of an application is called; a later attempt in the same process may use it again
+(identity_pool.py). All ids of a sink begin with `{sink_id}-`: one prefixed ACL covers them, and a dangling transaction
+can be told to be ours.
 
 A query is a sink of its own: `{sink_id}-{hash of the query id}`. A name alone does not do, because two queries can have
 the same one without knowing it (every pod mounts its volume at /checkpoint; a relative path in two folders). The query
@@ -16,7 +17,7 @@ Everything is read from the right, since a sink id may contain dashes: three par
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 import mmh3
@@ -29,7 +30,12 @@ SINK_ID_CHARACTERS_MAX = 200
 _SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
 _RUN_HASH = re.compile(r"[0-9a-f]{16}")
 _OF_QUERY = re.compile(r"-[0-9a-f]{16}")
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+# Spark counts its attempts in 64 bits.
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
+NUMBER_MAX = 2**63 - 1
+# Between the further names of one attempt. They differ in the number of the partition, of which no job has so many: the
+# attempt's own number has to stay what no other attempt has.
+PARTITION_STEP = 100_000_000
 _SLASHES = re.compile(r"/{2,}")
 
 
@@ -45,6 +51,10 @@ class TaskIdentity:
     @property
     def transactional_id(self) -> str:
         return f"{self.sink_id}-{self.run}-{self.spark_partition}-{self.attempt}"
+
+    def another(self) -> TaskIdentity:
+        """For the same attempt, when it must not use this one any more."""
+        return replace(self, spark_partition=self.spark_partition + PARTITION_STEP)
 
 
 def sink_id_of_checkpoint(location: str) -> str:
@@ -106,4 +116,5 @@ def parsed_task_identity(transactional_id: str) -> TaskIdentity | None:
         return None
     if not _NUMBER.fullmatch(spark_partition) or not _NUMBER.fullmatch(attempt):
         return None
-    return TaskIdentity(sink_id, run, int(spark_partition), int(attempt))
+    identity = TaskIdentity(sink_id, run, int(spark_partition), int(attempt))
+    return identity if max(identity.spark_partition, identity.attempt) <= NUMBER_MAX else None

@@ -18,6 +18,7 @@ from enum import Enum
 from kafka_sink.delivery import texts
 from kafka_sink.delivery.ledger import (
     Finding,
+    Kind,
     LedgerRecord,
     LedgerState,
     Likeness,
@@ -119,7 +120,10 @@ def judged(
     if job.operation is Operation.ABORT:
         assert job.key is not None
         if is_decided(ledger, job.key, session.run):
-            return Judgement(Move.END, conclusion=Conclusion.LEFT_ALONE)
+            newest = ledger.find(job.key)
+            # All that it named has ended. What is open is of a second writing of the batch, inside foreachBatch.
+            move = Move.SWEEP if newest is not None and newest.kind is Kind.DONE else Move.END
+            return Judgement(move, conclusion=Conclusion.LEFT_ALONE)
         # Whoever was replaced can decide nothing any more, and must not fence its successor.
         is_settled = is_fenced or is_replaced(ledger, job.key, session.run)
         return Judgement(Move.DISCARD, conclusion=Conclusion.ABORTED) if is_settled else Judgement(Move.FENCE)

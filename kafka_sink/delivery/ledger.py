@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from kafka_sink.delivery.identity import TaskIdentity, sink_id_of_query
+from kafka_sink.delivery.identity import TaskIdentity, parsed_task_identity, sink_id_of_query
 from kafka_sink.delivery.receipt import BatchKey, BatchSummary, TaskReceipt, digest_of
 from kafka_sink.errors import LocalProtocolError
 
@@ -46,7 +46,10 @@ class PledgeFate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pledge:
-    """One transaction of a decision: all that ending it takes, and one witness of its fate."""
+    """One transaction of a decision: all that ending it takes, and one witness of its fate.
+
+    The first two numbers are those of its id, which may have been named after a task of an earlier batch.
+    """
 
     spark_partition: int
     attempt: int
@@ -57,6 +60,12 @@ class Pledge:
     partition: int
     last_offset: int
     row_count: int
+    # Of the task that wrote it; None: as in the id.
+    task_partition: int | None = None
+
+    @property
+    def spark_task(self) -> int:
+        return self.spark_partition if self.task_partition is None else self.task_partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,17 +299,18 @@ def pledges_of(sink_id: str, run: str, receipts: Sequence[TaskReceipt]) -> tuple
 def pledge_of(sink_id: str, run: str, receipt: TaskReceipt) -> Pledge:
     transaction = receipt.transaction
     assert transaction is not None
-    derived = TaskIdentity(sink_id, run, receipt.spark_partition, receipt.attempt).transactional_id
-    if derived != transaction.transactional_id or receipt.is_empty:
-        # The ledger keeps only what the id is derived from; a receipt of another run or sink cannot be pledged.
+    identity = parsed_task_identity(transaction.transactional_id)
+    if identity is None or (identity.sink_id, identity.run) != (sink_id, run) or receipt.is_empty:
+        # The ledger keeps only the numbers of the id; a receipt of another run or sink cannot be pledged.
         raise LocalProtocolError(
             f"a receipt of {transaction.transactional_id!r} with {len(receipt.written)} partitions was handed in as "
-            f"one of {derived!r}"
+            f"one of run {run!r} of sink {sink_id!r}"
         )
     witness = receipt.witness
+    is_named_so = identity.spark_partition == receipt.spark_partition
     return Pledge(
-        spark_partition=receipt.spark_partition,
-        attempt=receipt.attempt,
+        spark_partition=identity.spark_partition,
+        attempt=identity.attempt,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
         generation=transaction.generation,
@@ -308,4 +318,5 @@ def pledge_of(sink_id: str, run: str, receipt: TaskReceipt) -> Pledge:
         partition=witness.partition,
         last_offset=witness.last_offset,
         row_count=receipt.row_count,
+        task_partition=None if is_named_so else receipt.spark_partition,
     )

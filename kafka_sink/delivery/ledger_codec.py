@@ -40,13 +40,11 @@ TOPICS_MAX = 10_000
 _COMPRESSED_FROM_BYTES = 1_024
 
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
-# Ten digits, as many as a transactional id may have there: an attempt that takes other ids counts on in steps of 10^9.
-ATTEMPT_MAX = 10**10 - 1
 
 # Column, bound of its numbers, whether it is kept as differences.
 _COLUMNS = (
-    ("spark_partition", INT32_MAX, True),
-    ("attempt", ATTEMPT_MAX, False),
+    ("spark_partition", INT64_MAX, True),
+    ("attempt", INT64_MAX, False),
     ("producer_id", INT64_MAX, True),
     ("producer_epoch", INT16_MAX, False),
     ("generation", 2, False),
@@ -54,6 +52,8 @@ _COLUMNS = (
     ("last_offset", INT64_MAX, True),
     ("row_count", INT64_MAX, False),
 )
+# Left out where every task is the one that its id is named after. Older releases skip it and name the id's number.
+_TASK_PARTITION = "task_partition"
 
 # What a person can do about a field that does not fit.
 _ADVICE = {
@@ -168,6 +168,8 @@ def _packed(pledges: tuple[Pledge, ...]) -> dict[str, Any]:
     for name, _, has_differences in _COLUMNS:
         numbers = [getattr(pledge, name) for pledge in pledges]
         packed[name] = _differences(numbers) if has_differences else numbers
+    if any(pledge.task_partition is not None for pledge in pledges):
+        packed[_TASK_PARTITION] = _differences([pledge.spark_task for pledge in pledges])
     return packed
 
 
@@ -240,13 +242,17 @@ def _pledges(packed: Any) -> tuple[Pledge, ...]:
     topics = list(_texts(packed, "topics", TOPICS_MAX))
     indexes = _numbers(packed, "topic", len(topics) - 1, has_differences=False)
     columns = [_numbers(packed, name, bound, has_differences=differs) for name, bound, differs in _COLUMNS]
-    if any(len(column) != len(indexes) for column in columns):
+    tasks = columns[0]  # unless they are told
+    if _TASK_PARTITION in packed:
+        tasks = _numbers(packed, _TASK_PARTITION, INT64_MAX, has_differences=True)
+    if any(len(column) != len(indexes) for column in (*columns, tasks)):
         raise UnreadableRecord("a ledger record whose receipts have columns of different lengths")
     pledges = []
-    for index, numbers in zip(indexes, zip(*columns, strict=True), strict=True):
+    for index, task, numbers in zip(indexes, tasks, zip(*columns, strict=True), strict=True):
         named = dict(zip((name for name, _, _ in _COLUMNS), numbers, strict=True))
         if named["generation"] not in (1, 2):
             raise UnreadableRecord(f"a ledger record with a transaction of generation {named['generation']}")
+        named[_TASK_PARTITION] = None if task == named["spark_partition"] else task
         pledges.append(Pledge(topic=topics[index], **named))
     return tuple(pledges)
 

@@ -83,8 +83,8 @@ class LedgerRead(Part):
     def _begin(self, now_ms: int) -> None:
         self._next_offset: int | None = None
         self._stop_offset = None if self._claim_offset is None else self._claim_offset + 1
-        # By producer id: records that wait for their marker. By ledger key: offset and value of the newest.
-        self._waiting: dict[int, list[tuple[int, str, bytes]]] = {}
+        # By producer id and epoch: records that wait for their marker. By ledger key: offset and value of the newest.
+        self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
         self._newest: dict[str, tuple[int, bytes]] = {}
         self._claims: dict[str, int] = {}
         topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
@@ -148,7 +148,7 @@ class LedgerRead(Part):
         if raw.is_control:
             marker = raw.decoded()
             if marker.is_commit_marker or marker.is_abort_marker:
-                ended = self._waiting.pop(raw.producer_id, [])
+                ended = self._waiting.pop(self._transaction_ended_by(raw), [])
                 for offset, ledger_key, value in ended if marker.is_commit_marker else []:
                     self._keep(offset, ledger_key, value)
         elif raw.is_transactional:
@@ -158,12 +158,19 @@ class LedgerRead(Part):
                 if own_key is not None:
                     # One byte too many is enough to be refused, should it be the newest.
                     value = ERASED if record.value is None else record.value[: VALUE_BYTES_MAX + 1]
-                    self._waiting.setdefault(raw.producer_id, []).append((offset, own_key, value))
+                    transaction = (raw.producer_id, raw.producer_epoch)
+                    self._waiting.setdefault(transaction, []).append((offset, own_key, value))
         else:
             decoded = raw.decoded()
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
                 if record.key == self._claim_key and record.value is not None:
                     self._take_claim(offset, record.value)
+
+    def _transaction_ended_by(self, marker: RawBatch) -> tuple[int, int]:
+        """A marker has the epoch of its transaction, or the next one (a fence, a time-out, generation 2 always). It is
+        not the end of an older one of the same producer id, whose own marker was lost."""
+        same, before = ((marker.producer_id, marker.producer_epoch - lead) for lead in (0, 1))
+        return same if same in self._waiting else before
 
     def _take_claim(self, offset: int, value: bytes) -> None:
         # One that cannot be read names no run; a driver is never stopped by it.

@@ -215,7 +215,7 @@ def _slots(record: LedgerRecord, fates: Sequence[PledgeFate | None], wanted: Ple
     if not found:
         return ""
     named = [
-        f"Spark partition {pledge.spark_partition} ({pledge.row_count} rows, among others to "
+        f"Spark partition {pledge.spark_task} ({pledge.row_count} rows, among others to "
         f"{pledge.topic}-{pledge.partition} up to offset {pledge.last_offset})"
         for pledge in found[:NAMED_MAX]
     ]

@@ -136,37 +136,41 @@ class Driver:
 
 
 def committed(
-    options: SinkOptions, sink_id: str | None, run: str, key: BatchKey, receipts: Sequence[TaskReceipt]
+    options: SinkOptions, sink_id: str | None, run: str, key: BatchKey, receipts: Sequence[TaskReceipt], write: str = ""
 ) -> Conclusion:
-    """How the batch ended; raises `CommitError` if it did not, or not entirely."""
+    """How the batch ended; raises `CommitError` if it did not, or not entirely.
+
+    `write` tells the writes of one run apart: inside foreachBatch a batch can be written again after an error, and what
+    is remembered of the first write's decision must not be believed of the second one's.
+    """
     if sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
-    verdict = _with_driver(options, sink_id, run, key.query_id, lambda driver: driver.commit(key, receipts))
+    verdict = _with_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.commit(key, receipts))
     return verdict.conclusion
 
 
 def aborted(
-    options: SinkOptions, sink_id: str | None, run: str, key: BatchKey, receipts: Sequence[TaskReceipt]
+    options: SinkOptions, sink_id: str | None, run: str, key: BatchKey, receipts: Sequence[TaskReceipt], write: str = ""
 ) -> Conclusion | None:
     """None: there were no transactions to abort."""
     if sink_id is None or all(receipt.transaction is None for receipt in receipts):
         return None
-    verdict = _with_driver(options, sink_id, run, key.query_id, lambda driver: driver.abort(key, receipts))
+    verdict = _with_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.abort(key, receipts))
     return verdict.conclusion
 
 
 @cache
-def _drivers(pid: int) -> dict[tuple[SinkOptions, str, str, str], Driver]:
+def _drivers(pid: int) -> dict[tuple[SinkOptions, str, str, str, str], Driver]:
     """Per process: a forked child must not use its parent's connections."""
     return {}
 
 
 def _with_driver(
-    options: SinkOptions, sink_id: str, run: str, query_id: str, act: Callable[[Driver], Verdict]
+    options: SinkOptions, sink_id: str, run: str, query_id: str, write: str, act: Callable[[Driver], Verdict]
 ) -> Verdict:
-    """The driver of this sink and run, as this process remembers it; one that failed is forgotten."""
+    """The driver of this sink, run and write, as this process remembers it; one that failed is forgotten."""
     drivers = _drivers(os.getpid())
-    where = (options, sink_id, run, query_id)
+    where = (options, sink_id, run, query_id, write)
     driver = drivers.pop(where, None) or Driver(options, sink_id, run, query_id)
     try:
         verdict = act(driver)

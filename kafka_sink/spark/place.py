@@ -3,9 +3,16 @@
 The attempt is Spark's task attempt id, which no two tasks of an application share. The attempt number would not do: it
 is counted anew when Spark runs a stage again, and a stalled attempt of the first run that asks for its producer id late
 would abort the finished transaction of the second run's attempt with the same number.
+
+Inside foreachBatch a task sees the properties of the stream, too. Its run is then the query's, so that ids can be used
+again from batch to batch. But a run must never have the name of an earlier one, and user code may have set a job group
+of its own there, which is the same after each restart. Only a random UUID that nothing speaks against is taken for
+Spark's.
 """
 
 from __future__ import annotations
+
+import re
 
 from pyspark import TaskContext
 
@@ -15,6 +22,8 @@ from kafka_sink.errors import LocalProtocolError
 from kafka_sink.spark.task import TaskPlace
 
 QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
+DESCRIPTION, RUN_TITLE = "spark.job.description", "runId = "
+_RANDOM_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
 
 def place_in_stream(sink_id: str | None) -> TaskPlace:
@@ -32,14 +41,31 @@ def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
     new checkpoint is then a new query and not a repetition, and one ledger key does for all batches."""
     context = _context()
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
-    if query_id is not None and batch_id is not None and batch_id == key.batch_id:
-        key = BatchKey(query_id, int(batch_id))
-    return _place(context, key, run, sink_id)
+    if query_id is None or batch_id is None or batch_id != key.batch_id:
+        return _place(context, key, run, sink_id)
+    run_id = _run_id_of(query_id, context)
+    run_of_query = run if run_id is None else run_hash(run_id)
+    return _place(context, BatchKey(query_id, int(batch_id)), run_of_query, sink_id, errors_may_be_caught=True)
 
 
-def _place(context: TaskContext, key: BatchKey, run: str, named_sink_id: str | None) -> TaskPlace:
+def _place(
+    context: TaskContext,
+    key: BatchKey,
+    run: str,
+    named_sink_id: str | None,
+    *,
+    errors_may_be_caught: bool = False,
+) -> TaskPlace:
     sink_id = None if named_sink_id is None else sink_id_of_query(named_sink_id, key.query_id)
-    return TaskPlace(key, run, context.partitionId(), context.taskAttemptId(), sink_id)
+    where = (context.partitionId(), context.taskAttemptId())
+    return TaskPlace(key, run, *where, sink_id, errors_may_be_caught=errors_may_be_caught)
+
+
+def _run_id_of(query_id: str, context: TaskContext) -> str | None:
+    run_id, description = context.getLocalProperty(RUN_ID), context.getLocalProperty(DESCRIPTION) or ""
+    if run_id is None or run_id == query_id or not _RANDOM_UUID.fullmatch(run_id):
+        return None
+    return run_id if RUN_TITLE not in description or RUN_TITLE + run_id in description else None
 
 
 def _context() -> TaskContext:

@@ -6,11 +6,11 @@ Rows go over as they come, whole columns at a time; what waits for the brokers i
 task waits when that is used up. What is acknowledged is counted and forgotten, so a task of any length needs the same
 memory. The first failure ends the task: Spark repeats it, with an attempt that has an identity of its own.
 
-Exactly once means: the attempt has a transactional id that nobody else will ever use, and at its end the transaction
-is prepared, that is, complete but not committed. Only the driver commits, with the receipt. An attempt that fails
-aborts its own transaction before it raises.
+Exactly once means: the attempt has a transactional id that nobody else uses until the batch is over, and at its end the
+transaction is prepared, that is, complete but not committed. Only the driver commits, with the receipt. An attempt that
+fails aborts its own transaction before it raises.
 
-The producer comes from the process's pool and goes back only from a task that ended well. A killed task gets no
+Producer and id come from the process's pools and go back only from a task that ended well. A killed task gets no
 clean-up call at all; nothing here relies on one.
 """
 
@@ -39,6 +39,7 @@ from kafka_sink.runtime.producer import Producer
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.gather import gathered
+from kafka_sink.spark.identities import IDENTITIES
 
 if TYPE_CHECKING:
     from kafka_sink.spark.unsendable import Unsendable
@@ -47,31 +48,33 @@ look_in_spark_files()
 
 # An attempt that fails tells the coordinator so, if it can be told soon; if not, the driver's sweep does.
 ABORT_TIMEOUT_S = 10.0
-# How often an attempt takes another transactional id, and what tells these ids apart. An application has fewer tasks.
-IDENTITIES_MAX, IDENTITY_STEP = 8, 1_000_000_000
+# How many transactional ids an attempt tries.
+IDENTITIES_MAX = 8
 
 
 @dataclass(frozen=True)
 class TaskPlace:
-    """Where in Spark this attempt stands. `sink_id` of None: delivery is at least once, there is no transaction."""
+    """Where in Spark this attempt stands. `sink_id` of None: delivery is at least once, there is no transaction.
+
+    `errors_may_be_caught`: user code between the batches can go on after a commit that failed.
+    """
 
     key: BatchKey
     run: str
     spark_partition: int
     attempt: int
     sink_id: str | None = None
+    errors_may_be_caught: bool = False
 
     @property
-    def transactional_id(self) -> str | None:
+    def own_identity(self) -> TaskIdentity | None:
+        """The one that is named after this attempt."""
         if self.sink_id is None:
             return None
-        return TaskIdentity(self.sink_id, self.run, self.spark_partition, self.attempt).transactional_id
-
-    def with_another_id(self) -> TaskPlace:
-        return replace(self, attempt=self.attempt + IDENTITY_STEP)
+        return TaskIdentity(self.sink_id, self.run, self.spark_partition, self.attempt)
 
     def __str__(self) -> str:
-        return f"Spark partition {self.spark_partition} (attempt {self.attempt % IDENTITY_STEP}) of {self.key}"
+        return f"Spark partition {self.spark_partition} (attempt {self.attempt}) of {self.key}"
 
 
 def write_task(
@@ -98,8 +101,8 @@ class Task:
         self._options = options
         self._place = place
         self._producer_options = _producer_options(options)
-        self._is_transactional = place.transactional_id is not None
-        self._producer: Producer = POOL.borrow(self._producer_options, place.transactional_id)
+        self._identity = self._first_identity()
+        self._producer: Producer = POOL.borrow(self._producer_options, _name(self._identity))
         self._started_s = time.monotonic()
         self._retries_before = self._producer.retried_record_count
         self._pending: deque[ArrowFuture] = deque()
@@ -109,29 +112,52 @@ class Task:
         self._byte_count = 0
         self._errors: dict[str, int] = {}
         self._digest = RowDigest()
-        if self._is_transactional:
-            self._begin()
+        if self._identity is not None:
+            self._begin(self._identity)
 
-    def _begin(self) -> None:
+    def _first_identity(self) -> TaskIdentity | None:
+        place, own = self._place, self._place.own_identity
+        if own is None:
+            return None
+        used = IDENTITIES.pool.take_used(own.sink_id, own.run, place.key)
+        if used is None:
+            return own
+        if place.errors_may_be_caught and used.transaction is not None:
+            return used.identity if IDENTITIES.has_ended(self._producer_options, used.transaction) else own
+        return used.identity
+
+    def _begin(self, identity: TaskIdentity) -> None:
         try:
-            self._take_identity()
+            self._identity = self._settled(identity)
             self._producer.begin_transaction()
         except BaseException:
             self._producer.close(0)
             raise
 
-    def _take_identity(self) -> None:
+    def _settled(self, identity: TaskIdentity) -> TaskIdentity:
         """An InitProducerId that got no answer may arrive when the transaction is prepared, or decided, and would abort
         it. So this attempt gives up the id that it was about."""
+        own = self._place.own_identity
+        assert own is not None
         for _ in range(IDENTITIES_MAX):
-            if self._producer.init_transactions():
-                return
-            self._place = self._place.with_another_id()
-            self._producer.start_over(self._place.transactional_id)
+            is_own = identity.attempt == own.attempt
+            try:
+                if self._producer.init_transactions():
+                    return identity
+            except OperationTimeout:
+                if is_own:
+                    raise
+                # Its last transaction is committed, but some partition cannot take the marker: that may last.
+                self._producer.close(0)
+                self._producer = POOL.borrow(self._producer_options, _name(own))
+                identity = own
+                continue
+            identity = identity.another() if is_own else own
+            self._producer.start_over(_name(identity))
         raise OperationTimeout(f"the coordinator did not answer InitProducerId at once in {IDENTITIES_MAX} tries")
 
     def append(self, rows: pa.RecordBatch) -> None:
-        if self._is_transactional:
+        if self._identity is not None:
             self._digest.add(rows)
         if self._options.record_errors == FAIL:
             self._send(rows)
@@ -152,9 +178,11 @@ class Task:
         self._producer.flush()
         for future in self._pending:
             self._take_result(future)
-        transaction = self._prepared() if self._is_transactional else None
+        transaction = self._prepared() if self._identity is not None else None
         retry_count = self._producer.retried_record_count - self._retries_before
         POOL.give_back(self._producer_options, self._producer)
+        if self._identity is not None:
+            IDENTITIES.pool.give_back(self._identity, self._place.key, transaction)
         return TaskReceipt(
             self._place.key,
             self._place.run,
@@ -191,7 +219,7 @@ class Task:
         """Nothing more is sent. The transaction is aborted; without one, what was sent stays."""
         # If that fails, too: the error that led here is the one to tell, and the driver's sweep aborts what is left.
         with suppress(KafkaSinkError):
-            self._producer.close(ABORT_TIMEOUT_S if self._is_transactional else 0)
+            self._producer.close(ABORT_TIMEOUT_S if self._identity is not None else 0)
 
     def _send(self, rows: pa.RecordBatch) -> None:
         try:
@@ -239,6 +267,10 @@ class Task:
 def chosen(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.RecordBatch:
     """The columns that are written, by place: names may be there twice."""
     return pa.RecordBatch.from_arrays([arrow_batch.column(index) for index in columns.indices], list(columns.names))
+
+
+def _name(identity: TaskIdentity | None) -> str | None:
+    return None if identity is None else identity.transactional_id
 
 
 def _receipt_of_nothing(place: TaskPlace) -> TaskReceipt:

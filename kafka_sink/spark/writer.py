@@ -26,7 +26,7 @@ class CommitMessage(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`sink_id` of None: delivery is at least once."""
+    """`sink_id` of None: delivery is at least once. `run` is this write's own."""
 
     def __init__(
         self, options: SinkOptions, columns: WrittenColumns, key: BatchKey, *, run: str, sink_id: str | None = None
@@ -49,8 +49,8 @@ class BatchWriter(DataSourceArrowWriter):
         from kafka_sink.spark.summary import tell_delivered
 
         receipts = receipts_of(messages)
-        key = self._key_of(receipts)
-        conclusion = committed(self._options, self._sink_id, self._run, key, receipts)
+        key, run = self._batch_of(receipts)
+        conclusion = committed(self._options, self._sink_id, run, key, receipts, self._run)
         tell_delivered(self._options, key, receipts, conclusion)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -58,13 +58,13 @@ class BatchWriter(DataSourceArrowWriter):
         from kafka_sink.spark.summary import tell_aborted
 
         receipts = receipts_of(messages)
-        key = self._key_of(receipts)
-        conclusion = aborted(self._options, self._sink_id, self._run, key, receipts)
+        key, run = self._batch_of(receipts)
+        conclusion = aborted(self._options, self._sink_id, run, key, receipts, self._run)
         tell_aborted(key, receipts, conclusion)
 
-    def _key_of(self, receipts: Sequence[TaskReceipt]) -> BatchKey:
-        """The tasks know better: inside foreachBatch a label can be a stream's batch (place.py)."""
-        return receipts[0].key if receipts else self._key
+    def _batch_of(self, receipts: Sequence[TaskReceipt]) -> tuple[BatchKey, str]:
+        """Key and run. The tasks know better: inside foreachBatch a label can be a stream's batch (place.py)."""
+        return (receipts[0].key, receipts[0].run) if receipts else (self._key, self._run)
 
 
 def receipts_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReceipt]:

@@ -19,8 +19,8 @@ INT64 = st.integers(0, 2**63 - 1)
 PLEDGES = st.lists(
     st.builds(
         Pledge,
-        st.integers(0, 2**31 - 1),
-        st.integers(0, 2**31 - 1),
+        INT64,
+        INT64,
         INT64,
         st.integers(0, 2**15 - 1),
         st.sampled_from([1, 2]),
@@ -28,7 +28,9 @@ PLEDGES = st.lists(
         st.integers(0, 2**31 - 1),
         INT64,
         INT64,
-    ),
+        # None stands for the first number.
+        st.none() | st.integers(0, 2**31 - 1),
+    ).filter(lambda pledge: pledge.task_partition != pledge.spark_partition),
     min_size=1,
     max_size=40,
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field
 
+from kafka_sink.delivery.identity import TaskIdentity
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from tests.sim.scenario import TOPICS
 
@@ -18,18 +19,35 @@ from tests.sim.scenario import TOPICS
 class Attempt:
     """One attempt of one task: its rows, and the record numbers they got.
 
-    `name` is its own; a transactional id may be used by several, one after the other.
+    `name` is its own; `identity`, of its transactional id, may be used by several, one after the other.
     """
 
     name: str
-    transactional_id: str
+    own_identity: TaskIdentity
     batch: Batch
-    run: str
-    spark_partition: int
-    number: int
     rows: tuple[int, ...]
     records: dict[int, int] = field(default_factory=dict)
     receipt: TaskReceipt | None = None
+    identity: TaskIdentity = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.identity = self.own_identity
+
+    @property
+    def transactional_id(self) -> str:
+        return self.identity.transactional_id
+
+    @property
+    def run(self) -> str:
+        return self.own_identity.run
+
+    @property
+    def spark_partition(self) -> int:
+        return self.own_identity.spark_partition
+
+    @property
+    def number(self) -> int:
+        return self.own_identity.attempt
 
     @property
     def key(self) -> BatchKey:
@@ -108,11 +126,6 @@ class Books:
 
     def generations(self, key: BatchKey) -> list[Batch]:
         return [batch for batch in self.batches if batch.key == key]
-
-    def rename(self, attempt: Attempt, number: int, transactional_id: str) -> None:
-        """It goes on under another transactional id; nothing was written under the old one."""
-        attempt.number = number
-        attempt.transactional_id = transactional_id
 
     def wrote(self, attempt: Attempt, row: int, record: int) -> None:
         attempt.records[row] = record

@@ -10,13 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from itertools import takewhile
 
-from kafka_sink.delivery.identity import parsed_task_identity
 from kafka_sink.delivery.identity_pool import IdentityPool
 from kafka_sink.delivery.receipt import PreparedTransaction, TaskReceipt, Written
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.transaction import TransactionReceipt
 from kafka_sink.errors import OperationTimeout
-from kafka_sink.spark.task import IDENTITIES_MAX, IDENTITY_STEP
+from kafka_sink.spark.task import IDENTITIES_MAX
 from tests.sim.client import Client, Script
 from tests.sim.delivery.books import Attempt, Books
 from tests.sim.history import Fate
@@ -47,19 +46,15 @@ class Executor(Client):
 
     def take_used(self, attempt: Attempt) -> None:
         """An id that this process has used before, if one is free, instead of the attempt's own."""
-        own = parsed_task_identity(attempt.transactional_id)
-        if self.pool is None or own is None:
-            return
-        used = self.pool.take_used(own.sink_id, own.run, attempt.key)
-        # The ledger names the task by the number of its partition.
-        if used is not None and used.identity.spark_partition == attempt.spark_partition:
+        own = attempt.own_identity
+        used = None if self.pool is None else self.pool.take_used(own.sink_id, own.run, attempt.key)
+        if used is not None:
             self.trace.count("transactional id used again")
-            self.books.rename(attempt, used.identity.attempt, used.identity.transactional_id)
+            attempt.identity = used.identity
 
     def give_back(self, attempt: Attempt, receipt: TaskReceipt) -> None:
-        identity = parsed_task_identity(attempt.transactional_id)
-        if self.pool is not None and identity is not None:
-            self.pool.give_back(identity, attempt.key, receipt.transaction)
+        if self.pool is not None:
+            self.pool.give_back(attempt.identity, attempt.key, receipt.transaction)
 
     def give_up(self, attempt: Attempt) -> None:
         """An InitProducerId for its id is still on the way: nobody uses that id any more."""
@@ -136,9 +131,8 @@ def _take_identity(executor: Executor, attempt: Attempt) -> Script:
         if result.result:
             return None
         executor.give_up(attempt)
-        number = attempt.number + IDENTITY_STEP
-        prefix = attempt.transactional_id.rpartition("-")[0]
-        executor.books.rename(attempt, number, f"{prefix}-{number}")
+        own, used = attempt.own_identity, attempt.identity
+        attempt.identity = used.another() if used.attempt == own.attempt else own
         result = yield lambda number: c.StartOver(number, attempt.transactional_id)
         assert result is not None
         if result.error is not None:

@@ -67,9 +67,7 @@ class SparkJob:
         number = self.stage.next_attempt()
         identity = self.identity(task.spark_partition, number)
         name = f"{self.batch.key.query_id or 'write'} {identity.transactional_id}"
-        attempt = Attempt(
-            name, identity.transactional_id, self.batch, identity.run, task.spark_partition, number, task.rows
-        )
+        attempt = Attempt(name, identity, self.batch, task.rows)
         self.stage.books.attempts[name] = attempt
         executor = self.stage.executor_for(self._query, identity.transactional_id)
         executor.take_used(attempt)

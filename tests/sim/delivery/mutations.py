@@ -15,7 +15,7 @@ from unittest import mock
 
 from kafka_sink.delivery import committer, ending, identity_pool, judgement
 from kafka_sink.delivery.committer import Committer
-from kafka_sink.delivery.identity import TaskIdentity, parsed_task_identity
+from kafka_sink.delivery.identity import TaskIdentity
 from kafka_sink.delivery.identity_pool import IdentityPool
 from kafka_sink.delivery.ledger import Finding, PledgeFate, finding
 from kafka_sink.delivery.ledger_read import LedgerRead
@@ -213,9 +213,8 @@ def id_used_again_after_a_lost_answer() -> Iterator[None]:
     """An id for which an InitProducerId may still arrive is given back to the pool."""
 
     def changed(self: Executor, attempt: Any) -> None:
-        identity = parsed_task_identity(attempt.transactional_id)
-        if self.pool is not None and identity is not None:
-            self.pool.give_back(identity, attempt.key)
+        if self.pool is not None:
+            self.pool.give_back(attempt.identity, attempt.key)
 
     with mock.patch.object(Executor, "give_up", changed):
         yield

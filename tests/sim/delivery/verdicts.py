@@ -186,7 +186,7 @@ class Verdicts:
             raise Violation("I13", f"a loss of {key} that cannot be understood: {text}")
         named = {int(one[1]): int(one[2]) for one in _SLOT.finditer(slots[2])}
         attempts = {
-            pledge.spark_partition: self.books.prepared[
+            pledge.spark_task: self.books.prepared[
                 record.transactional_id(pledge), pledge.producer_id, pledge.producer_epoch
             ]
             for pledge in record.pledges

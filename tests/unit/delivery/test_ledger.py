@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.delivery import ledger_codec
+from kafka_sink.delivery.identity import TaskIdentity
 from kafka_sink.delivery.ledger import (
     Finding,
     Kind,
@@ -17,6 +18,7 @@ from kafka_sink.delivery.ledger import (
     is_decided,
     is_replaced,
     ledger_key,
+    pledge_of,
     successor_runs,
 )
 from kafka_sink.delivery.ledger_codec import (
@@ -29,8 +31,9 @@ from kafka_sink.delivery.ledger_codec import (
     decode_record,
     encode_record,
 )
-from kafka_sink.delivery.receipt import BatchKey
-from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
+from kafka_sink.delivery.texts import lost
+from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
 
 RUN, OLD_RUN = "b" * 16, "a" * 16
 PLEDGE = Pledge(0, 0, 4711, 3, 2, "t", 5, 1_000, 10)
@@ -140,6 +143,41 @@ def test_ten_thousand_transactions_fit_into_a_megabyte_whatever_their_numbers_ar
     assert decode_record(value) == intent
 
 
+def receipt_of(transactional_id: str, spark_partition: int) -> TaskReceipt:
+    return TaskReceipt(
+        BatchKey("q", 5),
+        RUN,
+        spark_partition,
+        900,
+        transaction=PreparedTransaction(transactional_id, 4711, 3, 2, 60_000, 50_000),
+        written=(Written("t", 0, 1, 0, 0),),
+        row_count=1,
+    )
+
+
+def test_a_pledge_has_the_numbers_of_its_id_and_names_the_task_that_wrote_it() -> None:
+    used = TaskIdentity("sink", RUN, 3, 41)
+    pledge = pledge_of("sink", RUN, receipt_of(used.transactional_id, spark_partition=1))
+    intent = record(Kind.INTENT, run=RUN, pledges=(pledge,))
+    read = decode_record(encode_record(intent))
+    assert read == intent and read.transactional_id(read.pledges[0]) == used.transactional_id
+    assert read.pledges[0].spark_task == 1
+    assert "Spark partition 1 (1 rows" in str(lost(read, [PledgeFate.LOST]))
+
+
+def test_a_record_of_the_release_before_names_the_tasks_by_their_ids() -> None:
+    """The column is left out there, and wherever each id is that of its own task."""
+    value = encode_record(record(Kind.INTENT))
+    assert b"task_partition" not in value
+    assert [pledge.spark_task for pledge in decode_record(value).pledges] == [0]
+
+
+@pytest.mark.parametrize("name", ["sink-driver", f"other-{RUN}-0-0", f"sink-{OLD_RUN}-0-0", f"sink-{RUN}-0-00"])
+def test_what_is_no_task_id_of_this_sink_and_run_cannot_be_pledged(name: str) -> None:
+    with pytest.raises(LocalProtocolError, match=f"of run '{RUN}' of sink 'sink'"):
+        pledge_of("sink", RUN, receipt_of(name, 0))
+
+
 def test_a_small_record_can_be_read_by_a_person() -> None:
     value = encode_record(record(Kind.DONE))
     assert value.startswith(b'pykafka-sink-ledger 1 json\n{"kind":"done","sink":"sink","query":"q","batch":5,')
@@ -189,7 +227,7 @@ def test_a_bomb_is_defused_at_the_limit() -> None:
         (record(Kind.INTENT, topics={f"t{n}": 1 for n in range(TOPICS_MAX + 1)}), "topics", "fewer topics"),
         (record(Kind.INTENT, pledges=(PLEDGE,) * (PLEDGES_MAX + 1)), "no list of at most 100000", "fewer tasks"),
         (record(Kind.INTENT, pledges=(replace(PLEDGE, last_offset=-1),)), "'last_offset'", "the next run"),
-        (record(Kind.INTENT, pledges=(replace(PLEDGE, attempt=10**10),)), "'attempt'", "Start the query again"),
+        (record(Kind.INTENT, pledges=(replace(PLEDGE, attempt=2**63),)), "'attempt'", "Start the query again"),
         (record(Kind.INTENT, pledges=(replace(PLEDGE, producer_epoch=2**15),)), "'producer_epoch'", "report it"),
         (record(Kind.INTENT, pledges=(replace(PLEDGE, generation=3),)), "'generation'", "report it"),
         (record(Kind.INTENT, pledges=()), "fields of another kind", "report it"),

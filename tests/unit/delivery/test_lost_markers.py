@@ -2,6 +2,7 @@
 transaction ended. Behind a fence it cannot be open any more."""
 
 from kafka_sink.delivery.ledger import Kind
+from kafka_sink.delivery.request import DriverRequest
 from kafka_sink.delivery.session import Conclusion
 from kafka_sink.errors import CommitLost, CommitPending
 from tests.model.tiny_broker import LEDGER
@@ -79,5 +80,23 @@ def test_how_a_decision_ended_is_believed_without_a_marker(bench: Bench) -> None
     bench.settle()
     lose_the_last_marker(bench)
     again = bench.commit(bench.receipts(run=THIRD), bench.session(THIRD))
+    assert again.conclusion is Conclusion.ALREADY_DELIVERED, again.error
+    assert visible(bench) == [1, 1]
+
+
+def test_the_end_of_a_later_record_is_not_taken_for_that_of_an_intent_without_a_marker(bench: Bench) -> None:
+    """The done record behind it is written and aborted by the next driver's fence: one marker for two records."""
+    session = bench.session()
+
+    def loses_the_marker_of_the_intent(request: DriverRequest) -> None:
+        if request.key.purpose == COMMIT:
+            bench.before = None
+            bench.settle()
+            lose_the_last_marker(bench)
+
+    bench.before = loses_the_marker_of_the_intent
+    verdict = bench.commit(bench.receipts(), session, answers={END: [None, *[LOST] * 100_000]})
+    assert isinstance(verdict.error, CommitPending) and "committed and visible" in str(verdict.error)
+    again = bench.commit(bench.receipts(run=SECOND), bench.session(SECOND))
     assert again.conclusion is Conclusion.ALREADY_DELIVERED, again.error
     assert visible(bench) == [1, 1]

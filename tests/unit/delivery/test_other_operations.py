@@ -64,6 +64,29 @@ def test_abort_in_another_process_finds_the_decision_and_leaves_everything_alone
     assert not {"abort transaction", "fence older drivers"} & set(bench.purposes())
 
 
+def test_abort_of_a_second_writing_of_a_delivered_batch_ends_what_is_open_and_nothing_else(bench: Bench) -> None:
+    """Inside foreachBatch user code can catch an error and write the batch again, in the same run."""
+    first = bench.receipts(0)
+    bench.commit(first)
+    bench.settle()
+    second = bench.receipts(0, attempt=1)
+    assert bench.run(Operation.ABORT, second).conclusion is Conclusion.LEFT_ALONE
+    bench.settle()
+    assert {bench.state_of(receipt) for receipt in first} == {"CompleteCommit"}
+    assert {bench.state_of(receipt) for receipt in second} == {"CompleteAbort"}
+
+
+def test_a_second_writing_of_a_decided_batch_in_the_same_run_is_aborted_and_the_first_one_finished(
+    bench: Bench,
+) -> None:
+    first = pending(bench)
+    second = bench.receipts(0, attempt=1)
+    assert bench.commit(second).conclusion is Conclusion.ALREADY_DELIVERED
+    bench.settle()
+    assert {bench.state_of(receipt) for receipt in first} == {"CompleteCommit"}
+    assert {bench.state_of(receipt) for receipt in second} == {"CompleteAbort"}
+
+
 def test_abort_with_a_stale_memory_reads_the_ledger_anew(bench: Bench) -> None:
     stale = bench.session()
     bench.commit(bench.receipts(0), stale)

@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from kafka_sink.delivery.identity import (
+    NUMBER_MAX,
     TaskIdentity,
     checked_sink_id,
     driver_transactional_id,
@@ -17,6 +18,7 @@ from kafka_sink.delivery.outcome import Meaning, end_meaning
 from kafka_sink.delivery.phase import TRANSITIONS, Event, Phase
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt, Written, summarised
 from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError
+from kafka_sink.spark.task import IDENTITIES_MAX
 from kafka_sink.wire.codes import CODES
 
 
@@ -68,6 +70,18 @@ def test_a_transactional_id_is_read_back_whatever_the_sink_is_called(sink_id: st
     identity = TaskIdentity(checked_sink_id(sink_id), run_hash("run"), 12, 3)
     assert parsed_task_identity(identity.transactional_id) == identity
     assert parsed_task_identity(driver_transactional_id("plain")) is None
+
+
+def test_further_names_of_an_attempt_differ_and_no_number_of_theirs_is_too_long_to_be_read() -> None:
+    """Spark's attempts are 64 bits long; those of releases before were read up to ten digits."""
+    identity = TaskIdentity("sink", run_hash("run"), 2**31 - 1, NUMBER_MAX)
+    names = []
+    for _ in range(IDENTITIES_MAX):
+        names.append(identity.transactional_id)
+        assert parsed_task_identity(names[-1]) == identity
+        identity = identity.another()
+    assert len(set(names)) == IDENTITIES_MAX
+    assert parsed_task_identity(f"sink-{'a' * 16}-0-{NUMBER_MAX + 1}") is None
 
 
 @pytest.mark.parametrize("text", ["", "driver", "a-b-0-0", "-0123456789abcdef-0-0", "a-0123456789abcdef-00-0"])

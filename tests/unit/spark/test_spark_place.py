@@ -10,10 +10,12 @@ from pyspark import TaskContext
 from kafka_sink.delivery.identity import run_hash
 from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import LocalProtocolError
-from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID, place_in_batch, place_in_stream
+from kafka_sink.spark.place import BATCH_ID, DESCRIPTION, QUERY_ID, RUN_ID, place_in_batch, place_in_stream
 from kafka_sink.spark.task import TaskPlace
 
 STREAM = {QUERY_ID: "q-1", BATCH_ID: "7", RUN_ID: "r-1"}
+QUERY, RUN = "8d2dbe5c-1a33-4cb4-8a0f-7f1f3a7f0d6e", "2f1c9f6e-0b58-4a51-9a53-0f6d1e0f7b11"
+INSIDE = {QUERY_ID: QUERY, BATCH_ID: "7", RUN_ID: RUN, DESCRIPTION: f"name\nid = {QUERY}\nrunId = {RUN}\nbatch = 7"}
 
 
 class Context:
@@ -45,15 +47,15 @@ def test_a_task_of_a_stream_knows_query_batch_run_partition_and_attempt(monkeypa
 
 def test_without_a_sink_id_there_is_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
     inside_a_task(monkeypatch, STREAM)
-    assert place_in_stream(None).transactional_id is None
-    assert place_in_stream("sink").transactional_id is not None
+    assert place_in_stream(None).own_identity is None
+    assert place_in_stream("sink").own_identity is not None
 
 
 def test_two_attempts_of_one_partition_have_two_transactional_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     inside_a_task(monkeypatch, STREAM)
     first = place_in_stream("sink")
     monkeypatch.setattr(Context, "taskAttemptId", lambda self: 42)
-    assert place_in_stream("sink").transactional_id != first.transactional_id
+    assert place_in_stream("sink").own_identity != first.own_identity
 
 
 @pytest.mark.parametrize("missing", STREAM)
@@ -70,6 +72,40 @@ def test_a_batch_write_has_the_key_that_the_driver_chose(monkeypatch: pytest.Mon
     place = place_in_batch(BatchKey("", "monday"), "run", "sink")
     assert place == TaskPlace(BatchKey("", "monday"), "run", 3, 41, "sink")
     assert pickle.loads(pickle.dumps(place)) == place
+
+
+def test_inside_foreach_batch_the_number_of_the_batch_is_that_batch_in_the_run_of_its_query(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inside_a_task(monkeypatch, INSIDE)
+    place = place_in_batch(BatchKey("", "7"), "run", "sink")
+    sink_id = f"sink-{run_hash(QUERY)}"
+    assert place == TaskPlace(BatchKey(QUERY, 7), run_hash(RUN), 3, 41, sink_id, errors_may_be_caught=True)
+    assert place_in_batch(BatchKey("", "8"), "run", "sink") == TaskPlace(BatchKey("", "8"), "run", 3, 41, "sink")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {RUN_ID: "nightly export"},
+        {RUN_ID: ""},
+        {RUN_ID: QUERY},
+        {RUN_ID: "11111111-1111-1111-1111-111111111111"},
+        {RUN_ID: "5b0f5ad1-62a5-4a44-8a44-2a5a3f1f3f10"},
+    ],
+    ids=["words", "nothing", "the query's id", "no random UUID", "not the run that Spark describes"],
+)
+def test_a_job_group_of_the_users_own_is_not_taken_for_the_run_of_the_query(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, str]
+) -> None:
+    inside_a_task(monkeypatch, {**INSIDE, **changed})
+    place = place_in_batch(BatchKey("", "7"), "run", "sink")
+    assert (place.key, place.run, place.errors_may_be_caught) == (BatchKey(QUERY, 7), "run", True)
+
+
+def test_a_description_of_the_users_own_takes_the_run_from_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside_a_task(monkeypatch, {**INSIDE, DESCRIPTION: "the nightly export"})
+    assert place_in_batch(BatchKey("", "7"), "run", "sink").run == run_hash(RUN)
 
 
 def test_outside_of_a_task_nothing_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:

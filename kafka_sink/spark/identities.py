@@ -1,0 +1,66 @@
+"""Transactional ids that this process has used before: when an attempt may have one, and when it leaves its own.
+
+The rules are in delivery/identity_pool.py; here are the pool of this process and the question to the coordinator.
+After a fork the child has neither: the ids are its parent's.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from kafka_sink.delivery.identity_pool import IdentityPool, is_over
+from kafka_sink.delivery.receipt import PreparedTransaction
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.options import ProducerOptions
+
+if TYPE_CHECKING:
+    from kafka_sink.runtime.client import Client
+
+# After so long a new id is the better choice.
+ASK_TIMEOUT_MS = 2_000
+# Of configurations.
+CLIENTS_MAX = 4
+
+
+class Identities:
+    def __init__(self) -> None:
+        self.pool = IdentityPool()
+        self._clients: dict[ProducerOptions, Client] = {}  # the longest unused first
+
+    def has_ended(self, options: ProducerOptions, transaction: PreparedTransaction) -> bool:
+        """As the coordinator says; False also if it cannot be known."""
+        from kafka_sink.engine.question import Coordinator
+        from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
+
+        target, body = Coordinator(transaction.transactional_id), {"transactional_ids": [transaction.transactional_id]}
+        try:
+            answer = self._client(options).ask(
+                target, DESCRIBE_TRANSACTIONS, body, timeout_ms=ASK_TIMEOUT_MS, changes_nothing=True
+            )
+        except KafkaSinkError:
+            return False
+        return any(is_over(transaction, state) for state in answer["transaction_states"])
+
+    def _client(self, options: ProducerOptions) -> Client:
+        from kafka_sink.runtime.client import Client
+
+        client = self._clients.pop(options, None) or Client(options)
+        self._clients[options] = client
+        while len(self._clients) > CLIENTS_MAX:
+            self._clients.pop(next(iter(self._clients))).close()
+        return client
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self.forget()
+
+    def forget(self) -> None:
+        self.pool, self._clients = IdentityPool(), {}
+
+
+# Those of this process.
+IDENTITIES = Identities()
+
+os.register_at_fork(after_in_child=IDENTITIES.forget)

@@ -1,0 +1,195 @@
+"""Transactional ids of tasks, used again: real tasks and the driver's commit, without Spark's JVM.
+
+One process here is one worker of Spark. The embedded broker where an answer has to be lost; Apache Kafka of both
+generations where it matters what a coordinator says about a transaction that has ended.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructType
+
+from kafka_sink.delivery.identity import run_hash
+from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
+from kafka_sink.delivery.request import EveryBroker
+from kafka_sink.delivery.session import Conclusion
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.runtime.pool import POOL
+from kafka_sink.spark.columns import written_columns
+from kafka_sink.spark.driver import Driver, aborted, committed
+from kafka_sink.spark.identities import IDENTITIES
+from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.testing import EmbeddedBroker, Fault
+from kafka_sink.wire.apis import LIST_TRANSACTIONS
+from tests.integration.asking import LIST_BODY, answers_to, client_of, listed_ids, request
+from tools.foreign_reader import read_topic
+from tools.kafka_cluster import KafkaCluster
+
+COLUMNS = written_columns(StructType().add("value", StringType()), "rows")
+RUN = run_hash("run")
+
+
+@pytest.fixture(autouse=True)
+def fresh_process() -> Iterator[None]:
+    """As after a fork, and nothing is left behind."""
+    IDENTITIES.close()
+    yield
+    IDENTITIES.close()
+    POOL.close()
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(1, topics={"rows": 4}) as broker:
+        yield broker
+
+
+class Query:
+    """A query with one worker process: tasks one after the other, then the commit."""
+
+    def __init__(self, servers: str, topic: str = "rows", **settings: str) -> None:
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        self.options: SinkOptions = parse_sink_options(
+            {"kafka.bootstrap.servers": servers, "topic": topic, "sink.id": topic, **named}
+        )
+        self.sink_id = topic
+        self._servers = servers
+        self._attempts = itertools.count(100)
+        planning = Driver(self.options, self.sink_id, "")
+        planning.check_ledger()
+        planning.close()
+
+    def task(self, batch: int, partition: int = 0, *, errors_may_be_caught: bool = False) -> TaskReceipt:
+        where = (RUN, partition, next(self._attempts), self.sink_id, errors_may_be_caught)
+        rows = pa.RecordBatch.from_arrays([pa.array([f"{batch}-{partition}"])], ["value"])
+        return write_task(self.options, COLUMNS, [rows], TaskPlace(BatchKey("q", batch), *where))
+
+    def commit(self, *receipts: TaskReceipt) -> Conclusion:
+        return committed(self.options, self.sink_id, RUN, receipts[0].key, receipts)
+
+    def ids(self) -> set[str]:
+        """Of tasks, as the coordinators know them, in whatever state."""
+        with client_of(self._servers) as client:
+            (answer,) = answers_to(client, request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY))
+        return {name for name in listed_ids(answer.bodies) if name.startswith(f"{self.sink_id}-{RUN}-")}
+
+
+def name_of(receipt: TaskReceipt) -> str:
+    assert receipt.transaction is not None
+    return receipt.transaction.transactional_id
+
+
+def test_after_any_number_of_batches_a_process_has_as_many_ids_as_it_had_tasks_in_a_batch(
+    kafka: KafkaCluster, topic_name: str
+) -> None:
+    kafka.create_topic(topic_name, partitions=4)
+    query = Query(kafka.bootstrap_servers, topic_name)
+    counts = []
+    for batch in range(12):
+        receipts = [query.task(batch, partition) for partition in range(4)]
+        assert query.commit(*receipts) is Conclusion.DELIVERED
+        counts.append(len(query.ids()))
+    assert counts == [4] * 12
+    found = sorted(record.value or b"" for record in read_topic(kafka.bootstrap_servers, topic_name))
+    assert found == sorted(f"{batch}-{partition}".encode() for batch in range(12) for partition in range(4))
+
+
+@pytest.mark.parametrize("is_delivered", [True, False], ids=["committed", "aborted"])
+def test_inside_foreach_batch_an_id_is_used_again_as_soon_as_its_coordinator_says_that_its_transaction_is_over(
+    kafka: KafkaCluster, topic_name: str, is_delivered: bool
+) -> None:
+    kafka.create_topic(topic_name, partitions=4)
+    query = Query(kafka.bootstrap_servers, topic_name)
+    names = set()
+    for batch in range(3):
+        receipt = query.task(batch, errors_may_be_caught=True)
+        names.add(name_of(receipt))
+        if is_delivered:
+            query.commit(receipt)
+        else:
+            aborted(query.options, query.sink_id, RUN, receipt.key, [receipt])
+    assert len(names) == 1 and query.ids() == names
+
+
+def test_inside_foreach_batch_no_id_is_used_again_whose_batch_may_be_decided(
+    kafka: KafkaCluster, topic_name: str
+) -> None:
+    """User code caught the error of a commit that did not get to its end, and went on with the next batch."""
+    kafka.create_topic(topic_name, partitions=4)
+    query = Query(kafka.bootstrap_servers, topic_name)
+    query.commit(query.task(0, errors_may_be_caught=True))
+    undecided = query.task(1, errors_may_be_caught=True)
+    following = query.task(2, errors_may_be_caught=True)
+    assert name_of(following) != name_of(undecided)
+    assert query.commit(undecided) is Conclusion.DELIVERED
+    assert len(read_topic(kafka.bootstrap_servers, topic_name)) == 2
+
+
+def test_inside_foreach_batch_no_id_is_used_again_while_its_coordinator_cannot_be_asked(broker: EmbeddedBroker) -> None:
+    query = Query(broker.bootstrap_servers)
+    first = query.task(0, errors_may_be_caught=True)
+    query.commit(first)
+    broker.inject(Fault(api="DescribeTransactions", error_code=15, times=None))  # COORDINATOR_NOT_AVAILABLE
+    assert name_of(query.task(1, errors_may_be_caught=True)) != name_of(first)
+
+
+def test_an_attempt_that_failed_does_not_leave_its_id_to_others(broker: EmbeddedBroker) -> None:
+    query = Query(broker.bootstrap_servers)
+    first = query.task(0)
+    query.commit(first)
+    broker.inject(Fault(api="Produce", error_code=87))  # INVALID_RECORD
+    with pytest.raises(KafkaSinkError):
+        query.task(1)
+    second = query.task(1)
+    assert name_of(second) != name_of(first) and second.attempt == 102
+    query.commit(second)
+    assert name_of(query.task(2)) == name_of(second)
+
+
+def test_an_init_producer_id_without_an_answer_costs_the_process_the_id_that_it_was_about(
+    broker: EmbeddedBroker,
+) -> None:
+    """It may arrive when a later transaction under that id is decided, and would abort it."""
+    query = Query(broker.bootstrap_servers)
+    first = query.task(0)
+    query.commit(first)
+    broker.inject(Fault(api="InitProducerId", disconnect=True, after_apply=True))
+    second = query.task(1)
+    assert name_of(second) == f"rows-{RUN}-0-{second.attempt}"
+    query.commit(second)
+    third = query.task(2)
+    assert name_of(third) == name_of(second) and third.attempt != second.attempt
+    assert query.commit(third) is Conclusion.DELIVERED
+
+
+def test_an_id_whose_last_transaction_cannot_be_completed_in_time_is_left_for_a_new_one(broker: EmbeddedBroker) -> None:
+    """Some partition has no leader that could take the marker, and this task may write to others."""
+    query = Query(broker.bootstrap_servers, kafka_max_block_ms="1000")
+    first = query.task(0)
+    query.commit(first)
+    blocked = name_of(first)
+
+    def still_completing(api: str, version: int, broker_id: int, body: object) -> Fault | None:
+        is_about_it = api == "InitProducerId" and isinstance(body, dict) and body["transactional_id"] == blocked
+        return Fault(error_code=51) if is_about_it else None  # CONCURRENT_TRANSACTIONS
+
+    broker.do(lambda core: setattr(core.faults, "interceptor", still_completing))
+    second = query.task(1)
+    assert name_of(second) == f"rows-{RUN}-0-{second.attempt}"
+    assert query.commit(second) is Conclusion.DELIVERED
+
+
+def test_a_second_writing_of_a_batch_in_the_same_run_uses_no_id_of_the_first_one(broker: EmbeddedBroker) -> None:
+    query = Query(broker.bootstrap_servers)
+    first = query.task(0, errors_may_be_caught=True)
+    assert query.commit(first) is Conclusion.DELIVERED
+    second = query.task(0, errors_may_be_caught=True)
+    assert name_of(second) != name_of(first)
+    assert query.commit(second) is Conclusion.ALREADY_DELIVERED
+    assert [record.value for record in read_topic(broker.bootstrap_servers, "rows")] == [b"0-0"]

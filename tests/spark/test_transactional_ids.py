@@ -1,0 +1,72 @@
+"""How many transactional ids a query leaves at the brokers: as many as its processes run tasks of one batch at most.
+
+The session has two cores, so two worker processes run the four tasks of a batch between them. Another process takes
+ids only after one of these has ended, which Spark brings about after a minute without a task.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from kafka_sink.engine.question import EveryBroker
+from kafka_sink.wire.apis import LIST_TRANSACTIONS
+from tests.integration.asking import LIST_BODY, client_of
+from tests.spark.parity import Folder, append, start, values, writable_topic
+from tests.spark.spark_session import run_to_end
+from tools.kafka_cluster import KafkaCluster
+
+TASKS, CORES = 4, 2
+
+
+@pytest.fixture
+def folder(spark: SparkSession, tmp_path: Path) -> Folder:
+    return Folder(spark, tmp_path)
+
+
+def ids_of_tasks(kafka: KafkaCluster, sink_id: str) -> set[str]:
+    """In whatever state. The sink id may be longer than the option: a stream's has its query in it."""
+    with client_of(kafka.bootstrap_servers) as client:
+        answers = client.ask_all(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY, changes_nothing=True)
+    names = {state["transactional_id"] for answer in answers for state in answer["transaction_states"]}
+    return {name for name in names if name.startswith(f"{sink_id}-") and not name.endswith("-driver")}
+
+
+def lines(batch: int) -> list[str]:
+    return [f"{batch}-{number}" for number in range(2 * TASKS)]
+
+
+def spread(frame: DataFrame) -> DataFrame:
+    """Rows in every task, one after the other."""
+    return frame.repartition(TASKS)
+
+
+def test_a_stream_of_thirty_batches_leaves_no_more_ids_than_its_processes_run_tasks_of_one(
+    kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    for batch in range(30):
+        folder.add(*lines(batch))
+    run_to_end(start(spread(folder.read()), kafka_4, checkpoint, topic=topic_name, sink_id=topic_name), 300)
+    expected = sorted(line.encode() for batch in range(30) for line in lines(batch))
+    assert values(kafka_4, topic_name) == sorted(expected, key=repr)
+    assert TASKS <= len(ids_of_tasks(kafka_4, topic_name)) <= TASKS * CORES
+
+
+def test_inside_foreach_batch_ids_are_used_again_as_well(
+    kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    for batch in range(10):
+        folder.add(*lines(batch))
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        append(spread(frame), kafka_4, topic=topic_name, sink_id=topic_name, batch_id=str(batch_id))
+
+    query = folder.read().writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    run_to_end(query.trigger(availableNow=True).start(), 300)
+    expected = [line.encode() for batch in range(10) for line in lines(batch)]
+    assert values(kafka_4, topic_name) == sorted(expected, key=repr)
+    assert TASKS <= len(ids_of_tasks(kafka_4, topic_name)) <= TASKS * CORES
