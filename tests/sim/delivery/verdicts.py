@@ -106,8 +106,8 @@ class Verdicts:
 
     def _check_refused(self, asked: Asked, text: str) -> None:
         """I18: who writes the same rows again is not told that they are others, nor that his checkpoint is old."""
-        if not self.is_refusal(text) or asked.batch is None:
-            return
+        if not self.is_refusal(text) or asked.batch is None or (asked.batch.is_committed and _OTHER_ROWS not in text):
+            return  # it is none, or another driver on the same checkpoint has gone on
         key = asked.batch.key
         others = [
             batch for batch in self.books.batches if batch.key.query_id == key.query_id and batch is not asked.batch
