@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.delivery.mutations import SEEDS, Mutation, seeds_until_caught
+from tests.sim.delivery.mutations import TRIALS, Mutation, seeds_until_caught
 from tests.sim.delivery.plan import draw
 from tests.sim.delivery.simulation import run
 
@@ -22,7 +22,7 @@ REGRESSIONS = json.loads((HERE / "delivery" / "regressions.json").read_text())
 FIXED_SEEDS = range(1, 61)
 FRESH_COUNT = 20
 # Mistakes that many seeds are needed for are planted by `python -m tests.sim.delivery --mutations` only.
-QUICK = [mutation for mutation, limit in SEEDS.items() if limit <= 20]
+QUICK = [mutation for mutation, trial in TRIALS.items() if trial.limit <= 20]
 NEEDED = (
     "commit: delivered", "commit: already delivered", "commit: CommitAborted", "commit: CommitPending",
     "commit: fenced by another driver", "recover: recovered", "abort: aborted", "driver crashed in commit",
@@ -69,4 +69,4 @@ def test_equal_seeds_give_equal_commits_in_any_process() -> None:
 
 @pytest.mark.parametrize("mutation", QUICK, ids=lambda mutation: mutation.__name__)
 def test_a_planted_mistake_of_the_commit_protocol_is_caught(mutation: Mutation) -> None:
-    assert seeds_until_caught(mutation, range(1, SEEDS[mutation] + 1)) is not None
+    assert seeds_until_caught(mutation, range(1, TRIALS[mutation].limit + 1)) is not None

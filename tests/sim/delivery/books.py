@@ -1,88 +1,151 @@
-"""What Spark knows of a query (its checkpoint), what each attempt wrote, and what the sink said about each batch.
+"""What each attempt wrote, what Spark's checkpoints say, and what the sink said about each batch.
 
 The one side of every comparison with the logs. A row is (batch, number); every attempt that writes it makes a record
-with a number of its own, so that a reader of the logs can tell who wrote what.
+with a number of its own, so that a reader of the logs can tell who wrote what. A `Batch` is some rows under a batch id:
+where other rows come under the same id, that is another one, of a later generation.
 """
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, field
 
+from kafka_sink.delivery.identity import TaskIdentity
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
+from tests.sim.scenario import TOPICS
 
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One attempt of one task: its rows, and the record numbers they got."""
+    """One attempt of one task: its rows, and the record numbers they got.
 
-    transactional_id: str
-    key: BatchKey
-    run: str
-    spark_partition: int
-    number: int
+    `name` is its own; `identity`, of its transactional id, may be used by several, one after the other.
+    """
+
+    name: str
+    own_identity: TaskIdentity
+    batch: Batch
     rows: tuple[int, ...]
     records: dict[int, int] = field(default_factory=dict)
     receipt: TaskReceipt | None = None
+    identity: TaskIdentity = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.identity = self.own_identity
+
+    @property
+    def transactional_id(self) -> str:
+        return self.identity.transactional_id
+
+    @property
+    def run(self) -> str:
+        return self.own_identity.run
+
+    @property
+    def spark_partition(self) -> int:
+        return self.own_identity.spark_partition
+
+    @property
+    def number(self) -> int:
+        return self.own_identity.attempt
+
+    @property
+    def key(self) -> BatchKey:
+        return self.batch.key
 
 
 @dataclass(slots=True, eq=False)
 class Loss:
     """CommitLost, as it was said: which transactions of the batch are visible and which never will be."""
 
-    key: BatchKey
+    batch: Batch
     lost: frozenset[str]
     committed: frozenset[str]
     is_replayed: bool
     since_ms: int
     said_count: int = 1
     is_resolved: bool = False
+    # Said by a batch write without a ledger: nobody will ask again. Of these not even that much is known.
+    doubtful: frozenset[str] = frozenset()
+
+    @property
+    def key(self) -> BatchKey:
+        return self.batch.key
 
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Planned by Spark: the rows never change after that."""
+    """Planned by Spark: the rows never change after that. `must_be_there`: the sink has said that it is delivered."""
 
     key: BatchKey
     number: int
     row_count: int
+    generation: int = 0
     is_committed: bool = False
+    must_be_there: bool = False
+    was_tried: bool = False
+    # How often it was in the part of a checkpoint that was set back, or somebody wrote other rows under its name.
+    set_back_count: int = 0
+    # Which topic a row goes to is in the row, or chosen by chance each time it is written.
+    has_fixed_topics: bool = False
+    # Why it may be missing although the query went on: a warning said so, or an option asked for it.
+    excuse: str = ""
     losses: list[Loss] = field(default_factory=list)
 
     @property
     def is_accepted(self) -> bool:
         return any(loss.is_resolved and not loss.is_replayed for loss in self.losses)
 
+    def topic_of(self, row: int) -> str:
+        return TOPICS[(row * 5 + row // 2 + self.generation) % 3 % len(TOPICS)]
+
+    def may_go_to(self, topic: str, row: int) -> bool:
+        return not self.has_fixed_topics or self.topic_of(row) == topic
+
+    def digest_of(self, rows: tuple[int, ...]) -> int:
+        """As a task makes it: of its own rows, in their order."""
+        return zlib.crc32(f"{self.key} {self.generation} {rows}".encode())
+
+    def __str__(self) -> str:
+        return f"{self.key}{f', generation {self.generation}' if self.generation else ''}"
+
 
 class Books:
     def __init__(self) -> None:
+        # All that ever were planned, also what a checkpoint has forgotten since.
         self.batches: list[Batch] = []
+        # By name, and by the exact transaction that an attempt has prepared.
         self.attempts: dict[str, Attempt] = {}
+        self.prepared: dict[tuple[str, int, int], Attempt] = {}
         # Record number -> (attempt, row).
         self.records: dict[int, tuple[Attempt, int]] = {}
-        # Transactional ids of which nothing may ever be visible, and who said so.
+        # Attempts of which nothing may ever be visible, and who said so.
         self.forbidden: dict[str, str] = {}
-        # Transactional ids that the coordinator has aborted by time.
+        # Transactions (id, producer id) that the coordinator has aborted by time.
         self.timed_out: set[str] = set()
 
-    def batch(self, key: BatchKey) -> Batch:
-        return next(batch for batch in self.batches if batch.key == key)
-
-    def next_uncommitted(self) -> Batch | None:
-        return next((batch for batch in self.batches if not batch.is_committed), None)
-
-    def rename(self, attempt: Attempt, number: int) -> None:
-        """It goes on under another transactional id; nothing was written under the old one."""
-        del self.attempts[attempt.transactional_id]
-        attempt.number = number
-        prefix = attempt.transactional_id.rpartition("-")[0]
-        attempt.transactional_id = f"{prefix}-{number}"
-        self.attempts[attempt.transactional_id] = attempt
+    def generations(self, key: BatchKey) -> list[Batch]:
+        return [batch for batch in self.batches if batch.key == key]
 
     def wrote(self, attempt: Attempt, row: int, record: int) -> None:
         attempt.records[row] = record
         self.records[record] = (attempt, row)
 
+    def has_prepared(self, attempt: Attempt, receipt: TaskReceipt) -> None:
+        attempt.receipt = receipt
+        transaction = receipt.transaction
+        assert transaction is not None
+        exact = (transaction.transactional_id, transaction.producer_id, transaction.producer_epoch)
+        self.prepared[exact] = attempt
+
+    def attempt_of(self, receipt: TaskReceipt) -> Attempt | None:
+        transaction = receipt.transaction
+        if transaction is None:
+            return None
+        return self.prepared[transaction.transactional_id, transaction.producer_id, transaction.producer_epoch]
+
     def forbid(self, receipts: list[TaskReceipt], why: str) -> None:
         for receipt in receipts:
-            if receipt.transaction is not None:
-                self.forbidden.setdefault(receipt.transaction.transactional_id, why)
+            attempt = self.attempt_of(receipt)
+            if attempt is not None:
+                self.forbidden.setdefault(attempt.name, why)

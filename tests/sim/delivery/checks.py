@@ -1,7 +1,8 @@
-"""I13, against the logs as a read_committed reader finds them: each row of each batch once, and nothing else.
+"""I13 and I15, against the logs as a read_committed reader finds them: each row of each batch once, and nothing else.
 
 Readings are those of the simulation's own decoder (`tests.sim.decoder`). A lost batch is the exception that was said
-aloud: of it exactly the named transactions are missing, and a replay adds the visible ones a second time.
+aloud: of it exactly the named transactions are missing, and a replay adds the visible ones a second time. I15 is the
+same promise where an assumption was broken: no row is lost or doubled without an error, or a warning, that names it.
 """
 
 from __future__ import annotations
@@ -13,16 +14,24 @@ from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.transaction_state import State
 from tests.sim.checkers import read_log
 from tests.sim.delivery.books import Attempt, Batch, Books
-from tests.sim.delivery.ledger_log import ledger_entries
+from tests.sim.delivery.breakers import UNNAMED
+from tests.sim.delivery.checkpoint import Checkpoint
+from tests.sim.delivery.ledger_log import LostMarkers, ledger_entries
 from tests.sim.history import Fate, History
 from tests.sim.scenario import TOPICS
 from tests.sim.trace import Violation
 
+UNNAMED_PREFIX = "batch-"
+
 
 class Checks:
-    def __init__(self, core: BrokerCluster, books: Books, history: History) -> None:
+    def __init__(
+        self, core: BrokerCluster, books: Books, history: History, checkpoints: list[Checkpoint], kind: str
+    ) -> None:
         self.books = books
         self.core = core
+        self.checkpoints = checkpoints
+        self.kind = kind
         self.views = [
             read_log((name, partition.index), partition.log, is_dead=False)
             for name in TOPICS
@@ -35,56 +44,78 @@ class Checks:
         for view in self.views:
             for number in view.visible:
                 attempt, row = books.records[number]
-                self._seen[books.batch(attempt.key)][row] += 1
-                self._of_attempt[attempt.transactional_id][row] += 1
+                self._seen[attempt.batch][row] += 1
+                self._of_attempt[attempt.name][row] += 1
 
     def check_all(self) -> None:
+        for checkpoint in self.checkpoints:
+            for batch in checkpoint.batches:
+                if not batch.is_committed:
+                    raise Violation("I12", f"{batch} was never committed")
         for batch in self.books.batches:
             self._check_losses(batch)
-            self._check_batch(batch)
+            if batch.must_be_there:
+                self._check_delivered(batch)
+            elif not batch.losses:
+                self._check_dropped(batch)
+        if self.kind != UNNAMED:
+            self._check_generations()
         for attempt in self.books.attempts.values():
             self._check_attempt(attempt)
         self._check_places()
         self._check_stable()
 
-    def _check_batch(self, batch: Batch) -> None:
-        if not batch.is_committed:
-            raise Violation("I12", f"{batch.key} was never committed")
+    def _promise(self, batch: Batch) -> str:
+        return "I13" if len(self.books.generations(batch.key)) == 1 else "I15"
+
+    def _check_delivered(self, batch: Batch) -> None:
         for row in range(batch.row_count):
             expected, seen = self._expected(batch, row), self._seen[batch][row]
             if seen != expected:
-                raise Violation("I13", f"row {row} of {batch.key} is seen {seen} times, not {expected}")
+                raise Violation(self._promise(batch), f"row {row} of {batch} is seen {seen} times, not {expected}")
 
     def _expected(self, batch: Batch, row: int) -> int:
-        kept = sum(
-            row in self.books.attempts[transactional_id].rows
-            for loss in batch.losses
-            for transactional_id in loss.committed
-        )
+        kept = sum(row in self.books.attempts[name].rows for loss in batch.losses for name in loss.committed)
         return kept if batch.is_accepted else kept + 1
+
+    def _check_dropped(self, batch: Batch) -> None:
+        """Planned, and gone from the checkpoint: whole or not at all, unless the write had no name and its driver died
+        while it committed. Then each task is whole or not there."""
+        counts = [self._seen[batch][row] for row in range(batch.row_count)]
+        if max(counts, default=0) > 1:
+            raise Violation("I15", f"rows of {batch}, which was dropped, are seen {counts} times")
+        if self.kind != UNNAMED and len(set(counts)) > 1:
+            raise Violation("I15", f"{batch}, which was dropped, is visible in part: {counts}")
+
+    def _check_generations(self) -> None:
+        """Of all that was ever planned under one batch id, one is visible, or each other one was lost aloud."""
+        for key in {batch.key for batch in self.books.batches}:
+            visible = [one for one in self.books.generations(key) if self._seen[one] and not one.losses]
+            if len(visible) > 1:
+                raise Violation("I15", f"{len(visible)} contents of {key} are visible: {[str(one) for one in visible]}")
 
     def _check_losses(self, batch: Batch) -> None:
         for loss in batch.losses:
             if not loss.is_resolved:
-                raise Violation("I12", f"the loss of {batch.key} was not resolved")
-            for transactional_id in loss.lost:
-                if self._of_attempt[transactional_id]:
-                    raise Violation("I13", f"{transactional_id} was said to be lost, but is visible")
-            for transactional_id in loss.committed:
-                if len(self._of_attempt[transactional_id]) != len(self.books.attempts[transactional_id].rows):
-                    raise Violation("I13", f"{transactional_id} was said to be committed, but is not visible")
+                raise Violation("I12", f"the loss of {batch} was not resolved")
+            for name in loss.lost:
+                if self._of_attempt[name]:
+                    raise Violation("I13", f"{name} was said to be lost, but is visible")
+            for name in loss.committed:
+                if len(self._of_attempt[name]) != len(self.books.attempts[name].rows):
+                    raise Violation("I13", f"{name} was said to be committed, but is not visible")
 
     def _check_attempt(self, attempt: Attempt) -> None:
-        seen = self._of_attempt[attempt.transactional_id]
+        seen = self._of_attempt[attempt.name]
         if not seen:
             return
-        why = self.books.forbidden.get(attempt.transactional_id)
+        why = self.books.forbidden.get(attempt.name)
         if why is not None:
-            raise Violation("I13", f"{attempt.transactional_id} is visible, although {why}")
+            raise Violation("I13", f"{attempt.name} is visible, although {why}")
         if attempt.receipt is None:
-            raise Violation("I13", f"{attempt.transactional_id} is visible, but was never prepared")
+            raise Violation("I13", f"{attempt.name} is visible, but was never prepared")
         if dict(seen) != dict.fromkeys(attempt.rows, 1):
-            raise Violation("I13", f"{attempt.transactional_id} is torn: {len(seen)} of {len(attempt.rows)} rows")
+            raise Violation("I13", f"{attempt.name} is torn: {len(seen)} of {len(attempt.rows)} rows")
 
     def _check_places(self) -> None:
         """What a task was told of where its rows are; I1 of the producer, here because receipts rest on it."""
@@ -106,19 +137,22 @@ class Checks:
                     raise Violation("I12", f"{name}-{partition.index}: stable, replicated and end offset are {marks}")
 
 
-def check_nothing_is_open(core: BrokerCluster) -> None:
+def check_nothing_is_open(core: BrokerCluster, lost: LostMarkers) -> None:
     """Right after the last batch, before any time-out: a reader waits for nobody.
 
     Except for a run that died before it decided anything, if its first packet comes after its successor's: no ledger
     knows which of the two is the older, and to abort the younger could lose what it has prepared. That one ends by its
-    time-out, which `_check_stable` waits for.
+    time-out, which `_check_stable` waits for. Nor does anybody end what a batch write without a name has left open.
     """
-    newest = next((entry.record for entry in reversed(ledger_entries(core)) if entry.is_committed), None)
+    entries = [entry.record for entry in reversed(ledger_entries(core, lost)) if entry.is_committed]
     for transactional_id, transaction in core.coordinator.transactions.items():
         identity = parsed_task_identity(transactional_id)
         if identity is None or transaction.pending is not None or transaction.record.state is not State.ONGOING:
             continue
+        newest = next((record for record in entries if record.sink_id == identity.sink_id), None)
         is_known = newest is not None and identity.run in (newest.run, *newest.runs)
         if newest is not None and not is_known and transaction.record.start_ms >= newest.since_ms >= 0:
+            continue
+        if identity.sink_id.startswith(UNNAMED_PREFIX):
             continue
         raise Violation("I13", f"{transactional_id} is open, and nobody will end it")

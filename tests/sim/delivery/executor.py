@@ -7,8 +7,10 @@ rows, a flush, and either a receipt for a prepared transaction or a close, which
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from itertools import takewhile
 
-from kafka_sink.delivery.identity import PARTITION_STEP
+from kafka_sink.delivery.identity_pool import IdentityPool
 from kafka_sink.delivery.receipt import PreparedTransaction, TaskReceipt, Written
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.transaction import TransactionReceipt
@@ -28,6 +30,8 @@ class Executor(Client):
     """`report` hears of each attempt's end, once: a receipt, or None for a failure."""
 
     books: Books
+    # Where ids are used again: those of this process.
+    pool: IdentityPool | None = None
     attempt: Attempt | None = None
     is_idle = False
     # Set from outside: Spark or a row makes the attempt fail.
@@ -39,6 +43,22 @@ class Executor(Client):
         self.is_script_over = False
         self.trace.note(self.loop.now_ms, f"{self.name} begins {attempt.transactional_id}")
         self.run(_attempt(self, attempt, report, is_reused=is_reused))
+
+    def take_used(self, attempt: Attempt) -> None:
+        """An id that this process has used before, if one is free, instead of the attempt's own."""
+        own = attempt.own_identity
+        used = None if self.pool is None else self.pool.take_used(own.sink_id, own.run, attempt.key)
+        if used is not None:
+            self.trace.count("transactional id used again")
+            attempt.identity = used.identity
+
+    def give_back(self, attempt: Attempt, receipt: TaskReceipt) -> None:
+        if self.pool is not None:
+            self.pool.give_back(attempt.identity, attempt.key, receipt.transaction)
+
+    def give_up(self, attempt: Attempt) -> None:
+        """An InitProducerId for its id is still on the way: nobody uses that id any more."""
+        self.trace.count("transactional id given up")
 
     def append_rows(self, attempt: Attempt, topic_partition: tuple[str, int], rows: tuple[int, ...]) -> None:
         first = len(self.history.records)
@@ -65,7 +85,8 @@ def _attempt(executor: Executor, attempt: Attempt, report: Report, *, is_reused:
         _report(executor, attempt, None, report)
         executor.kill(is_silent=False)
         return None
-    attempt.receipt = receipt  # type: ignore[assignment]
+    executor.books.has_prepared(attempt, receipt)  # type: ignore[arg-type]
+    executor.give_back(attempt, receipt)  # type: ignore[arg-type]
     executor.is_idle = True
     _report(executor, attempt, attempt.receipt, report)
     return None
@@ -109,8 +130,9 @@ def _take_identity(executor: Executor, attempt: Attempt) -> Script:
             return result.error
         if result.result:
             return None
-        executor.trace.count("transactional id given up")
-        executor.books.rename(attempt, attempt.number + PARTITION_STEP)
+        executor.give_up(attempt)
+        own, used = attempt.own_identity, attempt.identity
+        attempt.identity = used.another() if used.attempt == own.attempt else own
         result = yield lambda number: c.StartOver(number, attempt.transactional_id)
         assert result is not None
         if result.error is not None:
@@ -120,10 +142,10 @@ def _take_identity(executor: Executor, attempt: Attempt) -> Script:
 
 def _send(executor: Executor, attempt: Attempt) -> Script:
     """Rows go out in portions, each to a partition of its own choice, as rows without keys do."""
-    rows, pick = list(attempt.rows), executor.pick
+    rows, pick, batch = list(attempt.rows), executor.pick, attempt.batch
     since_ms = executor.loop.now_ms
     while rows and executor.refusal is None and not executor.must_fail:
-        topic = pick.choice(TOPICS)
+        topic = batch.topic_of(rows[0]) if batch.has_fixed_topics else pick.choice(TOPICS)
         count = executor.engine.cluster.partition_count(topic) or 0
         if not count:
             executor.post(c.WantTopic(topic))
@@ -131,7 +153,8 @@ def _send(executor: Executor, attempt: Attempt) -> Script:
                 return None
             yield METADATA_POLL_MS
             continue
-        portion = tuple(rows[: pick.randint(1, executor.plan.batch_records_max)])
+        longest = pick.randint(1, executor.plan.batch_records_max)
+        portion = tuple(takewhile(partial(batch.may_go_to, topic), rows[:longest]))
         del rows[: len(portion)]
         executor.append_rows(attempt, (topic, pick.randrange(count)), portion)
         if pick.random() < 0.5:
@@ -175,6 +198,7 @@ def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
         ),
         written=tuple(written[where] for where in sorted(written)),
         row_count=len(records),
+        digest=attempt.batch.digest_of(attempt.rows),
     )
 
 

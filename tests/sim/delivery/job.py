@@ -19,7 +19,6 @@ from tests.sim.delivery.script import Resume
 if TYPE_CHECKING:
     from tests.sim.delivery.stage import Stage
 
-SINK = "sink"
 FAILURES_MAX = 4
 ZOMBIE_MS_MAX = 20_000
 # An executor that is not heard of for so long is taken for dead.
@@ -67,15 +66,16 @@ class SparkJob:
     def _launch(self, task: _Task) -> None:
         number = self.stage.next_attempt()
         identity = self.identity(task.spark_partition, number)
-        transactional_id = identity.transactional_id
-        attempt = Attempt(transactional_id, self.batch.key, identity.run, task.spark_partition, number, task.rows)
-        self.stage.books.attempts[transactional_id] = attempt
-        executor = self.stage.executor_for(self._query, transactional_id)
+        name = f"{self.batch.key.query_id or 'write'} {identity.transactional_id}"
+        attempt = Attempt(name, identity, self.batch, task.rows)
+        self.stage.books.attempts[name] = attempt
+        executor = self.stage.executor_for(self._query, identity.transactional_id)
+        executor.take_used(attempt)
         task.running[attempt] = executor
         executor.begin(attempt, self._on_report)
 
     def identity(self, spark_partition: int, number: int) -> TaskIdentity:
-        return TaskIdentity(SINK, self._run, spark_partition, number)
+        return TaskIdentity(self.stage.sink_id(self.batch.key, self._run), self._run, spark_partition, number)
 
     # ---- what becomes of attempts ----
 

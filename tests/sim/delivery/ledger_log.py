@@ -1,15 +1,23 @@
-"""The ledger as it stands in the broker's log: which records are committed, which have no marker yet."""
+"""The ledger as it stands in the broker's log: which records are committed, which have no marker yet.
+
+A marker that was lost (`Assumptions.lose_marker`) counts here as if it stood where it should: what the coordinator has
+decided is what happened, whether or not a reader can see it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from kafka_sink.delivery.ledger import LedgerRecord
 from kafka_sink.delivery.ledger_codec import decode_record
 from kafka_sink.delivery.receipt import BatchKey
-from kafka_sink.records.scalar import decode_batch
+from kafka_sink.records.scalar import DecodedBatch, decode_batch
 from kafka_sink.testing import BrokerCluster
 from tests.sim.delivery.plan import LEDGER
+
+# Producer id and epoch of the records -> whether the marker that was lost was a commit.
+LostMarkers = Mapping[tuple[int, int], bool]
 
 
 class Entry(NamedTuple):
@@ -18,7 +26,7 @@ class Entry(NamedTuple):
     is_committed: bool
 
 
-def ledger_entries(core: BrokerCluster) -> list[Entry]:
+def ledger_entries(core: BrokerCluster, lost: LostMarkers) -> list[Entry]:
     """In the order of the log, without aborted ones."""
     waiting: dict[int, list[tuple[int, LedgerRecord]]] = {}
     found: list[Entry] = []
@@ -30,15 +38,28 @@ def ledger_entries(core: BrokerCluster) -> list[Entry]:
             continue
         if decoded.producer_id < 0:
             continue  # a claim
-        for offset, record in zip(decoded.offsets, decoded.records, strict=True):
-            if record.value is not None:
-                waiting.setdefault(decoded.producer_id, []).append((offset, decode_record(record.value)))
+        records = _records(decoded)
+        was_committed = lost.get((decoded.producer_id, decoded.producer_epoch))
+        if was_committed is None:
+            waiting.setdefault(decoded.producer_id, []).extend(records)
+        elif was_committed:
+            found += [Entry(*one, True) for one in records]
     found += [Entry(*one, False) for records in waiting.values() for one in records]
-    return sorted(found)
+    return sorted(found, key=lambda entry: entry.offset)
 
 
-def newest_of(core: BrokerCluster, key: BatchKey, *, with_pledges: bool = False) -> LedgerRecord | None:
-    entries = [entry for entry in ledger_entries(core) if entry.record.key == key]
+def _records(decoded: DecodedBatch) -> list[tuple[int, LedgerRecord]]:
+    return [
+        (offset, decode_record(record.value))
+        for offset, record in zip(decoded.offsets, decoded.records, strict=True)
+        if record.value is not None
+    ]
+
+
+def newest_of(
+    core: BrokerCluster, key: BatchKey, lost: LostMarkers, *, with_pledges: bool = False
+) -> LedgerRecord | None:
+    entries = [entry for entry in ledger_entries(core, lost) if entry.record.key == key]
     if with_pledges:
         return next((entry.record for entry in reversed(entries) if entry.record.pledges), None)
     return next((entry.record for entry in reversed(entries) if entry.is_committed), None)

@@ -1,26 +1,36 @@
 """Planted mistakes of the commit protocol: the simulation must find each within a stated number of seeds.
 
 Some are those of the model's search (`tests/model/planted.py`), planted here in a world with time, networks and real
-engines; the others need just that. `SEEDS` says within how many seeds, counted from 1, a mistake is caught.
+engines; the others need just that. `TRIALS` says within how many seeds, counted from 1, a mistake is caught, and
+which assumptions about the surroundings those seeds break.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from kafka_sink.delivery import ending, judgement
+from kafka_sink.delivery import committer, ending, identity_pool, judgement
+from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import TaskIdentity
+from kafka_sink.delivery.identity_pool import IdentityPool
 from kafka_sink.delivery.ledger import Finding, PledgeFate, finding
+from kafka_sink.delivery.ledger_read import LedgerRead
 from kafka_sink.delivery.ledger_write import LedgerWrite, WriteEvent, WriteState
+from kafka_sink.delivery.opening import Opening
 from kafka_sink.delivery.outcome import Meaning, end_meaning
+from kafka_sink.delivery.phase import Phase
 from kafka_sink.delivery.preflight import ONGOING
+from kafka_sink.delivery.session import DriverSession, Operation
 from kafka_sink.delivery.sweep import SweepRule
 from kafka_sink.engine.transaction import Transaction
 from tests.model import planted
-from tests.sim.delivery import query
+from tests.sim.delivery import query, stage
+from tests.sim.delivery.breakers import LOST_MARKERS, POOL, PROCESSES, SET_BACK, TWINS, UNNAMED
+from tests.sim.delivery.executor import Executor
 from tests.sim.delivery.job import SparkJob
 from tests.sim.delivery.plan import draw
 from tests.sim.delivery.simulation import run
@@ -43,7 +53,7 @@ def ids_shared_between_runs() -> Iterator[None]:
     """A run that starts again uses the transactional ids of the run that crashed."""
 
     def shared(self: SparkJob, spark_partition: int, number: int) -> TaskIdentity:
-        return TaskIdentity("sink", SHARED_RUN, spark_partition, number)
+        return TaskIdentity(self.stage.sink_id(self.batch.key, ""), SHARED_RUN, spark_partition, number)
 
     with (
         mock.patch.object(query, "run_hash", return_value=SHARED_RUN),
@@ -143,24 +153,143 @@ def late_init_ignored() -> Iterator[None]:
         yield
 
 
-# How many seeds each may take.
-SEEDS: dict[Mutation, int] = {
-    planted.no_intent: 20,
-    planted.abort_after_intent: 100,
-    planted.wrong_generation_on_repeat: 100,
-    planted.fenced_is_success: 100,
-    planted.no_fencing: 100,
-    planted.no_claim: 700,
-    ids_shared_between_runs: 5,
-    open_decision_ignored: 10,
-    delivered_batch_delivered_again: 5,
-    decision_not_durable: 100,
-    never_is_done: 100,
-    no_sweep: 10,
-    late_init_ignored: 100,
-    silence_is_consent: 100,
-    doubt_is_no: 800,
-    sweep_of_every_run: 100,
+@contextmanager
+def stale_identity_believed() -> Iterator[None]:
+    """A write that is refused as fenced means that another driver has taken over, whoever it was."""
+    with mock.patch.object(Opening, "_look_again", return_value=False):
+        yield
+
+
+@contextmanager
+def claim_of_another_run_ignored() -> Iterator[None]:
+    """A driver that was fenced fences back, although another run has claimed the ledger since."""
+    with mock.patch.object(DriverSession, "successor", return_value=None):
+        yield
+
+
+@contextmanager
+def name_is_identity() -> Iterator[None]:
+    """Two queries under one sink id share their driver and their ledger."""
+    with mock.patch.object(stage, "sink_id_of_query", lambda named, _query_id: named):
+        yield
+
+
+@contextmanager
+def unmarked_intent_ignored() -> Iterator[None]:
+    """An intent whose marker is lost counts as not written, also behind a claim."""
+    on_newest = LedgerRead._on_newest
+
+    def changed(self: LedgerRead, found: Any, _unmarked: Any) -> None:
+        on_newest(self, found, {})
+
+    with mock.patch.object(LedgerRead, "_on_newest", changed):
+        yield
+
+
+@contextmanager
+def set_back_is_not_noticed() -> Iterator[None]:
+    """A batch below the newest one in the ledger is written again."""
+    with _finding_changed(Finding.ROLLED_BACK):
+        yield
+
+
+@contextmanager
+def part_without_ledger_is_delivered() -> Iterator[None]:
+    """A write without a ledger is called delivered although a task of it was lost."""
+    on_committed = Committer._on_committed
+
+    def changed(self: Any, now_ms: int, part: Any) -> None:
+        if self._job.operation is Operation.COMMIT_WITHOUT_LEDGER:
+            part.fates = [PledgeFate.COMMITTED for _ in part.fates]
+        on_committed(self, now_ms, part)
+
+    patched = {**committer._ON_FINISHED, Phase.COMMITTING: changed}
+    with mock.patch.object(committer, "_ON_FINISHED", patched):
+        yield
+
+
+@contextmanager
+def id_used_again_after_a_lost_answer() -> Iterator[None]:
+    """An id for which an InitProducerId may still arrive is given back to the pool."""
+
+    def changed(self: Executor, attempt: Any) -> None:
+        if self.pool is not None:
+            self.pool.give_back(attempt.identity, attempt.key)
+
+    with mock.patch.object(Executor, "give_up", changed):
+        yield
+
+
+@contextmanager
+def id_used_by_two_at_once() -> Iterator[None]:
+    """Two processes have the same pool, as a forked child has its parent's, and take the same id out of it."""
+    shelves: dict[str, Any] = {}
+    take_used = IdentityPool.take_used
+
+    def changed(self: IdentityPool, sink_id: str, run: str, key: Any) -> Any:
+        used = take_used(self, sink_id, run, key)
+        if used is not None:
+            self._shelves[sink_id].free[used.identity] = used.transaction
+        return used
+
+    def shared(self: IdentityPool) -> None:
+        self._shelves = shelves
+
+    with mock.patch.object(IdentityPool, "__init__", shared), mock.patch.object(IdentityPool, "take_used", changed):
+        yield
+
+
+@contextmanager
+def id_used_again_before_the_end() -> Iterator[None]:
+    """An id is free for the next task of the same batch, whose end nobody has confirmed."""
+
+    def changed(self: Any, batch_id: int) -> None:
+        self.batch_id = max(self.batch_id, batch_id)
+        self.free |= self.waiting
+        self.waiting = {}
+
+    with mock.patch.object(identity_pool._Shelf, "turn_to", changed):
+        yield
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How many seeds a mistake may take, and which assumptions each of them breaks."""
+
+    limit: int
+    breakers: frozenset[str] = frozenset()
+
+
+def breaking(limit: int, *breakers: str) -> Trial:
+    return Trial(limit, frozenset(breakers))
+
+
+TRIALS: dict[Mutation, Trial] = {
+    planted.no_intent: Trial(20),
+    planted.abort_after_intent: Trial(100),
+    planted.wrong_generation_on_repeat: Trial(100),
+    planted.fenced_is_success: Trial(100),
+    planted.no_fencing: Trial(100),
+    planted.no_claim: Trial(700),
+    ids_shared_between_runs: Trial(5),
+    open_decision_ignored: Trial(10),
+    delivered_batch_delivered_again: Trial(5),
+    decision_not_durable: Trial(100),
+    never_is_done: Trial(100),
+    no_sweep: Trial(10),
+    late_init_ignored: Trial(100),
+    silence_is_consent: Trial(100),
+    doubt_is_no: Trial(800),
+    sweep_of_every_run: Trial(100),
+    stale_identity_believed: breaking(20, PROCESSES),
+    claim_of_another_run_ignored: Trial(300),
+    name_is_identity: breaking(20, TWINS),
+    unmarked_intent_ignored: breaking(100, LOST_MARKERS),
+    set_back_is_not_noticed: breaking(100, SET_BACK),
+    part_without_ledger_is_delivered: breaking(300, UNNAMED),
+    id_used_again_after_a_lost_answer: breaking(300, POOL),
+    id_used_by_two_at_once: breaking(20, POOL),
+    id_used_again_before_the_end: breaking(20, POOL),
 }
 
 
@@ -168,7 +297,7 @@ def seeds_until_caught(mutation: Mutation, seeds: Iterable[int]) -> tuple[int, s
     """The first seed that breaks a promise with this mistake planted, and which promise."""
     for seed in seeds:
         with mutation():
-            violation = run(draw(seed)).violation
+            violation = run(draw(seed, TRIALS[mutation].breakers)).violation
         if violation is not None:
             return seed, violation.invariant
     return None

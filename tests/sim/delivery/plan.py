@@ -11,11 +11,19 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from kafka_sink.options import ProducerOptions
+from tests.sim.delivery.breakers import (
+    FAULTS_OF,
+    REPLAY_MISMATCH,
+    UNNAMED,
+    breaker_faults,
+    drawn_breakers,
+)
 from tests.sim.dice import Dice
 from tests.sim.scenario import LINKS, REQUEST_AND_ANSWER, TOPICS, FaultEvent
 
 # A stream; batch writes with a name; batch writes of foreachBatch, whose names are the numbers of a stream's batches.
 STREAM, LABELLED, FOREACH = "stream", "labelled", "foreach"
+SINK = "sink"
 LEDGER = "ledger"
 CLUSTER = (
     "crash", "stop", "pause_broker", "move_leader", "lose_leader", "move_coordinator", "below_min_isr", "api_error",
@@ -27,6 +35,8 @@ SPARK = (
 )  # fmt: skip
 # What came later stands at the end, so that a seed of before still means the faults it meant.
 ALL_FAULTS = (*REQUEST_AND_ANSWER, *LINKS, *CLUSTER, *SPARK, "depose_leader", "cut_in_commit", "late_start")
+# What a seed breaks besides is drawn apart, see `breakers.py`.
+BREAKER_FAULTS = tuple(FAULTS_OF.values())
 # Some mistakes take two or three rare things together. Each fourth seed has such a few, often, and nothing else.
 FOCUS_EVERY, FOCUSED = 4, 1
 FOCUSES = (
@@ -68,6 +78,9 @@ class Plan:
     reuse: float
     busy_ms: int
     faults: tuple[FaultEvent, ...]
+    breakers: frozenset[str]
+    processes: int
+    replay_mismatch: str
 
     @property
     def generation(self) -> int:
@@ -80,12 +93,16 @@ class Plan:
         return (
             f"seed {self.seed}: {self.kind}, {self.brokers} brokers, transaction.version {self.transaction_version}, "
             f"{self.batches} batches, up to {self.tasks_max} tasks, {self.options.transaction_timeout_ms} ms for a "
-            f"transaction, {self.busy_ms} ms busy, {len(self.faults)} faults"
+            f"transaction, {self.busy_ms} ms busy, {len(self.faults)} faults, "
+            f"breaks {', '.join(sorted(self.breakers)) or 'no assumption'}"
         )
 
 
-def draw(seed: int) -> Plan:
+def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
+    """`breakers`: these instead of those that the seed would choose; everything else stays as it is."""
     dice = Dice(f"delivery {seed}")
+    chosen = drawn_breakers(dice["which breakers"])
+    breakers = chosen if breakers is None else breakers
     pick = dice["plan"]
     brokers = pick.choice((1, 2, 3, 3, 3))
     version = pick.choice((0, 1, 2, 2))
@@ -98,9 +115,12 @@ def draw(seed: int) -> Plan:
             ("metadata", 10),
         )
     }  # fmt: skip
+    kind = pick.choice((STREAM, STREAM, STREAM, LABELLED, FOREACH))
+    faults = (_focused if seed % FOCUS_EVERY == FOCUSED else _faults)(dice["faults"], busy_ms)
+    habits = dice["habits"]
     return Plan(
         seed=seed,
-        kind=pick.choice((STREAM, STREAM, STREAM, LABELLED, FOREACH)),
+        kind=UNNAMED if UNNAMED in breakers else kind,
         brokers=brokers,
         transaction_version=version,
         partitions={topic: pick.randint(1, 3) for topic in TOPICS},
@@ -120,7 +140,10 @@ def draw(seed: int) -> Plan:
         forgetful=pick.choice((0, 0.3, 1)),
         reuse=pick.choice((0, 0.5, 1)),
         busy_ms=busy_ms,
-        faults=(_focused if seed % FOCUS_EVERY == FOCUSED else _faults)(dice["faults"], busy_ms),
+        faults=_in_order([*faults, *breaker_faults(dice["breakers"], breakers, busy_ms)]),
+        breakers=breakers,
+        processes=habits.choice((2, 3, 4)),
+        replay_mismatch=habits.choice(REPLAY_MISMATCH),
     )
 
 
@@ -164,23 +187,23 @@ def _options(pick: Random, brokers: int) -> ProducerOptions:
     )
 
 
-def _faults(pick: Random, busy_ms: int) -> tuple[FaultEvent, ...]:
-    events = []
+def _faults(pick: Random, busy_ms: int) -> list[FaultEvent]:
+    events: list[FaultEvent] = []
     share_on = pick.choice((0, 0.05, 0.15, 0.3, 0.5))
     for kind in ALL_FAULTS:
         is_on = pick.random() < (max(share_on, 0.4) if kind in SPARK else share_on)
         mean_ms = pick.choice(MEAN_PAUSE_MS) * (3 if kind in RARE else 1)
         length_ms = pick.choice((50, 400, 1_500, 5_000))
         events += _events(pick, kind, mean_ms, length_ms, busy_ms if is_on else 0)
-    return _in_order(events)
+    return events
 
 
-def _focused(pick: Random, busy_ms: int) -> tuple[FaultEvent, ...]:
-    events = []
+def _focused(pick: Random, busy_ms: int) -> list[FaultEvent]:
+    events: list[FaultEvent] = []
     for kind in pick.choice(FOCUSES):
         mean_ms = pick.choice((100, 300, 1_000)) * (2 if kind in RARE else 1)
         events += _events(pick, kind, mean_ms, pick.choice((400, 1_500, 5_000)), busy_ms)
-    return _in_order(events)
+    return events
 
 
 def _events(pick: Random, kind: str, mean_ms: float, length_ms: float, busy_ms: int) -> list[FaultEvent]:

@@ -14,51 +14,36 @@ from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import run_hash
 from kafka_sink.delivery.phase import Phase
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
-from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation, Verdict
+from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, OnMismatch, Operation, Verdict
 from kafka_sink.errors import CommitLost
 from tests.sim.delivery.books import Batch
+from tests.sim.delivery.breakers import SET_BACK, UNNAMED
+from tests.sim.delivery.checkpoint import Checkpoint
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.job import SparkJob
-from tests.sim.delivery.plan import LEDGER, STREAM
+from tests.sim.delivery.moments import Moment
+from tests.sim.delivery.plan import LABELLED, LEDGER, SINK, STREAM
+from tests.sim.delivery.processes import Processes, new_session
 from tests.sim.delivery.script import Life, Resume, Script
 from tests.sim.delivery.stage import Stage
+from tests.sim.delivery.verdicts import Asked
 from tests.sim.network import ARMED_FOR_MS, Armed
 from tests.sim.trace import Violation
 
-SINK = "sink"
 DELIVERED = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED)
-
-
-# Those in which it matters most whether what is decided there is carried out, too.
-PHASES = (
-    *[Phase.DECIDING] * 3, *[Phase.COMMITTING] * 4, *[Phase.FINISHING] * 2, *[Phase.RECORDING] * 2, Phase.FENCING,
-    Phase.READING, Phase.CLOSING, Phase.CHECKING, Phase.DISCARDING, Phase.SWEEPING, Phase.CLAIMING,
-)  # fmt: skip
 
 
 PAUSE_MS_MAX = 5_000
 
 
-class Moment:
-    """Some step of the machine in one phase: none, or so many, of its requests have been sent by then."""
-
-    def __init__(self, pick: Random) -> None:
-        self._phase = pick.choice(PHASES)
-        self._steps = pick.choice((0, 0, 1, 2, 3))
-
-    def is_now(self, phase: Phase) -> bool:
-        if phase is not self._phase:
-            return False
-        self._steps -= 1
-        return self._steps < 0
-
-
 class Query:
     """One driver application. `is_second`: it came uninvited, and is not started again."""
 
-    def __init__(self, name: str, stage: Stage, *, is_second: bool = False) -> None:
+    def __init__(self, name: str, stage: Stage, checkpoint: Checkpoint, *, is_second: bool = False) -> None:
         self.name = name
         self.stage = stage
+        self.checkpoint = checkpoint
+        self.processes = Processes(stage, name)
         self.is_second = is_second
         self.is_over = False
         # To be started again.
@@ -93,7 +78,8 @@ class Query:
         self._starts += 1
         self.run = run_hash(f"{self.name} {self._starts}")
         self.stage.note(f"{self.name} starts run {self.run}")
-        script = self._stream() if self.stage.plan.kind == STREAM else self._labelled()
+        scripts = {STREAM: self._stream, UNNAMED: self._unnamed}
+        script = scripts.get(self.stage.plan.kind, self._labelled)()
         self._life = Life(self.stage.loop, script, self._ended)
 
     def crash(self, *, is_silent: bool) -> None:
@@ -102,6 +88,7 @@ class Query:
             self.stage.note(f"{self.name} crashes")
             self.stage.count(f"driver crashed in {self.operation.value if self.operation else 'between'}")
             self._life.end()
+            self.processes.end_all()
             self._clean_up(is_silent=is_silent)
             self._ended("crash")
 
@@ -136,33 +123,47 @@ class Query:
     # ---- the driver's operations ----
 
     def _operate(
-        self, session: DriverSession, operation: Operation, key: BatchKey | None, receipts: list[TaskReceipt]
+        self, session: DriverSession, operation: Operation, batch: Batch | None, receipts: list[TaskReceipt]
     ) -> Callable[[Resume], None]:
+        key = None if batch is None else batch.key
+        asked = Asked(operation, session.sink_id, session.run, batch, receipts)
+
         def begin(resume: Resume) -> None:
-            stage, plan = self.stage, self.stage.plan
+            stage = self.stage
             host = self._host()
-            settings = DeliverySettings(
-                ledger_topic=LEDGER,
-                generation=plan.generation,
-                margin_ms=plan.options.transaction_timeout_ms // 4,
-                request_timeout_ms=plan.options.request_timeout_ms,
-                parallel_requests=plan.parallel_requests,
-                patience_ms=plan.patience_ms,
-                accept_unknown_sink=plan.kind != STREAM,
-            )
             job = Job(operation, key, receipts, stage.loop.now_ms)
             self.operation = operation
-            stage.note(f"{self.name} {operation.value} {key} with {len(receipts)} receipts")
+            stage.note(f"{self.name} {operation.value} {batch} with {len(receipts)} receipts")
 
             def on_verdict(verdict: Verdict) -> None:
                 self.operation = None
                 host.kill(is_silent=False)
-                stage.verdicts.on_verdict(operation, key, receipts, verdict)
+                if verdict.error is not None:
+                    self.processes.forget(session)
+                stage.verdicts.on_verdict(asked, verdict)
                 resume(verdict)
 
-            host.run(Committer(settings, session, job, stage.loop.now_ms), on_verdict)
+            host.run(Committer(self._settings(), session, job, stage.loop.now_ms), on_verdict)
 
         return begin
+
+    def _settings(self) -> DeliverySettings:
+        plan = self.stage.plan
+        return DeliverySettings(
+            ledger_topic=LEDGER,
+            generation=plan.generation,
+            margin_ms=plan.options.transaction_timeout_ms // 4,
+            request_timeout_ms=plan.options.request_timeout_ms,
+            parallel_requests=plan.parallel_requests,
+            patience_ms=plan.patience_ms,
+            accept_unknown_sink=plan.kind != STREAM,
+            # Where a row's topic is left to chance, the counts are no fingerprint.
+            on_mismatch=OnMismatch(plan.replay_mismatch) if plan.breakers else OnMismatch.SKIP,
+        )
+
+    def _session(self, batch: Batch, *, is_forgetful: bool = False) -> DriverSession:
+        sink_id = self.stage.sink_id(batch.key, self.run)
+        return self.processes.session(sink_id, self.stage.named_sink_id(batch.key), self.run, is_forgetful=is_forgetful)
 
     def _host(self) -> DriverHost:
         host = self.stage.new_driver_host(self.name)
@@ -211,21 +212,20 @@ class Query:
         error = yield from self._plan()
         if error is not None:
             return error
-        session = DriverSession(SINK, self.run)
-        while (batch := self.stage.next_batch()) is not None:
-            if self._pick.random() < self.stage.plan.forgetful:
-                session = DriverSession(SINK, self.run)
-            error = yield from self._one_batch(batch, session)
+        while (batch := self.checkpoint.next_batch()) is not None:
+            is_forgetful = self._pick.random() < self.stage.plan.forgetful
+            error = yield from self._one_batch(batch, is_forgetful=is_forgetful)
             if error is not None:
                 return error
             yield self._trigger_ms()
         return "finished"
 
     def _plan(self) -> Script:
+        """Planning does not know which query it is for: it looks at all under the sink's name."""
         began_ms = self.stage.loop.now_ms
-        verdict = yield self._operate(DriverSession(SINK, ""), Operation.RECOVER, None, [])
+        verdict = yield self._operate(new_session(SINK, "", ""), Operation.RECOVER, None, [])
         if verdict.error is None:
-            self.stage.verdicts.on_planned(began_ms)
+            self.stage.verdicts.on_planned(self.checkpoint.query_id, began_ms)
             return None
         if isinstance(verdict.error, CommitLost):
             return (yield from self._ask_operator(verdict.error))
@@ -234,23 +234,45 @@ class Query:
     # ---- labelled batch writes ----
 
     def _labelled(self) -> Script:
-        batch = self.stage.next_batch()
+        batch = self.checkpoint.next_batch()
         if batch is None:
             return "finished"
         if (yield from self._plan()) is not None:
             return "planning failed"
-        error = yield from self._one_batch(batch, DriverSession(SINK, self.run))
+        error = yield from self._one_batch(batch, is_forgetful=True)
         if error is None and self._pick.random() < 0.3:
             self.stage.count("a label written again")
             self.run = run_hash(f"{self.name} {self._starts} again")
-            error = yield from self._one_batch(batch, DriverSession(SINK, self.run), is_again=True)
+            error = yield from self._one_batch(self._again(batch), is_forgetful=True, is_again=True)
+        if error is None:
+            yield self._trigger_ms()
+        return error or "written"
+
+    def _again(self, batch: Batch) -> Batch:
+        """The same write, or another one under the same name."""
+        if self.stage.plan.kind != LABELLED or SET_BACK not in self.stage.plan.breakers or self._pick.random() < 0.4:
+            return batch
+        self.stage.count("a label written again with other rows")
+        return self.checkpoint.with_other_rows(batch)
+
+    # ---- batch writes without a name ----
+
+    def _unnamed(self) -> Script:
+        """Each try is a write of its own; after a failure somebody writes again."""
+        batch = self.checkpoint.next_batch()
+        if batch is None:
+            return "finished"
+        if batch.was_tried:
+            batch = self.checkpoint.renewed(batch)
+        batch.was_tried = True
+        error = yield from self._one_batch(batch, is_forgetful=True)
         if error is None:
             yield self._trigger_ms()
         return error or "written"
 
     # ---- one batch ----
 
-    def _one_batch(self, batch: Batch, session: DriverSession, *, is_again: bool = False) -> Script:
+    def _one_batch(self, batch: Batch, *, is_forgetful: bool, is_again: bool = False) -> Script:
         self.job = SparkJob(self.stage, self.name, batch, self.run)
         messages, is_complete = yield self.job.start
         self.job = None
@@ -258,15 +280,14 @@ class Query:
             yield from self._abort(batch, messages)
             return "a task failed too often"
         if batch.key.is_first or any(receipt.transaction is not None for receipt in messages):
-            verdict = yield self._operate(session, Operation.COMMIT, batch.key, messages)
+            operation = Operation.COMMIT if self.stage.plan.kind != UNNAMED else Operation.COMMIT_WITHOUT_LEDGER
+            session = self._session(batch, is_forgetful=is_forgetful)
+            verdict = yield self._operate(session, operation, batch, messages)
             if verdict.error is not None:
-                if not isinstance(verdict.error, CommitLost) or self._pick.random() < 0.5:
-                    yield from self._abort(batch, messages)
-                if isinstance(verdict.error, CommitLost):
-                    yield from self._ask_operator(verdict.error)
-                return "the commit failed"
+                return (yield from self._on_commit_failed(batch, messages, verdict))
             if verdict.conclusion not in DELIVERED:
-                raise Violation("I13", f"a commit of {batch.key} ended with {verdict.conclusion.value}")
+                raise Violation("I13", f"a commit of {batch} ended with {verdict.conclusion.value}")
+            self.stage.verdicts.on_delivered(batch, verdict)
         else:
             self.stage.count("batch without rows")
         if self.crashes_before_spark_commits:
@@ -279,24 +300,40 @@ class Query:
             self.stage.count("Spark's commit log was written by another driver")
             return "another driver has committed the batch"
         batch.is_committed = True
-        self.stage.note(f"{self.name}: Spark has committed {batch.key}")
+        batch.must_be_there = batch.must_be_there or not batch.excuse
+        self.checkpoint.on_went_on(batch)
+        self.stage.note(f"{self.name}: Spark has committed {batch}")
         return None
 
+    def _on_commit_failed(self, batch: Batch, messages: list[TaskReceipt], verdict: Verdict) -> Script:
+        error = verdict.error
+        if not isinstance(error, CommitLost) or self._pick.random() < 0.5:
+            yield from self._abort(batch, messages)
+        if isinstance(error, CommitLost):
+            yield from self._ask_operator(error)
+        elif self.stage.verdicts.is_refusal(str(error)):
+            self.stage.count("commit: refused after the checkpoint was set back")
+            self.stage.on_refused(self)
+        return "the commit failed"
+
     def _abort(self, batch: Batch, receipts: list[TaskReceipt]) -> Script:
-        """In a process that knows nothing, always: the one that failed is closed."""
+        """In a process that knows nothing: the one that failed is closed. Where processes are reused, in any."""
         if any(receipt.transaction is not None for receipt in receipts):
-            yield self._operate(DriverSession(SINK, self.run), Operation.ABORT, batch.key, receipts)
+            operation = Operation.ABORT if self.stage.plan.kind != UNNAMED else Operation.ABORT_WITHOUT_LEDGER
+            yield self._operate(self._session(batch, is_forgetful=True), operation, batch, receipts)
 
     # ---- a lost batch ----
 
     def _ask_operator(self, error: CommitLost) -> Script:
         """The same text comes again at each start until somebody chooses."""
-        loss = self.stage.verdicts.open_loss(error)
+        key = BatchKey(error.query_id or "", error.batch_id)  # type: ignore[arg-type]  # a loss names its batch
+        loss = self.stage.verdicts.open_loss(key)
         if loss is None or self.is_second or loss.said_count < 2 + self._pick.randrange(2):
             return "a batch is lost"
         choice = Operation.REPLAY if loss.is_replayed else Operation.ACCEPT
-        verdict = yield self._operate(DriverSession(SINK, self.run), Operation.FINISH, None, [])
-        verdict = yield self._operate(DriverSession(SINK, self.run), choice, loss.key, [])
+        sink_id, named_sink_id = self.stage.sink_id(key, ""), self.stage.named_sink_id(key)
+        verdict = yield self._operate(new_session(sink_id, named_sink_id, ""), Operation.FINISH, None, [])
+        verdict = yield self._operate(new_session(sink_id, named_sink_id, ""), choice, loss.batch, [])
         if verdict.conclusion is Conclusion.RESOLVED or self.stage.verdicts.is_resolved_in_ledger(loss):
             self.stage.verdicts.on_resolved(loss)
         return "resolved"

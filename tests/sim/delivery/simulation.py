@@ -17,7 +17,7 @@ from kafka_sink.wire.apis import INIT_PRODUCER_ID
 from tests.sim import network_faults
 from tests.sim.cluster_faults import REFUSALS, REFUSED_ALTHOUGH_DONE, ClusterFaults
 from tests.sim.delivery.checks import Checks, check_nothing_is_open
-from tests.sim.delivery.plan import LEDGER, Plan
+from tests.sim.delivery.plan import LABELLED, LEDGER, Plan
 from tests.sim.delivery.query import Moment, Query
 from tests.sim.delivery.stage import Stage
 from tests.sim.dice import Dice, exponential_ms
@@ -74,7 +74,7 @@ class DeliverySimulation:
         self.loop = Loop()
         self.trace = Trace(keep=keep_trace)
         self.faults: ClusterFaults | None = None
-        timed_out: set[str] = set()
+        timed_out: set[tuple[str, int, int]] = set()
         with _time_outs_noted(timed_out):
             # Its housekeeping keeps the method that is noted.
             self.core = self._build_core()
@@ -87,8 +87,11 @@ class DeliverySimulation:
         self.stage = Stage(plan, self.dice, self.loop, self.network, self.trace)
         self.stage.books.timed_out = timed_out
         self.stage.verdicts.outdated_until_ms = self.faults.outdated_until_ms
-        self.first = Query("q1", self.stage)
+        self.stage.on_refused = self._on_refused
+        self.first = Query("q1", self.stage, self.stage.checkpoints[0])
+        # The same query, started again beside the first; and another one under the same sink id.
         self.second: Query | None = None
+        self.twin: Query | None = None
         self._seconds = 0
 
     def _build_core(self) -> BrokerCluster:
@@ -130,23 +133,28 @@ class DeliverySimulation:
         self._run_until(self.plan.busy_ms)
         self._heal()
         self._run_until(self.loop.now_ms + TIME_TO_END_MS, until_finished=True)
-        check_nothing_is_open(self.core)
+        check_nothing_is_open(self.core, self.stage.assumptions.lost_markers)
         self._end_executors()
         self._run_until(self.loop.now_ms + self.plan.options.transaction_timeout_ms + TIME_TO_SETTLE_MS)
-        Checks(self.core, self.stage.books, self.stage.history).check_all()
+        stage = self.stage
+        Checks(self.core, stage.books, stage.history, stage.checkpoints, self.plan.kind).check_all()
 
     def _run_until(self, end_ms: int, *, until_finished: bool = False) -> None:
         while (next_ms := self.loop.next_ms) is not None and next_ms <= end_ms:
             if self.loop.events_count >= EVENTS_MAX:
                 raise Violation("I11", f"more than {EVENTS_MAX} events")
             self.loop.run_next()
-            if until_finished and not self.first.is_running and self._is_finished():
+            if until_finished and self._is_finished():
                 return
         self.loop.now_ms = max(self.loop.now_ms, end_ms)
 
     def _is_finished(self) -> bool:
-        batches = self.stage.books.batches
-        return len(batches) == self.stage.batches_max and all(batch.is_committed for batch in batches)
+        is_over = not any(query.is_running for query in self._lasting())
+        return is_over and all(checkpoint.is_finished for checkpoint in self.stage.checkpoints)
+
+    def _lasting(self) -> list[Query]:
+        """Those that are started again until all is done."""
+        return [self.first] if self.twin is None else [self.first, self.twin]
 
     def _heal(self) -> None:
         """No fault is left; executors of the past are gone; the query is planned anew and has more to do."""
@@ -154,15 +162,19 @@ class DeliverySimulation:
         self.stage.note("healed")
         self.stage.is_healed = True
         self.faults.heal()
+        self.stage.assumptions.heal()
         self.network.heal()
         if self.second is not None:
             self.second.stop_for_good()
-        self.first.forget_accidents()
-        self.first.crash(is_silent=False)
+        for query in self._lasting():
+            query.forget_accidents()
+            query.crash(is_silent=False)
         self._end_executors()
-        self.stage.batches_max = max(len(self.stage.books.batches), self.plan.batches) + BATCHES_AFTER_HEALING
-        if not self.first.is_waiting:
-            self.first.start()
+        for checkpoint in self.stage.checkpoints:
+            checkpoint.batches_max = max(len(checkpoint.batches), checkpoint.batches_max) + BATCHES_AFTER_HEALING
+        for query in self._lasting():
+            if not query.is_waiting:
+                query.start()
 
     def _end_executors(self) -> None:
         for executor in self.stage.executors:
@@ -189,6 +201,8 @@ class DeliverySimulation:
             acted = bool(links)
             if links:
                 network_faults.LINK_FAULTS[kind](self.network, pick.choice(links), pick, event.length_ms)
+        elif kind in self.stage.assumptions.table:
+            acted = self.stage.assumptions.table[kind](pick, event.length_ms)
         elif kind in self.faults.table:
             acted = self.faults.table[kind](pick, event.length_ms)
             self.faults.flush()
@@ -199,8 +213,7 @@ class DeliverySimulation:
             self.stage.note(f"fault {kind}")
 
     def _queries(self) -> list[Query]:
-        both = [self.first] if self.second is None else [self.first, self.second]
-        return [query for query in both if query.is_running]
+        return [query for query in (self.first, self.second, self.twin) if query is not None and query.is_running]
 
     def _arm(self, kind: str, pick: Random) -> None:
         """For the next request of a kind that matters, of one host that lives: more often a driver than a task."""
@@ -218,12 +231,18 @@ class DeliverySimulation:
     def _hurt_spark(self, kind: str, pick: Random, length_ms: int) -> bool:
         if kind == "second_driver":
             return self._second_driver()
+        if kind == "second_query":
+            return self._second_query()
+        if kind == "set_back":
+            return self._set_back(pick)
         queries = self._queries()
         if not queries:
             return False
         query = pick.choice(queries)
         if kind in ("speculate", "fail_task", "kill_task", "pause_task"):
             return query.job is not None and query.job.hurt(kind, pick, length_ms)
+        if kind == "end_process":
+            return query.processes.end_one()
         if kind == "crash_driver":
             query.crash(is_silent=pick.random() < 0.3)
         elif kind == "long_downtime":
@@ -255,30 +274,53 @@ class DeliverySimulation:
 
     def _second_driver(self) -> bool:
         """Somebody starts the same query again, on the same checkpoint, while the first one runs."""
-        if self.second is not None and self.second.is_running:
+        has_old_checkpoint = self.first.checkpoint.saved is not None
+        if has_old_checkpoint or (self.second is not None and self.second.is_running):
             return False
         self._seconds += 1
-        self.second = Query(f"s{self._seconds}", self.stage, is_second=True)
+        self.second = Query(f"s{self._seconds}", self.stage, self.first.checkpoint, is_second=True)
         self.second.start()
         return True
 
+    def _second_query(self) -> bool:
+        """Somebody else uses the same sink id for a query of his own."""
+        if self.twin is not None:
+            return False
+        self.twin = Query("t1", self.stage, self.stage.other_checkpoint())
+        self.twin.start()
+        return True
+
+    def _set_back(self, pick: Random) -> bool:
+        """The query is stopped, an older copy of its checkpoint put in place, and it starts again."""
+        query = pick.choice(self._lasting())
+        if self.plan.kind == LABELLED or not query.checkpoint.set_back(pick):
+            return False
+        if self.second is not None and query is self.first:
+            self.second.stop_for_good()
+        query.crash(is_silent=False)
+        return True
+
+    def _on_refused(self, query: Query) -> None:
+        if query.checkpoint.on_refused() and self.second is not None and query is not self.second:
+            self.second.stop_for_good()
+
 
 @contextmanager
-def _time_outs_noted(timed_out: set[str]) -> Iterator[None]:
+def _time_outs_noted(timed_out: set[tuple[str, int, int]]) -> Iterator[None]:
     """Which transactions the coordinator aborts by time; somebody else's abort is no excuse for a loss."""
     abort_timed_out = TransactionCoordinator.abort_timed_out
 
     def noting(self: TransactionCoordinator) -> None:
-        candidates = [
-            transactional_id
+        candidates = {
+            transactional_id: (transactional_id, transaction.record.producer_id, transaction.record.producer_epoch)
             for transactional_id, transaction in self.transactions.items()
             if transaction.record.state is State.ONGOING and transaction.pending is None
-        ]
+        }
         abort_timed_out(self)
-        for transactional_id in candidates:
+        for transactional_id, exact in candidates.items():
             transaction = self.transactions[transactional_id]
             if transaction.pending is not None or transaction.record.state is not State.ONGOING:
-                timed_out.add(transactional_id)
+                timed_out.add(exact)
 
     with mock.patch.object(TransactionCoordinator, "abort_timed_out", noting):
         yield

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from kafka_sink.delivery.identity import sink_id_of_query
+from kafka_sink.delivery.identity_pool import IdentityPool
 from kafka_sink.delivery.receipt import BatchKey
-from tests.sim.delivery.books import Batch, Books
+from tests.sim.delivery.assumptions import Assumptions
+from tests.sim.delivery.books import Books
+from tests.sim.delivery.breakers import POOL, PROCESSES, UNNAMED
+from tests.sim.delivery.checkpoint import Checkpoint
+from tests.sim.delivery.claims import Claims
 from tests.sim.delivery.driver_host import DriverHost
 from tests.sim.delivery.executor import Executor
-from tests.sim.delivery.plan import LABELLED, Plan
+from tests.sim.delivery.plan import LEDGER, SINK, Plan
 from tests.sim.delivery.verdicts import Verdicts
 from tests.sim.dice import Dice
 from tests.sim.history import History
@@ -18,11 +26,15 @@ from tests.sim.network import Armed, Network
 from tests.sim.scenario import TRANSACTIONAL, ProducerPlan
 from tests.sim.trace import Trace
 
-QUERY_ID = "query"
-EMPTY_SHARE = 0.15
+if TYPE_CHECKING:
+    from tests.sim.delivery.query import Query
+
+QUERY_ID, OTHER_QUERY_ID = "query", "other"
 
 
 class Stage:
+    first_query_id = QUERY_ID
+
     def __init__(self, plan: Plan, dice: Dice, loop: Loop, network: Network, trace: Trace) -> None:
         self.plan = plan
         self.dice = dice
@@ -31,9 +43,17 @@ class Stage:
         self.trace = trace
         self.history = History()
         self.books = Books()
-        self.verdicts = Verdicts(self.books, network.core, loop, trace, dice["operator"])
+        self.assumptions = Assumptions(network.core, trace)
+        has_one_process = plan.forgetful == 0 and PROCESSES not in plan.breakers
+        claims = Claims(network.core.cluster.topics[LEDGER].partitions[0].log, is_strict=has_one_process)
+        self.verdicts = Verdicts(
+            self.books, network.core, loop, trace, dice["operator"], self.assumptions, claims,
+            is_skipping=plan.replay_mismatch == "skip",
+        )  # fmt: skip
         self.executors: list[Executor] = []
-        self.batches_max = plan.batches
+        self.checkpoints = [Checkpoint(QUERY_ID, self, plan.batches)]
+        # Called when a query was told that its checkpoint has been set back.
+        self.on_refused: Callable[[Query], None] = lambda _query: None
         # Once all is well nothing happens any more that a fault would have to make happen.
         self.is_healed = False
         self._hosts: Counter[str] = Counter()
@@ -73,7 +93,8 @@ class Stage:
         """An idle one of the same application, or a new one."""
         self.executors = [one for one in self.executors if one.is_alive]
         idle = [one for one in self.executors if one.is_idle and one.name.startswith(f"{query}.")]
-        if idle and self.dice["reuse"].random() < self.plan.reuse:
+        has_pool = POOL in self.plan.breakers
+        if idle and (self.dice["reuse"].random() < self.plan.reuse or has_pool):
             return idle[0]
         name = self._next_name(f"{query}.e")
         options = replace(self.plan.options, transactional_id=transactional_id)
@@ -83,6 +104,7 @@ class Stage:
             pick=self.dice[f"task {name}"], jitter=self.dice["jitter of tasks"].random,
         )  # fmt: skip
         executor.books = self.books
+        executor.pool = IdentityPool() if has_pool else None
         self.executors.append(executor)
         if self.armed_for_tasks:
             self.arm(name, "request", self.armed_for_tasks.pop(0))
@@ -92,18 +114,21 @@ class Stage:
         self._attempts += 1
         return self._attempts
 
-    # ---- Spark's logs ----
+    # ---- names ----
 
-    def next_batch(self) -> Batch | None:
-        """The first one that Spark has not committed; planned now if there is none and the source has more."""
-        batches = self.books.batches
-        waiting = self.books.next_uncommitted()
-        if waiting is not None or len(batches) >= self.batches_max:
-            return waiting
-        number, pick = len(batches), self.dice["source"]
-        is_empty = not self.is_healed and pick.random() < EMPTY_SHARE
-        key = BatchKey("", f"label-{number}") if self.plan.kind == LABELLED else BatchKey(QUERY_ID, number)
-        batch = Batch(key, number, 0 if is_empty else pick.randint(1, self.plan.rows_max))
-        batches.append(batch)
-        self.note(f"planned {key} with {batch.row_count} rows")
-        return batch
+    def sink_id(self, key: BatchKey, run: str) -> str:
+        """As planning and tasks make it: with the query in it, or, for a write without any name, with the run."""
+        if self.plan.kind == UNNAMED:
+            return f"batch-{run}"
+        return sink_id_of_query(SINK, key.query_id)
+
+    def named_sink_id(self, key: BatchKey) -> str:
+        return SINK if key.query_id else ""
+
+    # ---- Spark's checkpoints ----
+
+    def other_checkpoint(self) -> Checkpoint:
+        """Of the query that has the same sink id and nothing else in common."""
+        if len(self.checkpoints) == 1:
+            self.checkpoints.append(Checkpoint(OTHER_QUERY_ID, self, max(1, self.plan.batches // 2)))
+        return self.checkpoints[1]

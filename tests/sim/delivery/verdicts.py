@@ -1,60 +1,121 @@
 """What the driver's machine says at the end of each operation: counted, written into the books, checked on the spot.
 
 A CommitLost is taken apart: its text names Spark partitions, the ledger says which transactions those are, and a loss
-is believed only if the coordinator has aborted each of them by time.
+is believed only if the coordinator has aborted each of them by time. "Another driver" is believed only if another run
+has claimed the ledger since.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
+from typing import NamedTuple
 
 from kafka_sink.delivery.ledger import Kind
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.delivery.session import Conclusion, Operation, Verdict
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.testing import BrokerCluster
-from tests.sim.delivery.books import Books, Loss
+from tests.sim.delivery.assumptions import Assumptions
+from tests.sim.delivery.books import Attempt, Batch, Books, Loss
+from tests.sim.delivery.claims import Claims
 from tests.sim.delivery.ledger_log import newest_of
 from tests.sim.delivery.plan import LEDGER
 from tests.sim.loop import Loop
 from tests.sim.trace import Trace, Violation
 
-_COUNTS = re.compile(r"(\d+) of (\d+) are committed and visible")
+_COUNTS = re.compile(r"(\d+) of (\d+)(?: transactions)? are committed")
 _LOST = re.compile(r"Not committed, rows not visible: (\d+) rows of (.*?\))\. ")
 _SLOT = re.compile(r"Spark partition (\d+) \((\d+) rows")
+_DOUBTFUL = re.compile(r"(\d+) are in doubt")
+# What is said when a driver's own epoch was refused.
+_REPLACED = re.compile(r"has taken over \((?!its last)|could not be told so.*\((?:47|49|90)\)")
+# What is said to a batch that comes again: behind a newer one, or with other rows.
+_OTHER_ROWS = "comes again with other rows"
+_REFUSED = re.compile(rf"has been rolled back|{_OTHER_ROWS}")
+_DROPPED = "the rows of this time were not written"
 REPLAY_SHARE = 0.5
 
 
+class Asked(NamedTuple):
+    """One operation: who asked for it, about what."""
+
+    operation: Operation
+    sink_id: str
+    run: str
+    batch: Batch | None
+    receipts: list[TaskReceipt]
+
+
 class Verdicts:
-    def __init__(self, books: Books, core: BrokerCluster, loop: Loop, trace: Trace, operator: Random) -> None:
+    def __init__(
+        self, books: Books, core: BrokerCluster, loop: Loop, trace: Trace, operator: Random,
+        assumptions: Assumptions, claims: Claims, *, is_skipping: bool,
+    ) -> None:  # fmt: skip
+        self.is_skipping = is_skipping
         self.books = books
         self.core = core
         self.loop = loop
         self.trace = trace
+        self.assumptions = assumptions
+        self.claims = claims
         self._operator = operator
         self.outdated_until_ms: Mapping[str, int] = {}
 
-    def on_verdict(
-        self, operation: Operation, key: BatchKey | None, receipts: Sequence[TaskReceipt], verdict: Verdict
-    ) -> None:
-        error = verdict.error
+    def on_verdict(self, asked: Asked, verdict: Verdict) -> None:
+        error, operation = verdict.error, asked.operation
         title = verdict.conclusion.value if error is None else type(error).__name__
         self.trace.count(f"{operation.value}: {title}")
-        self.trace.note(self.loop.now_ms, f"verdict {operation.value} {key}: {title} {error or ''}")
+        self.trace.note(self.loop.now_ms, f"verdict {operation.value} {asked.batch}: {title} {error or ''}")
         self._count_details(verdict)
         if (error is None) != (verdict.conclusion is not Conclusion.FAILED):
             raise Violation("I13", f"{operation.value} ended with {verdict.conclusion.value} and the error {error}")
+        if error is not None:
+            self._check_replaced(asked, str(error))
+            self._check_refused(asked, str(error))
         if isinstance(error, CommitLost):
-            self._on_lost(error)
+            self._on_lost(asked, error)
         elif isinstance(error, CommitAborted):
-            if operation is Operation.COMMIT:
-                self.books.forbid(list(receipts), f"commit of {key} said: {error}")
+            if operation in (Operation.COMMIT, Operation.COMMIT_WITHOUT_LEDGER):
+                self.books.forbid(asked.receipts, f"commit of {asked.batch} said: {error}")
         elif error is not None and not isinstance(error, CommitPending):
             raise Violation("I13", f"{operation.value} raised {type(error).__name__}: {error}")
         elif verdict.conclusion is Conclusion.ABORTED:
-            self.books.forbid(list(receipts), f"abort of {key} said so")
+            self.books.forbid(asked.receipts, f"abort of {asked.batch} said so")
+
+    def _check_replaced(self, asked: Asked, text: str) -> None:
+        """I16: a query ends because of another run of it, never because of another process of its own, or of nobody."""
+        found = _REPLACED.search(text)
+        if found is not None and not self.claims.has_successor(asked.sink_id, asked.run):
+            raise Violation("I16", f"{asked.operation.value} of {asked.batch} ended although nobody took over: {text}")
+
+    def on_delivered(self, batch: Batch, verdict: Verdict) -> None:
+        """A repetition that was not written again: if it was something else, that has to be said."""
+        if verdict.conclusion is not Conclusion.ALREADY_DELIVERED or batch.must_be_there:
+            return
+        said = next((note for note in verdict.notes if _DROPPED in note), None)
+        if said is not None:
+            self.trace.count("commit: other rows under the same batch id, with a warning")
+        if len(self.books.generations(batch.key)) > 1 and (said or self.is_skipping):
+            batch.excuse = said or "replay.mismatch=skip"
+
+    @staticmethod
+    def is_refusal(text: str) -> bool:
+        return _REFUSED.search(text) is not None
+
+    def _check_refused(self, asked: Asked, text: str) -> None:
+        """I18: who writes the same rows again is not told that they are others, nor that his checkpoint is old."""
+        if not self.is_refusal(text) or asked.batch is None or (asked.batch.is_committed and _OTHER_ROWS not in text):
+            return  # it is none, or another driver on the same checkpoint has gone on
+        key = asked.batch.key
+        others = [
+            batch for batch in self.books.batches if batch.key.query_id == key.query_id and batch is not asked.batch
+        ]
+        if _OTHER_ROWS in text:
+            others = [batch for batch in others if batch.key == key]
+        if not others or (asked.batch.set_back_count == 0 and not any(batch.set_back_count for batch in others)):
+            raise Violation("I18", f"{asked.batch} was refused although its checkpoint was never set back: {text}")
 
     def _count_details(self, verdict: Verdict) -> None:
         text = str(verdict.error or "")
@@ -70,66 +131,102 @@ class Verdicts:
 
     # ---- losses ----
 
-    def _on_lost(self, error: CommitLost) -> None:
+    def _on_lost(self, asked: Asked, error: CommitLost) -> None:
+        if asked.operation is Operation.COMMIT_WITHOUT_LEDGER:
+            self._on_lost_without_ledger(asked, str(error))
+            return
         key = BatchKey(error.query_id or "", error.batch_id)  # type: ignore[arg-type]  # a loss names its batch
         lost, committed = self._named(key, str(error))
-        batch = self.books.batch(key)
+        batch = self.books.attempts[next(iter(lost))].batch
         for known in batch.losses:
             if (known.lost, known.committed) == (lost, committed):
                 known.said_count += 1
+                # The record of the choice has lost its marker: it has to be made again.
+                known.is_resolved = known.is_resolved and not self.assumptions.lost_markers
                 return
         if any(not loss.is_resolved for loss in batch.losses):
-            raise Violation("I13", f"{key} was lost otherwise before: {error}")
-        surprising = sorted(lost - self.books.timed_out)
-        if surprising:
-            raise Violation("I13", f"{surprising} are said to be lost, but have not timed out: {error}")
+            raise Violation("I13", f"{batch} was lost otherwise before: {error}")
+        self._check_timed_out(lost, str(error))
         self.trace.count("all of a batch lost" if not committed else "part of a batch lost")
         is_replayed = self._operator.random() < REPLAY_SHARE
-        batch.losses.append(Loss(key, lost, committed, is_replayed, self.loop.now_ms))
+        batch.losses.append(Loss(batch, lost, committed, is_replayed, self.loop.now_ms))
+
+    def _on_lost_without_ledger(self, asked: Asked, text: str) -> None:
+        """Nobody asks again; what was in doubt may be visible or not."""
+        assert asked.batch is not None
+        slots, counts, doubts = _LOST.search(text), _COUNTS.search(text), _DOUBTFUL.search(text)
+        named = {int(one[1]) for one in _SLOT.finditer(slots[2])} if slots else set()
+        attempts = [attempt for one in asked.receipts if (attempt := self.books.attempt_of(one)) is not None]
+        lost = frozenset(one.name for one in attempts if one.spark_partition in named)
+        in_doubt = int(doubts[1]) if doubts else 0
+        if counts is None or int(counts[1]) + in_doubt + len(lost) != len(attempts) or int(counts[2]) != len(attempts):
+            raise Violation("I13", f"a loss of {asked.batch} whose figures do not fit {len(attempts)} tasks: {text}")
+        self._check_timed_out(lost, text)
+        others = frozenset(one.name for one in attempts) - lost
+        committed, doubtful = (frozenset(), others) if in_doubt else (others, frozenset())
+        self.trace.count("a write without a ledger is visible in part")
+        loss = Loss(asked.batch, lost, committed, False, self.loop.now_ms, is_resolved=True, doubtful=doubtful)
+        asked.batch.losses.append(loss)
+
+    def _check_timed_out(self, lost: frozenset[str], text: str) -> None:
+        surprising = sorted(name for name in lost if not self._has_timed_out(self.books.attempts[name]))
+        if surprising:
+            raise Violation("I13", f"{surprising} are said to be lost, but have not timed out: {text}")
+
+    def _has_timed_out(self, attempt: Attempt) -> bool:
+        assert attempt.receipt is not None and attempt.receipt.transaction is not None
+        told = attempt.receipt.transaction
+        return (told.transactional_id, told.producer_id, told.producer_epoch) in self.books.timed_out
 
     def _named(self, key: BatchKey, text: str) -> tuple[frozenset[str], frozenset[str]]:
-        """The transactional ids behind what the text says, after checking its figures."""
-        record = newest_of(self.core, key, with_pledges=True)
+        """The attempts behind what the text says, after checking its figures."""
+        record = newest_of(self.core, key, self.assumptions.lost_markers, with_pledges=True)
         counts, slots = _COUNTS.search(text), _LOST.search(text)
         if record is None or counts is None or slots is None or "can no longer be read" in text:
             raise Violation("I13", f"a loss of {key} that cannot be understood: {text}")
         named = {int(one[1]): int(one[2]) for one in _SLOT.finditer(slots[2])}
-        ids = {pledge.spark_partition: record.transactional_id(pledge) for pledge in record.pledges}
-        lost = frozenset(ids[partition] for partition in named)
-        committed = frozenset(ids.values()) - lost
-        rows = {partition: len(self.books.attempts[ids[partition]].rows) for partition in named}
+        attempts = {
+            pledge.spark_task: self.books.prepared[
+                record.transactional_id(pledge), pledge.producer_id, pledge.producer_epoch
+            ]
+            for pledge in record.pledges
+        }
+        lost = frozenset(attempts[partition].name for partition in named)
+        committed = frozenset(attempt.name for attempt in attempts.values()) - lost
+        rows = {partition: len(attempts[partition].rows) for partition in named}
         if rows != named or sum(named.values()) != int(slots[1]):
             raise Violation("I13", f"{key}: the text names {named}, the lost tasks had {rows} rows: {text}")
-        if (int(counts[1]), int(counts[2])) != (len(committed), len(ids)):
-            raise Violation("I13", f"{key}: {len(committed)} of {len(ids)} are committed: {text}")
+        if (int(counts[1]), int(counts[2])) != (len(committed), len(attempts)):
+            raise Violation("I13", f"{key}: {len(committed)} of {len(attempts)} are committed: {text}")
         return lost, committed
 
-    def open_loss(self, error: CommitLost | None = None) -> Loss | None:
-        """The loss that stops the query; with an error, the one that it is about."""
+    def open_loss(self, key: BatchKey) -> Loss | None:
+        """The loss that stops whoever wants to write this batch."""
         return next(
-            (
-                loss
-                for batch in self.books.batches
-                for loss in batch.losses
-                if not loss.is_resolved and (error is None or loss.key.batch_id == error.batch_id)
-            ),
-            None,
+            (loss for batch in self.books.generations(key) for loss in batch.losses if not loss.is_resolved), None
         )
 
-    def on_planned(self, began_ms: int) -> None:
-        loss = self.open_loss()
-        if loss is not None and self.is_resolved_in_ledger(loss):
+    def on_planned(self, query_id: str, began_ms: int) -> None:
+        for batch in self.books.batches:
+            for loss in batch.losses if batch.key.query_id in ("", query_id) else ():
+                self._on_planned_with(loss, began_ms)
+
+    def _on_planned_with(self, loss: Loss, began_ms: int) -> None:
+        if loss.is_resolved:
+            return
+        if self.is_resolved_in_ledger(loss):
             # The choice was written, only the operator was not told so in time.
             self.on_resolved(loss)
-        elif loss is not None and loss.since_ms <= began_ms and loss.key.query_id and self._is_ledger_sure(began_ms):
+        elif loss.since_ms <= began_ms and loss.key.query_id and self._is_ledger_sure(began_ms):
             raise Violation("I13", f"{loss.key} is lost and not resolved, but planning went well")
 
     def _is_ledger_sure(self, began_ms: int) -> bool:
-        """Planning reads without a claim, perhaps from an outdated leader; the next commit finds what it missed."""
-        return self.outdated_until_ms.get(LEDGER, -1) < began_ms
+        """Planning reads without a claim, perhaps from an outdated leader, and believes no record without a marker; the
+        next commit finds what it missed."""
+        return self.outdated_until_ms.get(LEDGER, -1) < began_ms and not self.assumptions.lost_markers
 
     def is_resolved_in_ledger(self, loss: Loss) -> bool:
-        newest = newest_of(self.core, loss.key)
+        newest = newest_of(self.core, loss.key, self.assumptions.lost_markers)
         return newest is not None and (newest.kind is Kind.REPLAY or newest.is_accepted)
 
     def on_resolved(self, loss: Loss) -> None:
@@ -141,6 +238,7 @@ _DETAILS = {
     "commit: fenced by another driver": "has taken over (",
     "commit: a newer run took over": "a newer run of sink",
     "commit: checkpoint rolled back": "has been rolled back",
+    "commit: other rows under the same batch id": _OTHER_ROWS,
     "commit: ledger does not know the sink": "has no record of sink",
     "commit: transaction timed out before the decision": "instead of Ongoing",
     "commit: too little time left": "before it times out",

@@ -1,0 +1,105 @@
+"""What brokers do that a driver may have taken for impossible: they lose markers, forget ids, and answer wrongly.
+
+A marker vanishes as with KAFKA-20734: its partition has no replica that is alive when the coordinator wants to write
+it, is taken for deleted, and comes back without it. The record stays. Ids are forgotten as after
+`transactional.id.expiration.ms`, only sooner. A coordinator that answers from a stale cache tells of transactions as
+they were before they began, or as if others had come since; it never says that something was done which was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from kafka_sink.testing import BrokerCluster, Fault
+from kafka_sink.testing.transaction_state import SETTLED, TopicPartition, TransactionRecord
+from tests.sim.delivery.plan import LEDGER
+from tests.sim.trace import Trace
+
+# By API: INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, INVALID_PRODUCER_EPOCH; unknown id.
+LIES = {"EndTxn": (48, 49, 90, 47), "DescribeTransactions": (105,)}
+IDLE_MS = 300
+DRIVER_SUFFIX = "-driver"
+
+
+class Assumptions:
+    def __init__(self, core: BrokerCluster, trace: Trace) -> None:
+        self.core = core
+        self.trace = trace
+        # Producer id and epoch of a ledger record -> was it a commit whose marker was lost.
+        self.lost_markers: dict[tuple[int, int], bool] = {}
+        # Since when no answer about this id can be trusted: whoever was lied to may say so.
+        self.lied_about: set[str] = set()
+        self._markers_to_lose = 0
+        self._liars_until_ms: dict[int, int] = {}
+        self._codes: dict[int, Random] = {}
+        self.table: dict[str, Callable[[Random, int], bool]] = {
+            one.__name__: one for one in (self.lose_marker, self.expire_ids, self.lie)
+        }
+        core.faults.interceptor = self._lied
+        surroundings = core.coordinator._surroundings
+        self._write_marker = surroundings.write_marker
+        surroundings.write_marker = self._marker_written  # type: ignore[method-assign]
+
+    def heal(self) -> None:
+        self._markers_to_lose = 0
+        self._liars_until_ms.clear()
+
+    # ---- markers ----
+
+    def lose_marker(self, pick: Random, length_ms: int) -> bool:
+        """The next commit in the ledger, or the next two. Counted when it happens."""
+        self._markers_to_lose = pick.choice((1, 1, 2))
+        return False
+
+    def _marker_written(
+        self, partition: TopicPartition, record: TransactionRecord, *, is_commit: bool, coordinator_epoch: int,
+        done: Callable[[bool], None],
+    ) -> None:  # fmt: skip
+        if partition[0] == LEDGER and is_commit and self._markers_to_lose:
+            self._markers_to_lose -= 1
+            # Generation 2 has raised the epoch with the decision.
+            data_epoch = record.producer_epoch - (1 if record.version >= 2 else 0)
+            self.lost_markers[record.producer_id, data_epoch] = is_commit
+            self.trace.count("fault lose_marker")
+            self.trace.note(self.core.schedule.now_ms, f"marker of {record.producer_id} {data_epoch} is lost")
+            done(True)
+            return
+        self._write_marker(partition, record, is_commit=is_commit, coordinator_epoch=coordinator_epoch, done=done)
+
+    # ---- ids ----
+
+    def expire_ids(self, pick: Random, length_ms: int) -> bool:
+        coordinator, oldest_ms = self.core.coordinator, self.core.schedule.now_ms - IDLE_MS
+        idle = [
+            transactional_id
+            for transactional_id, transaction in coordinator.transactions.items()
+            if transaction.pending is None
+            and transaction.record.state in SETTLED
+            and transaction.record.updated_ms <= oldest_ms
+        ]
+        if pick.random() < 0.5:
+            idle = [transactional_id for transactional_id in idle if transactional_id.endswith(DRIVER_SUFFIX)]
+        for transactional_id in idle:
+            del coordinator.transactions[transactional_id]
+            self.trace.count("driver's id expired" if transactional_id.endswith(DRIVER_SUFFIX) else "task's id expired")
+        return bool(idle)
+
+    # ---- lies ----
+
+    def lie(self, pick: Random, length_ms: int) -> bool:
+        broker_id = pick.choice(list(self.core.cluster.brokers))
+        self._liars_until_ms[broker_id] = self.core.schedule.now_ms + length_ms
+        self._codes[broker_id] = pick
+        return True
+
+    def _lied(self, api: str, version: int, broker_id: int, body: Mapping[str, Any]) -> Fault | None:
+        if api not in LIES or self.core.schedule.now_ms >= self._liars_until_ms.get(broker_id, -1):
+            return None
+        code = self._codes[broker_id].choice(LIES[api])
+        self.trace.count(f"lie: {api} answered with {code}")
+        ids = [body["transactional_id"]] if api == "EndTxn" else body["transactional_ids"]
+        self.lied_about.update(ids)
+        self.trace.note(self.core.schedule.now_ms, f"broker {broker_id} lies: {api} {code} {ids}")
+        return Fault(api=api, error_code=code)

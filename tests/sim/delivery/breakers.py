@@ -1,0 +1,57 @@
+"""Assumptions about Spark, brokers and users that do not hold everywhere: what a seed breaks, and how often.
+
+  processes     Spark moves the commits of one run between driver-side Python processes; each remembers what it knew
+  twins         two queries with a checkpoint each write under one sink id at the same time
+  set_back      a checkpoint is set back by any number of batches; the rows under a batch id are the same, or others
+  lost_markers  the marker of a ledger transaction is lost with its only replica (KAFKA-20734)
+  expiry        the coordinator forgets ids that nobody has used for a while
+  lies          for some seconds a coordinator answers from what it no longer, or not yet, knows
+  pool          a worker process and a run use a transactional id for one task after the other
+  unnamed       batch writes without a name: no ledger, and nobody who could finish them
+
+The first seven are faults and habits that a seed switches on by chance; the last is another kind of query.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from tests.sim.scenario import FaultEvent
+
+PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED = (
+    "processes", "twins", "set_back", "lost_markers", "expiry", "lies", "pool", "unnamed",
+)  # fmt: skip
+BREAKERS = (PROCESSES, TWINS, SET_BACK, LOST_MARKERS, EXPIRY, LIES, POOL, UNNAMED)
+# The faults that belong to a breaker; the others are habits of the whole run.
+FAULTS_OF = {
+    PROCESSES: "end_process", TWINS: "second_query", SET_BACK: "set_back", LOST_MARKERS: "lose_marker",
+    EXPIRY: "expire_ids", LIES: "lie",
+}  # fmt: skip
+MEANS_MS = {
+    "end_process": (1_000, 4_000), "second_query": (1_000, 3_000), "set_back": (1_500, 5_000),
+    "lose_marker": (200, 1_000), "expire_ids": (200, 1_000), "lie": (500, 2_000),
+}  # fmt: skip
+SHARES = (0.0, 0.2, 0.5)
+UNNAMED_SHARE = 0.07
+# What the option `replay.mismatch` says about a batch that comes again with another number of rows.
+REPLAY_MISMATCH = ("fail", "fail", "fail", "warn", "skip")
+
+
+def drawn_breakers(pick: Random) -> frozenset[str]:
+    share = pick.choice(SHARES)
+    on = [one for one in BREAKERS if pick.random() < (UNNAMED_SHARE if one == UNNAMED else share)]
+    return frozenset(on) - ({TWINS, SET_BACK, LOST_MARKERS} if UNNAMED in on else set())
+
+
+def breaker_faults(pick: Random, breakers: frozenset[str], busy_ms: int) -> list[FaultEvent]:
+    """Drawn for each breaker, on or not: switching one off changes nothing about the others."""
+    events: list[FaultEvent] = []
+    for breaker, kind in FAULTS_OF.items():
+        mean_ms, length_ms = pick.choice(MEANS_MS[kind]), pick.choice((400, 1_500, 4_000))
+        own = Random(pick.getrandbits(64))
+        at_ms = own.expovariate(1 / mean_ms)
+        while breaker in breakers and at_ms < busy_ms:
+            length = min(1 + int(own.expovariate(1 / length_ms)), 10_000)
+            events.append(FaultEvent(int(at_ms), kind, length, own.getrandbits(32)))
+            at_ms += 1 + own.expovariate(1 / mean_ms)
+    return events

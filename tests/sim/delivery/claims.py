@@ -1,0 +1,83 @@
+"""Who claimed the ledger and who decided there, as its log tells: whether a query was ended by another run, or only by
+its own processes; and whether a run that was taken over decides all the same.
+
+A claim that was compacted, or lost with its leader, was there all the same; so they are noted as they are appended.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any, NamedTuple
+
+from kafka_sink.records.scalar import DecodedBatch, decode_batch
+from kafka_sink.testing.batches import Batch
+from kafka_sink.testing.log import PartitionLog
+from tests.sim.trace import Violation
+
+
+class SeenClaim(NamedTuple):
+    sink_id: str
+    run: str
+
+
+class Claims:
+    def __init__(self, log: PartitionLog, *, is_strict: bool) -> None:
+        """`is_strict`: a run has one process. Another one of it takes what it finds for older than itself."""
+        self._log = log
+        self._is_strict = is_strict
+        self.seen: list[SeenClaim] = []
+        # Intents of runs that were taken over, by producer id: a sin once they are committed.
+        self._late: dict[int, str] = {}
+        store = log._store
+
+        def noting(batch: Batch) -> None:
+            store(batch)
+            self._look_at(decode_batch(batch.data))
+
+        log._store = noting  # type: ignore[method-assign]
+
+    def _look_at(self, batch: DecodedBatch) -> None:
+        if batch.is_commit_marker or batch.is_abort_marker:
+            late = self._late.pop(batch.producer_id, None)
+            if late is not None and batch.is_commit_marker:
+                raise Violation("I17", late)
+            return
+        for record in batch.records:
+            content = _content(record.value or b"")
+            if content.get("kind") == "claim":
+                self.seen.append(SeenClaim(content["sink"], content["run"]))
+            elif content.get("kind") == "intent" and self._is_late(content["sink"], content["run"]):
+                text = f"run {content['run']} of {content['sink']} decides batch {content['batch']}, but was taken over"
+                self._late[batch.producer_id] = text
+
+    def _is_late(self, sink_id: str, run: str) -> bool:
+        """It has claimed again behind the first claim of a run that is younger, and could see that claim."""
+        of_sink = [claim.run for claim in self.seen if claim.sink_id == sink_id]
+        if not self._is_strict or run not in of_sink:
+            return False
+        first, last = of_sink.index(run), len(of_sink) - 1 - of_sink[::-1].index(run)
+        between = {other for other in of_sink[first:last] if other not in ("", *of_sink[: first + 1])}
+        return bool(between and between & self._still_there(sink_id))
+
+    def _still_there(self, sink_id: str) -> set[str]:
+        batches = [decode_batch(batch.data) for batch in self._log.batches]
+        contents = [_content(one.value or b"") for batch in batches if batch.producer_id < 0 for one in batch.records]
+        return {one["run"] for one in contents if one.get("kind") == "claim" and one["sink"] == sink_id}
+
+    def has_successor(self, sink_id: str, run: str) -> bool:
+        """Has another run claimed the sink, for the first time, since this one did? Who never did may have been
+        overtaken by anybody."""
+        of_sink = [claim.run for claim in self.seen if claim.sink_id == sink_id]
+        if run not in of_sink:
+            return any(other not in ("", run) for other in of_sink)
+        first = of_sink.index(run)
+        return any(other and other not in of_sink[: first + 1] for other in of_sink[first:])
+
+
+def _content(value: bytes) -> dict[str, Any]:
+    header, _, body = value.partition(b"\n")
+    if header.endswith(b" zlib"):
+        body = zlib.decompress(body)
+    content: dict[str, Any] = json.loads(body or b"{}")
+    return content
