@@ -3,7 +3,7 @@
 A bare number is no name. Every query counts its batches from 0, so that under a new checkpoint the batches 0, 1, 2
 would be taken for repetitions of those before, and left out without a word. Inside foreachBatch Spark tells the tasks
 query and number, as long as the write runs in the thread that Spark called; over Spark Connect, and in threads of one's
-own, it tells nothing (seen on PySpark 4.2 and 4.3). There the option query.id has to say it, or the write is refused
+own, it tells nothing (Connect seen on PySpark 4.2). There the option query.id has to say it, or the write is refused
 before anything is sent.
 """
 

@@ -66,6 +66,7 @@ def test_an_abort_takes_tasks_that_left_no_message_as_they_are() -> None:
 
 
 def checkpoint_with(folder: Path, *names: str) -> str:
+    (folder / "metadata").touch()
     (folder / "offsets").mkdir()
     for name in names:
         (folder / "offsets" / name).touch()
@@ -78,6 +79,12 @@ def test_a_query_whose_checkpoint_has_no_batch_is_a_continuous_one(tmp_path: Pat
         assert is_before_any_batch({"checkpointLocation": spelling})
     with pytest.raises(ConfigError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
         planned_stream({"checkpointlocation": location}, SCHEMA, False)
+
+
+def test_a_query_whose_checkpoint_has_no_folder_for_batches_yet_is_a_continuous_one(tmp_path: Path) -> None:
+    assert not is_before_any_batch({"checkpointlocation": str(tmp_path)})  # nothing says that it is a checkpoint
+    (tmp_path / "metadata").touch()
+    assert is_before_any_batch({"checkpointlocation": str(tmp_path)})
 
 
 def test_a_query_with_a_batch_under_way_is_none(tmp_path: Path) -> None:
