@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FORMAT = "pykafka-sink"
 SINK_ONLY = (
-    f'{FORMAT} only writes. Read topics with Spark\'s own format("kafka"), and with '
+    'pykafka-sink only writes. Read topics with Spark\'s own format("kafka"), and with '
     'option("kafka.isolation.level", "read_committed") to see each row once'
 )
 
