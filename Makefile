@@ -2,24 +2,14 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
-# Those that only compute, and those that mostly wait for brokers and Spark: side by side they take two cores.
-COMPUTING := tests/unit tests/property tests/golden tests/sim tests/model
-WAITING := tests/conformance tests/integration tests/spark tests/chaos
-
-.PHONY: demo test computing waiting check unit sim fuzz fuzz-guided gssapi integration spark slow chaos soak streams bench zip clean
+.PHONY: demo test check unit sim fuzz fuzz-guided gssapi integration spark slow compat chaos soak streams bench zip clean
 
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
 
+# Several processes of pytest side by side, as many as the cores have room for: docs/testing.md.
 test: $(READY)
-	@echo "two halves side by side; each is printed when it is done (about 8 and 50 minutes on two cores)"
-	@$(MAKE) --no-print-directory -j2 --output-sync=target computing waiting
-
-computing: $(READY)
-	$(BIN)/pytest $(COMPUTING)
-
-waiting: $(READY)
-	$(BIN)/pytest $(WAITING)
+	@$(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED))
 
 check: $(READY)
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/python -m tools.tidy
@@ -43,16 +33,19 @@ gssapi: $(READY)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt gssapi
 
 slow: $(READY)
-	$(BIN)/pytest -m slow tests
+	@$(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED)) -- -m slow
 
 chaos: $(READY)
 	CHAOS_RECORDS=1000000 $(BIN)/pytest -s -m "" tests/chaos tests/spark/test_stream_faults.py
 
 integration: $(READY)
-	$(BIN)/pytest tests/conformance tests/integration
+	@$(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED)) tests/conformance tests/integration
 
 spark: $(READY)
-	$(BIN)/pytest tests/spark
+	@$(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED)) tests/spark
+
+compat: $(READY)
+	$(BIN)/python -m tools.compat $(if $(KAFKA),--kafka $(KAFKA)) $(if $(PYSPARK),--pyspark $(PYSPARK))
 
 soak: $(READY)
 	$(BIN)/python -m tools.soak --minutes $(or $(MINUTES),30) $(if $(SEED),--seed $(SEED))

@@ -10,12 +10,16 @@ FOUND = re.search(r'^VERSION = "(.+)"$', (ROOT / "kafka_sink" / "version.py").re
 if FOUND is None:
     raise SystemExit("kafka_sink/version.py has no VERSION")
 
+# The first with an Arrow writer for streams. An extra, because where Spark is there already (a platform, an image) pip
+# would put a second one beside it, and because the producer and the command work without.
+SPARK = ["pyspark>=4.1"]
 ZSTD = ["zstandard>=0.22"]
 SNAPPY = ["cramjam>=2.8"]
 PKCS12 = ["cryptography>=42"]
 # Wraps the host's Kerberos library; built on Linux, with a C compiler and libkrb5-dev.
 KERBEROS = ["gssapi>=1.8"]
 TEST = [
+    *SPARK,
     *ZSTD,
     *SNAPPY,
     "pytest>=8",
@@ -32,7 +36,7 @@ TEST = [
     # Makes certificates, good ones and bad ones.
     *PKCS12,
 ]
-BENCH = [*ZSTD, *SNAPPY, "confluent-kafka>=2.4", "kafka-python>=2.2", "aiokafka>=0.12"]
+BENCH = [*SPARK, *ZSTD, *SNAPPY, "confluent-kafka>=2.4", "kafka-python>=2.2", "aiokafka>=0.12"]
 
 setup(
     name="pykafka-sink",
@@ -44,8 +48,9 @@ setup(
     packages=find_packages(include=["kafka_sink", "kafka_sink.*", "pyspark_pykafka_sink"]),
     package_data={"kafka_sink": ["py.typed"]},
     python_requires=">=3.10",
-    install_requires=["pyspark>=4.0", "pyarrow>=15", "numpy>=1.26", "lz4>=4.3", "crc32c>=2.4", "mmh3>=4"],
+    install_requires=["pyarrow>=15", "numpy>=1.26", "lz4>=4.3", "crc32c>=2.4", "mmh3>=4"],
     extras_require={
+        "spark": SPARK,
         "zstd": ZSTD,
         "snappy": SNAPPY,
         "pkcs12": PKCS12,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -16,8 +17,19 @@ def cpu_seconds(root: int) -> float:
 
 def peak_bytes(root: int) -> int:
     """The highest resident set that any single Python process of the tree has had."""
-    peaks = [_peak(pid) for pid, _ in _tree(root) if pid != root]
+    peaks = [_status_bytes(pid, "VmHWM:") for pid, _ in _tree(root) if pid != root]
     return max(peaks, default=0)
+
+
+def python_workers(root: int) -> list[int]:
+    """The processes that PySpark's daemons have forked: tasks, planning, commits."""
+    daemons = {pid for pid, _ in _tree(root) if b"pyspark.daemon" in _command(pid)}
+    # A fork has its parent's command line.
+    return sorted(pid for pid in daemons if _parent(pid) in daemons)
+
+
+def resident_bytes(pid: int) -> int:
+    return _status_bytes(pid, "VmRSS:")
 
 
 def _tree(root: int) -> Iterator[tuple[int, int]]:
@@ -41,11 +53,22 @@ def _tree(root: int) -> Iterator[tuple[int, int]]:
         waiting += children.get(pid, ())
 
 
-def _peak(pid: int) -> int:
-    try:
+def _status_bytes(pid: int, field: str) -> int:
+    """0 of a process that has just ended."""
+    with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
+            if line.startswith(field):
                 return int(line.split()[1]) * 1024
-    except OSError:
-        pass
+    return 0
+
+
+def _command(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def _parent(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     return 0

@@ -29,6 +29,8 @@ from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
 from tools.spark_jars import java_sink_jars
 
+# Rows between JVM and Python over Unix sockets, as conf/ has it: the null sink is measured with it as well.
+SOCKETS = "spark.python.unix.domain.socket.enabled"
 # Rows that Spark puts into one Arrow batch: 10,000 by default, and long ones then do not fit into a cache.
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # From here on a topic is made once for all runs of a case: the first record of a partition takes a broker some 30 ms.
@@ -233,6 +235,7 @@ def open_arena() -> Iterator[Arena]:
             "spark.local.dir": folder,
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
             "spark.sql.inMemoryColumnarStorage.compressed": "false",
+            SOCKETS: "true",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
         }

@@ -14,7 +14,8 @@ from kafka_sink.spark import register
 EXAMPLES = """\
 examples:
   files:
-    spark-submit --py-files dist/pykafka_sink-0.1.0.zip spark_jobs/export_to_kafka.py \\
+    spark-submit --conf spark.python.unix.domain.socket.enabled=true \\
+        --py-files dist/pykafka_sink-0.1.0.zip spark_jobs/export_to_kafka.py \\
         --format parquet --path /data/people \\
         --select 'CAST(id AS STRING) AS key' --select 'to_json(struct(*)) AS value' \\
         --to kafka.bootstrap.servers=localhost:9092 --to topic=people

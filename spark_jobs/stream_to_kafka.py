@@ -17,7 +17,8 @@ PROGRESS_S = 5
 EXAMPLES = """\
 examples:
   new files of JSON lines, as they come:
-    spark-submit --py-files dist/pykafka_sink-0.1.0.zip spark_jobs/stream_to_kafka.py \\
+    spark-submit --conf spark.python.unix.domain.socket.enabled=true \\
+        --py-files dist/pykafka_sink-0.1.0.zip spark_jobs/stream_to_kafka.py \\
         --format json --schema 'id BIGINT, name STRING' --path /data/in \\
         --select 'CAST(id AS STRING) AS key' --select 'to_json(struct(*)) AS value' \\
         --to kafka.bootstrap.servers=localhost:9092 --to topic=people --checkpoint /data/checkpoint

@@ -1,7 +1,8 @@
 """Fixtures of all test folders: Apache Kafka of both generations, started once per run and only when asked for.
 
 Where Java or Maven is missing, tests that need Apache Kafka are skipped with that reason. With
-PYKAFKA_SINK_REQUIRE_KAFKA=1, as in continuous integration, the same is a failure.
+PYKAFKA_SINK_REQUIRE_KAFKA=1, as in continuous integration, the same is a failure. PYKAFKA_SINK_KAFKA=3.5.2 puts that
+version in the place of both, as tools/compat.py does for one version after the other.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ if TYPE_CHECKING:
     from tools.kafka_cluster import KafkaCluster
 
 T = TypeVar("T")
-NEWEST = "4.3.1"
-FIRST_GENERATION = "3.9.1"
+# In the place of the two versions that stand for the generations of transactions; None as a rule.
+ONLY = os.environ.get("PYKAFKA_SINK_KAFKA") or None
+NEWEST = ONLY or "4.3.1"
+FIRST_GENERATION = ONLY or "3.9.1"
+# Each once, for parametrised fixtures.
+VERSIONS = tuple(dict.fromkeys((NEWEST, FIRST_GENERATION)))
 
 _NUMBERS = itertools.count(1)
 
@@ -95,12 +100,14 @@ def kafka_4(kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
 
 @pytest.fixture
 def kafka_3(kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
+    if not FIRST_GENERATION.startswith("3."):
+        pytest.skip(f"for brokers of the first generation, and PYKAFKA_SINK_KAFKA is {ONLY}")
     return kafka_of(FIRST_GENERATION, 1)
 
 
-@pytest.fixture(params=[NEWEST, FIRST_GENERATION])
+@pytest.fixture(params=VERSIONS)
 def kafka(request: pytest.FixtureRequest, kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
-    """One node, both versions: a test that takes this runs twice."""
+    """One node, both versions: a test that takes this runs twice, or once where PYKAFKA_SINK_KAFKA names the one."""
     return kafka_of(request.param, 1)
 
 

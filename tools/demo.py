@@ -15,11 +15,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
 import uuid
@@ -31,12 +29,12 @@ from typing import TextIO
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its stubs do not re-export it
 
 from kafka_sink.options.sink_table import EXACTLY_ONCE, SINK_OPTIONS
-from tools import kafka_watchdog
 from tools.demo_driver import ROOT, Driver, DriverFailed, MomentToKill
 from tools.demo_rows import Feed, Plan, Tally, table
 from tools.foreign_reader import TopicFollower, end_offsets, scan_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import KafkaUnavailable
+from tools.workspace import workspace
 
 PARTITIONS = 4
 # The promise that the demo holds the sink to: the one it makes when nothing is asked for.
@@ -188,20 +186,6 @@ def _verdict(is_right: bool, tally: Tally) -> str:
 
 
 @contextlib.contextmanager
-def workspace() -> Iterator[Path]:
-    """A folder that is removed at the end, with every process that is marked with it; also if we are killed."""
-    folder = Path(tempfile.mkdtemp(prefix="pykafka-sink-demo-"))
-    command = [sys.executable, "-S", "-E", kafka_watchdog.__file__, str(folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True):
-        # At the end of the block the watchdog's input is closed, and it does the same once more.
-        try:
-            yield folder
-        finally:
-            kafka_watchdog.remove_everything(str(folder))
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
 def broker(folder: Path, display: Display) -> Iterator[str]:
     named = os.environ.get("BOOTSTRAP")
     kind = os.environ.get("BROKER", "embedded")
@@ -260,7 +244,7 @@ def main(given: list[str] | None = None) -> int:
     # As Ctrl-C: what was started must end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        with workspace() as folder, broker(folder, display) as servers, topic_on(servers) as topic:
+        with workspace("pykafka-sink-demo-") as folder, broker(folder, display) as servers, topic_on(servers) as topic:
             return 0 if Demo(servers, topic, folder, plan, display).run() else 1
     except KafkaUnavailable as error:
         print(f"{error}\nThe demo needs Java 17, and with BROKER=kafka Maven", file=sys.stderr)

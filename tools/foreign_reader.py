@@ -21,7 +21,7 @@ from typing import Any, Literal
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its stubs do not re-export it
 
-from tools.java import CONSOLE_CONSUMER, run_class
+from tools.java import console_consumer, release, run_class
 from tools.kafka_jars import VERSIONS
 
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -217,6 +217,8 @@ def read_topic_java(
 ) -> list[ForeignRecord]:
     """All records as Java reads them. The console consumer knows no end: it stops after `silence_ms` without one.
 
+    On a busy machine it may be silent so long before its first record: if there are some it is asked again.
+
     Header names must be ASCII without `:` and the unit separator, the marks of the printed form.
     """
     if isolation == "read_committed" and settle_timeout_s > 0:
@@ -226,12 +228,17 @@ def read_topic_java(
     properties = [f"print.{part}=true" for part in shown]
     properties += [f"{part}.deserializer={_BYTES}" for part in ("key", "value", "headers")]
     properties += [f"null.literal={null}", f"headers.separator={_HEADER_MARK}"]
-    flag = "--property" if version.startswith("3.") else "--formatter-property"
+    flag = "--property" if release(version) < (4, 2) else "--formatter-property"
     arguments = ["--bootstrap-server", bootstrap_servers, "--topic", topic, "--from-beginning"]
-    arguments += ["--isolation-level", isolation, "--timeout-ms", str(silence_ms)]
+    arguments += ["--isolation-level", isolation]
     for text in properties:
         arguments += [flag, text]
-    output = run_class(version, CONSOLE_CONSUMER, arguments, timeout_s=600)
+    output = b""
+    for patience_ms in (silence_ms, 8 * silence_ms):
+        timeout = ["--timeout-ms", str(patience_ms)]
+        output = run_class(version, console_consumer(version), arguments + timeout, timeout_s=600)
+        if output or not any(end_offsets(bootstrap_servers, topic).values()):
+            break
     records = [_parse_console_line(line, null.encode()) for line in output.split(b"\n") if line]
     return sorted(records, key=lambda record: (record.partition, record.offset))
 

@@ -11,9 +11,10 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tools.kafka_jars import class_path, java_command
+from tools.kafka_jars import class_path, java_command, tools_version
 
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
+# From Kafka 3.8 on.
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
 _QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Xshare:auto")
@@ -22,8 +23,18 @@ _SHORT_RUN = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 
 def dump_log_segments(version: str) -> str:
-    """Kafka 4 moved this class."""
-    return "kafka.tools.DumpLogSegments" if version.startswith("3.") else "org.apache.kafka.tools.DumpLogSegments"
+    """Moved after Kafka 4.0."""
+    return "kafka.tools.DumpLogSegments" if release(version) < (4, 1) else "org.apache.kafka.tools.DumpLogSegments"
+
+
+def console_consumer(version: str) -> str:
+    """Kafka 3.8 moved this one."""
+    return "kafka.tools.ConsoleConsumer" if release(version) < (3, 8) else CONSOLE_CONSUMER
+
+
+def release(version: str) -> tuple[int, int]:
+    major, minor, *_ = version.split(".")
+    return int(major), int(minor)
 
 
 class JavaFailed(Exception):
@@ -41,8 +52,13 @@ def run_class(
     more_jars: Sequence[Path] = (),
     environment: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Standard output of `main_class` from the jars of `version`. `environment` comes on top of this process' own."""
-    return _run(version, [*jvm_options], [main_class, *arguments], input_bytes, timeout_s, more_jars, environment)
+    """Standard output of `main_class` from the jars of `version`, or of the newest tools where it has none.
+
+    `environment` comes on top of this process' own.
+    """
+    return _run(
+        tools_version(version), [*jvm_options], [main_class, *arguments], input_bytes, timeout_s, more_jars, environment
+    )
 
 
 def run_source(

@@ -253,10 +253,8 @@ class KafkaCluster:
         self._wait_until(are_home, time.monotonic() + 60, lambda: f"{topic} is not led by its preferred nodes")
 
     def _make_nodes(self, folder: Path) -> None:
-        ports: list[int] = []
         per_node = 2 + len(self._listeners)
-        while len(ports) < per_node * self._node_count:
-            ports.append(free_port(ports))
+        ports = [free_port() for _ in range(per_node * self._node_count)]
         of_nodes = (ports[first : first + per_node] for first in range(0, len(ports), per_node))
         self._nodes = {
             number: KafkaNode(

@@ -22,6 +22,8 @@ from pathlib import Path
 # 4.3.1: the newest release whose kafka-tools is published; transactions of the second generation (KIP-890).
 # 3.9.1: the last release of the line before it; transactions of the first generation.
 VERSIONS = ("4.3.1", "3.9.1")
+# Releases without a kafka-tools of their own. A broker does not need it: what formats a data folder is in kafka_2.13.
+WITHOUT_TOOLS = frozenset({"4.4.0"})
 
 _COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 _DOWNLOAD_TIMEOUT_S = 600
@@ -59,10 +61,20 @@ def jars(version: str) -> list[Path]:
     """The jars of one version in a fixed order, downloaded if this is the first call for it."""
     wanted = [
         Artifact("org.apache.kafka", "kafka_2.13", version),
-        Artifact("org.apache.kafka", "kafka-tools", version),
+        *([] if version in WITHOUT_TOOLS else [Artifact("org.apache.kafka", "kafka-tools", version)]),
         Artifact("org.slf4j", "slf4j-simple", "1.7.36"),
     ]
     return fetched(f"kafka-{version}", wanted)
+
+
+def msk_iam_jars() -> list[Path]:
+    """Amazon's login for Java clients, and what it needs."""
+    return fetched("msk-iam-2.3.5", [Artifact("software.amazon.msk", "aws-msk-iam-auth", "2.3.5")])
+
+
+def tools_version(version: str) -> str:
+    """Whose command line tools are used with a broker of `version`."""
+    return VERSIONS[0] if version in WITHOUT_TOOLS else version
 
 
 def class_path(version: str) -> str:
@@ -73,7 +85,8 @@ def fetched(name: str, wanted: Sequence[Artifact]) -> list[Path]:
     """The jars in the cache's folder `name`, in a fixed order, downloaded if the folder is not there."""
     folder = cache_folder() / name
     if not (folder / "jars").is_dir():
-        with cache_lock(name):
+        # Maven's own repository is not made for two Mavens at once.
+        with cache_lock(name), cache_lock("maven"):
             if not (folder / "jars").is_dir():
                 _download(folder, wanted)
     # Sorted because the class archive of kafka_node.py holds for one exact class path only.

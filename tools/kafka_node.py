@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import hashlib
 import os
 import random
@@ -27,24 +28,44 @@ from tools import kafka_security
 from tools.kafka_jars import cache_folder, cache_lock, class_path, jars, java_command
 
 HOST = "127.0.0.1"
-# Quick to start; a benchmark passes its own.
-FAST_START = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# Quick to start, and without the file of counters that a JVM which is killed leaves behind; a benchmark passes its own.
+FAST_START = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 # Below the kernel's range for outgoing connections: while a broker is down nobody may be given its port by chance.
 _PORT_RANGE = range(15_000, 32_000)
+_OURS: set[int] = set()
+_PORT_LOCKS: list[int] = []
 
 
 class NodeFailed(Exception):
     """A broker did not start; the text holds the end of its log."""
 
 
-def free_port(taken: Sequence[int] = ()) -> int:
+def free_port() -> int:
+    """Ours until this process ends: brokers of several processes start at once, and one that is down keeps its port."""
     while True:
         port = random.SystemRandom().choice(_PORT_RANGE)
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind((HOST, port))
-            if port not in taken:
+            if _reserve(port):
                 return port
+
+
+def _reserve(port: int) -> bool:
+    """One byte of one file is locked for each port. The kernel takes the locks back when the process ends, however it
+    ends; a child does not inherit them."""
+    if port in _OURS:
+        return False
+    if not _PORT_LOCKS:
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        # Never closed: with any handle of the file that is closed, all locks of the process go.
+        _PORT_LOCKS.append(os.open(cache_folder() / "ports.lock", os.O_RDWR | os.O_CREAT, 0o666))
+    try:
+        fcntl.lockf(_PORT_LOCKS[0], fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _OURS.add(port)
+    return True
 
 
 def new_cluster_id() -> str:
@@ -183,9 +204,8 @@ def make_archive(version: str) -> None:
         if _archive_path(version).exists():
             return
         written = Path(folder) / "classes.jsa"
-        port = free_port()
         options = (*FAST_START, f"-XX:ArchiveClassesAtExit={written}")
-        node = KafkaNode(version, 1, port, free_port([port]), Path(folder) / "node-1", FAST_START)
+        node = KafkaNode(version, 1, free_port(), free_port(), Path(folder) / "node-1", FAST_START)
         node.write_properties([node], {})
         format_nodes([node], {})
         node.jvm_options = options

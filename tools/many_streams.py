@@ -93,6 +93,12 @@ class ManyStreams:
         self._started_s = time.monotonic()
 
     def run(self, seconds: float) -> None:
+        try:
+            self._run_for(seconds)
+        finally:
+            self._has_fed.set()  # also after a second Ctrl-C: the folders go away
+
+    def _run_for(self, seconds: float) -> None:
         register(self._spark)
         self._feeder.start()
         self.exports.start()
@@ -194,6 +200,8 @@ class ManyStreams:
         print(f"{count_of_spark:6} x query or write ended by Spark, because its process was killed in a call")
         for text, count in Counter(map(reason_of, findings)).most_common():
             print(f"{count:6} x FINDING {text}")
+        if findings:
+            print(f"the first of them:\n{findings[0][:4000]}")
         is_right = is_right and not findings
         print("Every row once, and no query ended." if is_right else "NOT RIGHT.", flush=True)
         return is_right
@@ -236,7 +244,7 @@ def reason_of(end: str) -> str:
     lines = [line.strip() for line in end.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     ours = [line for line in lines if "kafka_sink.errors." in line]
     causes = [line for line in lines if _CAUSE.match(line)]
-    return (ours or causes or lines or [""])[-1][:300]
+    return (ours or causes or lines[:1] or [""])[-1][:300]
 
 
 # ---- the command -----------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from tools.kafka_node import free_port
 MASTER_HOST = "127.0.0.1"
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 
-_POLL_S = 0.05
+_POLL_S = 0.1
 _EXECUTOR_CLASS = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _PYTHON_DAEMON = b"pyspark.daemon"
 
@@ -291,7 +291,7 @@ class SparkCluster:
 
     def _start_master(self, deadline: float) -> None:
         self._port = free_port()
-        self._web_port = free_port([self._port])
+        self._web_port = free_port()
         command = [str(_spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
         command += ["--host", MASTER_HOST, "--port", str(self._port), "--webui-port", str(self._web_port)]
         self._start(command, self.folder / "master", MASTER_HOST)

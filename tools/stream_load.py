@@ -156,8 +156,10 @@ class Exports:
         return False
 
     def _is_written(self, number: int) -> bool:
-        first = number * self._rows
-        frame = self._spark.range(first, first + self._rows, 1, 2).selectExpr("CAST(id AS STRING) AS value")
+        # Not spark.range(): in a thread of one's own it leaves the JVM without an active session, and without that
+        # Spark knows no data source that is written in Python.
+        rows = [(str(number * self._rows + row),) for row in range(self._rows)]
+        frame = self._spark.createDataFrame(rows, "value string")
         writer = frame.write.format(FORMAT).mode("append").options(**self._options)
         self.write_count += 1
         try:

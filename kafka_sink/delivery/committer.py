@@ -12,7 +12,7 @@ then every transaction of the batch is left to whoever is the driver next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kafka_sink.delivery import texts
 from kafka_sink.delivery.ending import Aborts, Commits, Ending, endings_of, witnesses_of
@@ -32,9 +32,10 @@ from kafka_sink.delivery.session import (
     Verdict,
 )
 from kafka_sink.delivery.sweep import Sweep, SweepRule
+from kafka_sink.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Progress:
     """Send `requests`; call again with any answer, or at `wake_at_ms`. A verdict ends it."""
 

@@ -10,7 +10,6 @@ finished, failed or given up.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kafka_sink.delivery.identity import belongs_to, parsed_task_identity
@@ -23,6 +22,7 @@ from kafka_sink.delivery.preflight import Describe, Described
 from kafka_sink.delivery.request import DriverAnswer, DriverRequest, EveryBroker, RequestKey
 from kafka_sink.delivery.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 
 LIST = RequestKey("list open transactions")
@@ -31,7 +31,7 @@ OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 PartT = TypeVar("PartT", bound=Part)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AloneProgress(Generic[PartT]):
     requests: Sequence[DriverRequest]
     wake_at_ms: int | None
@@ -57,7 +57,7 @@ class Alone(Generic[PartT]):
         return AloneProgress(requests, min(moment for moment in moments if moment is not None), None)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Listed:
     """The newest record of one ledger key. `record` None: it cannot be read, and `problem` says why."""
 

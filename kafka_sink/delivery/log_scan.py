@@ -7,12 +7,12 @@ their checksum not compared; a batch of an older format than 2 cannot be transac
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.delivery.inquiry import Inquiry
 from kafka_sink.delivery.request import LeaderOf, RequestKey
 from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.frozen import frozen
 from kafka_sink.records import batch as layout
 from kafka_sink.records.scalar import DecodedBatch, decode_batch
 from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
@@ -25,7 +25,7 @@ FETCH_LAST_BY_NAME = 12
 _MAGIC_AT = 16
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class RawBatch:
     content: bytes
     base_offset: int
@@ -39,7 +39,7 @@ class RawBatch:
         return decode_batch(self.content)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FetchedPartition:
     error_code: int
     high_watermark: int

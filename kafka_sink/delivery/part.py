@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.delivery.inquiry import Inquiry
@@ -16,6 +15,7 @@ from kafka_sink.delivery.outcome import Meaning, described
 from kafka_sink.delivery.request import DriverAnswer, Fate, RequestKey
 from kafka_sink.delivery.session import DeliverySettings
 from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.frozen import frozen
 
 MORE_TIME = (
     "Make batches shorter (maxOffsetsPerTrigger), or raise transaction.timeout.ms together with the brokers' "
@@ -23,7 +23,7 @@ MORE_TIME = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Failure:
     """Why a part ended without what it was for."""
 

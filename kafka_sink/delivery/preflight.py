@@ -10,7 +10,6 @@ clock. What is missed, the way from the last task to here, is what the margin is
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.delivery.outcome import Meaning, described, meaning
@@ -18,6 +17,7 @@ from kafka_sink.delivery.part import MORE_TIME, Part
 from kafka_sink.delivery.receipt import PreparedTransaction
 from kafka_sink.delivery.request import CoordinatorsOf, DriverAnswer, Fate, RequestKey
 from kafka_sink.delivery.session import DeliverySettings
+from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
 
 DESCRIBE = "describe transactions"
@@ -29,7 +29,7 @@ WHO_ENDED_IT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Described:
     transactional_id: str
     state: str
@@ -113,7 +113,7 @@ class Describe(Part):
                 self.last_trouble = described(DESCRIBE_TRANSACTIONS.name, error_code)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Checked:
     """`problem` None: all is as it should be. `since_ms` is when the first of them began, on the brokers' clock."""
 

@@ -11,11 +11,11 @@ certainly was not carried out and repeating it will not help).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import Api
 
 
@@ -53,7 +53,7 @@ class RequestKey(NamedTuple):
     number: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverRequest:
     key: RequestKey
     target: Target
@@ -75,7 +75,7 @@ class Fate(Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DriverAnswer:
     """`bodies`: one, or one per broker that answered for CoordinatorsOf and EveryBroker (LOST if any did not)."""
 

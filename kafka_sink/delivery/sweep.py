@@ -19,7 +19,6 @@ stop there for ever. The coordinator's own abort at the time-out raises the epoc
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.delivery.ending import Aborts, Ending
@@ -29,6 +28,7 @@ from kafka_sink.delivery.part import Part
 from kafka_sink.delivery.preflight import ONGOING, Describe, Described
 from kafka_sink.delivery.request import DriverAnswer, EveryBroker, Fate, RequestKey
 from kafka_sink.delivery.session import DeliverySettings
+from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 
 LIST = RequestKey("list transactions")
@@ -40,7 +40,7 @@ NOT_VERIFIED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SweepRule:
     """`own_run` None: every run, whenever it began (an operator's wish, after fencing). `named_sink_id`: where the
     release before kept this stream, perhaps among others; of those only runs that the ledger names are replaced."""

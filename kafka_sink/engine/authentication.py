@@ -12,9 +12,7 @@ from typing import Any
 
 from kafka_sink.engine.outcome import describe
 from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError
-from kafka_sink.security.aws_msk_iam import AWS_MSK_IAM
-from kafka_sink.security.kerberos import GSSAPI
-from kafka_sink.security.login import Exchange
+from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, Exchange
 
 # Makes the exchange of a new session, with the credentials as they are now, for the broker of that host name.
 Authenticator = Callable[[str], Exchange]

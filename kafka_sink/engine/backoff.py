@@ -7,14 +7,15 @@ KIP-580); it keeps a thousand producers from returning to a restarted broker in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from kafka_sink.frozen import frozen
 
 JITTER = 0.2
 # 2**31 ms are 24 days: no option can ask for more, and the power stays a small integer.
 DOUBLINGS_MAX = 31
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Backoff:
     first_ms: int
     longest_ms: int

@@ -12,11 +12,12 @@ It must not know connections, time or how the answers were obtained.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from types import MappingProxyType
 from typing import Any
 
 from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.frozen import frozen
 
 NO_LEADER = -1
 NO_EPOCH = -1
@@ -32,20 +33,20 @@ HOST_CHARACTERS_MAX = 255  # RFC 1035: a domain name has at most 255 octets
 HOST_CHARACTERS_REFUSED = frozenset("/\\@?#\"'<>`{}|^&;,*$()=!+~")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Endpoint:
     host: str
     port: int
     rack: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionView:
     leader_id: int = NO_LEADER
     leader_epoch: int = NO_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicView:
     """While `error_code` is set the partitions have no leader; they are kept for the epochs seen so far."""
 
@@ -56,7 +57,7 @@ class TopicView:
     is_internal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ClusterView:
     brokers: Mapping[int, Endpoint] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicView] = field(default_factory=lambda: MappingProxyType({}))
@@ -89,6 +90,10 @@ class ClusterView:
     def leader(self, topic: str, partition: int) -> int | None:
         leader = self.leader_with_epoch(topic, partition)
         return None if leader is None else leader[0]
+
+    def leader_rack(self, topic: str, partition: int) -> str | None:
+        leader = self.leader(topic, partition)
+        return None if leader is None else self.brokers[leader].rack
 
     def topic_id(self, topic: str) -> bytes | None:
         """None where the brokers know no topic ids (before 2.8)."""

@@ -35,7 +35,7 @@ from kafka_sink.errors import (
     RemoteProtocolError,
     TransportError,
 )
-from kafka_sink.security.login import Exchange
+from kafka_sink.security.mechanisms import Exchange
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 from kafka_sink.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 from kafka_sink.wire.frames import FrameBuffer, decode_response, encode_request

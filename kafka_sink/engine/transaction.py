@@ -23,12 +23,12 @@ has no identity: a new epoch under the id would turn the answer to somebody's re
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from kafka_sink.engine.commands import Finished, SendOffsets
 from kafka_sink.engine.producer_batch import NO_IDENTITY, Identity, TopicPartition
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
+from kafka_sink.frozen import frozen
 
 
 class State(Enum):
@@ -124,7 +124,7 @@ _ADVICE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TransactionReceipt:
     """All that is needed to end a prepared transaction from anywhere: another process, another host.
 

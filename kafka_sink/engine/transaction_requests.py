@@ -19,7 +19,6 @@ request is left. Who hands prepared transactions on and is not alone takes anoth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafka_sink.engine.backoff import Backoff
@@ -29,6 +28,7 @@ from kafka_sink.engine.request import Answer, Request
 from kafka_sink.engine.transaction import State, Transaction
 from kafka_sink.engine.transaction_failure import refused
 from kafka_sink.errors import KafkaSinkError, RemoteProtocolError, TransportError
+from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,
@@ -53,7 +53,7 @@ FIND_COORDINATOR_LAST_SINGLE = 3
 INIT_PRODUCER_ID_FIRST_RENEWING = 3
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Asked:
     """The purpose of a request: what it was and what it was about."""
 

@@ -114,8 +114,6 @@ _ROWS = (
     _row("serializer.encoding", "Java", "Encoding of Java's StringSerializer.", _ENCODING, Text(), "UTF-8", "UTF8"),
     _row("key.serializer.encoding", "Java", "The same for keys.", _ENCODING, Text(), "UTF-8", "UTF8"),
     _row("value.serializer.encoding", "Java", "The same for values.", _ENCODING, Text(), "UTF-8", "UTF8"),
-    _row("client.rack", "Java (consumers)", "Rack of the client.", "a producer always writes to the leader; the "
-         "option belongs to consumers"),
     # librdkafka: habits that are fixed here.
     _row("socket.keepalive.enable", _RD, "TCP keep-alive.", "keep-alive is always on, as in Java", Flag(), True),
     _row("socket.nagle.disable", _RD, "TCP_NODELAY.", "Nagle's algorithm is always off, as in Java", Flag(), True),

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import Partitioner, Serializer
 from kafka_sink.options.values import shown
 
@@ -44,7 +44,7 @@ _PARTITIONERS_REFUSED: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionerRule:
     valid: str = (
         "default (or murmur2_random), round_robin (or RoundRobinPartitioner), random, consistent_random, "
@@ -142,7 +142,7 @@ _SERIALIZERS: dict[str, Callable[[Any], bytes | None]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SerializerRule:
     valid: str = "a Python callable, or the name of one of Kafka's own serializers (StringSerializer, ...)"
 
@@ -156,7 +156,7 @@ class SerializerRule:
         return known
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class InterceptorsRule:
     valid: str = "Python objects with on_send(record) or on_acknowledgement(metadata, error), or both"
 

@@ -6,7 +6,6 @@ over several values. Later steps run only when the earlier ones found nothing, s
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -98,6 +97,8 @@ def _take_fallbacks(draft: Draft, settings: Mapping[str, object]) -> None:
 
 
 def _unknown(name: str) -> ConfigError:
+    import difflib  # most processes meet no unknown name
+
     if name.startswith(SECURITY_PREFIXES):
         nearest = difflib.get_close_matches(name, _KNOWN_NAMES, 1)
         hint = f", did you mean {nearest[0]}?" if nearest else ""

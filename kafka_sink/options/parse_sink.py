@@ -6,7 +6,6 @@ ignored silently: what is unknown is refused with the nearest known name, what h
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -68,6 +67,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         is_exactly_once=own["delivery.guarantee"] == EXACTLY_ONCE,
         sink_id=own["sink.id"],
         batch_id=own["batch.id"],
+        query_id=own["query.id"],
         ledger_topic=own["ledger.topic"],
         ledger_replication_factor=own["ledger.replication.factor"],
         ledger_accepts_new_sink=own["ledger.accept.new.sink"],
@@ -149,6 +149,8 @@ def _check_exactly_once(producer: ProducerOptions, of_spark: Mapping[str, str]) 
 def _check_together(own: Mapping[str, Any]) -> None:
     if own["batch.id"] is not None and own["sink.id"] is None:
         raise ConfigError("batch.id needs sink.id: together they name an export")
+    if own["query.id"] is not None and own["batch.id"] is None:
+        raise ConfigError("query.id needs batch.id: it says whose micro-batch a write inside foreachBatch is")
     wants_topic = own["record.errors"] == DEAD_LETTER
     if wants_topic and own["dead.letter.topic"] is None:
         raise ConfigError(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic")
@@ -168,6 +170,8 @@ def _unknown(given: str) -> str:
         return "a path means nothing to this sink: call save() or start() without it and set the option topic"
     if name in OPTIONS or name in ALIASES:
         return f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
+    import difflib  # most processes meet no unknown name
+
     nearest = difflib.get_close_matches(name, [*SINK_OPTIONS, *(PREFIX + each for each in OPTIONS)], 1)
     if nearest:
         return f"{given!r} is not an option of this sink: did you mean {nearest[0]}?"

@@ -57,6 +57,8 @@ class ProducerOptions:
     partitioner_adaptive_partitioning_enable: bool = True
     partitioner_availability_timeout_ms: int = 0
     partitioner_ignore_keys: bool = False
+    partitioner_rack_aware: bool = False
+    client_rack: str = ""
 
     # Requests and connections.
     client_id: str = ""

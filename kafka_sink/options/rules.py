@@ -1,6 +1,6 @@
 """What options mean together: the checks and corrections that need more than one value.
 
-They are the Java producer's (4.3), including where it corrects quietly what the user did not name and refuses what he
+They are the Java producer's (4.4), including where it corrects quietly what the user did not name and refuses what he
 did. A correction leaves a notice. Where Java would accept something that cannot work, the texts say so.
 """
 
@@ -93,6 +93,16 @@ def check_bootstrap(draft: Draft) -> None:
         draft.values["bootstrap.servers"] = tuple(distinct.values())
 
 
+def check_rack(draft: Draft) -> None:
+    values = draft.values
+    if values["partitioner.rack.aware"] and not values["client.rack"]:
+        raise ConfigError("partitioner.rack.aware=true needs client.rack: without it no partition is a near one")
+    if values["client.rack"] and not values["partitioner.rack.aware"]:
+        draft.notices.append("client.rack changes nothing without partitioner.rack.aware=true")
+    elif values["partitioner.rack.aware"] and values["partitioner.class"] not in (None, "default"):
+        draft.notices.append("partitioner.rack.aware changes nothing: it is for the default partitioner only")
+
+
 def check_record_limits(draft: Draft) -> None:
     values = draft.values
     # 0 is how librdkafka spells "no limit".
@@ -131,6 +141,6 @@ def fill_client_id(draft: Draft) -> None:
 
 
 RULES: tuple[Callable[[Draft], None], ...] = (
-    check_bootstrap, check_idempotence, check_timeouts, check_record_limits, check_compression, check_security,
-    fill_client_id,
+    check_bootstrap, check_idempotence, check_timeouts, check_rack, check_record_limits, check_compression,
+    check_security, fill_client_id,
 )  # fmt: skip

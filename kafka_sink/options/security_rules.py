@@ -1,7 +1,6 @@
 """What security options mean together: is everything there that the chosen protocol needs, and is anything useless?
 
 An option that belongs to a protocol which is not chosen is not an error, because Java takes it, too; but it is said.
-Values by reference (`${env:NAME}`) are not looked up here: what they stand for is checked where they are used.
 """
 
 from __future__ import annotations
@@ -10,39 +9,8 @@ from typing import Protocol
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.security_table import SECURITY_OPTIONS
-from kafka_sink.options.security_values import JWT_BEARER, TLS_13_SUITES
+from kafka_sink.options.security_values import TLS_13_SUITES
 from kafka_sink.options.values import schemes
-from kafka_sink.security.aws_msk_iam import AWS_MSK_IAM
-from kafka_sink.security.jaas import parse_jaas
-from kafka_sink.security.kerberos import GSSAPI, KRB5_OPTIONS, KRB5_SILENT, kerberos_login
-from kafka_sink.security.login import MECHANISMS, OAUTHBEARER, PLAIN
-from kafka_sink.security.reference import is_reference
-
-NEEDS = "sasl.username and sasl.password, or sasl.jaas.config"
-MODULES = {
-    "PlainLoginModule": (PLAIN,),
-    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
-    "OAuthBearerLoginModule": (OAUTHBEARER,),
-    "IAMLoginModule": (AWS_MSK_IAM,),
-    "Krb5LoginModule": (GSSAPI,),
-}
-_MODULE_OPTIONS: dict[str, set[str]] = {
-    "PlainLoginModule": {"username", "password"},
-    "ScramLoginModule": {"username", "password", "tokenauth"},
-    "OAuthBearerLoginModule": {"clientId", "clientSecret", "scope"},
-    "IAMLoginModule": {
-        "awsProfileName",
-        "awsRoleArn",
-        "awsRoleSessionName",
-        "awsRoleExternalId",
-        "awsStsRegion",
-        "awsRoleAccessKeyId",
-        "awsRoleSecretAccessKey",
-        "awsRoleSessionToken",
-    },
-    "Krb5LoginModule": KRB5_OPTIONS | KRB5_SILENT,
-}
-EXTENSION = "extension_"
 
 
 class Draft(Protocol):
@@ -65,7 +33,9 @@ def check_security(draft: Draft) -> None:
     if has_tls:
         _check_tls(draft)
     if has_sasl:
-        _check_sasl(draft, has_tls)
+        from kafka_sink.options.sasl_rules import check_sasl
+
+        check_sasl(draft, has_tls)
 
 
 def _check_schemes(draft: Draft, protocol: str) -> None:
@@ -124,116 +94,3 @@ def conversion(kind: str, path: str, side: str) -> str:
         first = f"keytool -importkeystore -srckeystore {path} -destkeystore {side}.p12 -deststoretype PKCS12"
         return f"convert it to PEM with `{first}` and `openssl pkcs12 -in {side}.p12 -out {side}.pem`"
     return f"convert it to PEM with `openssl pkcs12 -in {path} -out {side}.pem`"
-
-
-def _check_sasl(draft: Draft, has_tls: bool) -> None:
-    values, named = draft.values, draft.named
-    mechanism = str(values["sasl.mechanism"])
-    jaas = values["sasl.jaas.config"]
-    if jaas is not None:
-        for name in ("sasl.username", "sasl.password"):
-            if values[name] is not None:
-                raise ConfigError(f"{name} and sasl.jaas.config contradict each other: keep one")
-        if not is_reference(str(jaas)):
-            _check_jaas(draft, str(jaas), mechanism)
-    if mechanism == OAUTHBEARER:
-        _check_tokens(draft)
-    elif mechanism == AWS_MSK_IAM:
-        _check_aws(draft)
-    elif mechanism == GSSAPI:
-        _check_kerberos(draft)
-    elif jaas is None and (values["sasl.username"] is None or values["sasl.password"] is None):
-        raise ConfigError(f"sasl.mechanism={mechanism} needs {NEEDS}")
-    owners = {"sasl.aws.": AWS_MSK_IAM, "sasl.oauthbearer.": OAUTHBEARER, "sasl.kerberos.": GSSAPI}
-    for prefix, owner in owners.items():
-        useless = [name for name in named if name.startswith(prefix) and mechanism != owner]
-        draft.notices.extend(f"{named[name]} has no effect with sasl.mechanism={mechanism}" for name in useless)
-    if not has_tls:
-        shown = "the password is readable" if mechanism == PLAIN else "records are readable"
-        shown = "the token is readable" if mechanism == OAUTHBEARER else shown
-        shown = "what the client signs in with is readable" if mechanism == AWS_MSK_IAM else shown
-        draft.notices.append(f"{shown} on the network: security.protocol=SASL_PLAINTEXT does not encrypt")
-
-
-def _check_jaas(draft: Draft, text: str, mechanism: str) -> None:
-    module = parse_jaas(text)
-    if module.name not in MODULES:
-        raise ConfigError(
-            f"sasl.jaas.config: the login module {module.name} is not supported: known are {', '.join(MODULES)}"
-        )
-    if mechanism not in MODULES[module.name]:
-        fitting = " or ".join(MODULES[module.name])
-        raise ConfigError(
-            f"sasl.jaas.config names {module.name}, but sasl.mechanism={mechanism}: set it to {fitting}, or name the "
-            "module that fits"
-        )
-    if mechanism not in (OAUTHBEARER, AWS_MSK_IAM, GSSAPI):
-        for name in ("username", "password"):
-            if not module.options.get(name):
-                raise ConfigError(f"sasl.jaas.config: {module.name} needs {name}")
-    known = _MODULE_OPTIONS[module.name]
-    useless = [name for name in module.options if name not in known]
-    if mechanism == OAUTHBEARER:
-        useless = [name for name in useless if not name.startswith(EXTENSION)]
-    if useless:
-        draft.notices.append(f"sasl.jaas.config: options without effect on a client: {', '.join(sorted(useless))}")
-
-
-def _check_tokens(draft: Draft) -> None:
-    values = draft.values
-    provider, url = values["sasl.oauthbearer.token.provider"], values["sasl.oauthbearer.token.endpoint.url"]
-    if (provider is None) == (url is None):
-        raise ConfigError(
-            "sasl.mechanism=OAUTHBEARER needs either sasl.oauthbearer.token.provider, a function that returns tokens, "
-            "or sasl.oauthbearer.token.endpoint.url with a client id and secret"
-        )
-    assertion = values["sasl.oauthbearer.assertion.file"]
-    if assertion is not None and url is None:
-        raise ConfigError("sasl.oauthbearer.assertion.file needs sasl.oauthbearer.token.endpoint.url, where it is sent")
-    if values["sasl.oauthbearer.jwt.retriever.class"] == JWT_BEARER and assertion is None:
-        raise ConfigError(f"sasl.oauthbearer.jwt.retriever.class={JWT_BEARER} needs sasl.oauthbearer.assertion.file")
-    jaas = values["sasl.jaas.config"]
-    if url is None or assertion is not None or (jaas is not None and is_reference(str(jaas))):
-        return
-    of_module = parse_jaas(str(jaas)).options if jaas is not None else {}
-    for name, java in (("client.id", "clientId"), ("client.secret", "clientSecret")):
-        if values[f"sasl.oauthbearer.client.credentials.{name}"] is None and java not in of_module:
-            raise ConfigError(
-                f"sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.{name}, or {java} in "
-                "sasl.jaas.config"
-            )
-
-
-def _check_aws(draft: Draft) -> None:
-    values = draft.values
-    key_id, secret = values["sasl.aws.access.key.id"], values["sasl.aws.secret.access.key"]
-    token = values["sasl.aws.session.token"]
-    if (key_id is None) != (secret is None) or (token is not None and key_id is None):
-        raise ConfigError("sasl.aws.access.key.id and sasl.aws.secret.access.key belong together: set both or none")
-    if key_id is not None and values["sasl.aws.profile"] is not None:
-        raise ConfigError("sasl.aws.access.key.id and sasl.aws.profile contradict each other: keep one")
-    jaas = values["sasl.jaas.config"]
-    module = {} if jaas is None or is_reference(str(jaas)) else parse_jaas(str(jaas)).options
-    for name, java in (("profile", "awsProfileName"), ("role.arn", "awsRoleArn"), ("access.key.id", "awsProfileName")):
-        if values[f"sasl.aws.{name}"] is not None and java in module:
-            raise ConfigError(f"sasl.aws.{name} and {java} of sasl.jaas.config contradict each other: keep one")
-
-
-def _check_kerberos(draft: Draft) -> None:
-    values, named = draft.values, draft.named
-    if "sasl.mechanism" not in named and not any(name.startswith("sasl.kerberos.") for name in named):
-        others = ", ".join(name for name in MECHANISMS if name != GSSAPI)
-        raise ConfigError(
-            "sasl.mechanism=GSSAPI (Kerberos) is the default and nothing is set for it: choose another one "
-            f"({others}), or set sasl.kerberos.service.name"
-        )
-    useless = [name for name in ("sasl.username", "sasl.password") if values[name] is not None]
-    draft.notices.extend(f"{name} has no effect with sasl.mechanism=GSSAPI" for name in useless)
-    jaas = values["sasl.jaas.config"]
-    if jaas is not None and is_reference(str(jaas)):
-        return
-    service, principal, keytab = (
-        None if values[name] is None else str(values[name])
-        for name in ("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab")
-    )
-    kerberos_login(service, principal, keytab, parse_jaas(str(jaas)).options if jaas is not None else None)

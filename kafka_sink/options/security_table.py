@@ -190,6 +190,8 @@ _BROKER_ROWS: tuple[tuple[str, str, object, str], ...] = (
     ("sasl.oauthbearer.clock.skew.seconds", "INT", 30, "Allowed difference of clocks."),
     ("sasl.oauthbearer.expected.audience", "LIST", (), "Audiences a token may name."),
     ("sasl.oauthbearer.expected.issuer", "STRING", None, "Issuer a token must name."),
+    ("sasl.oauthbearer.allow.unverified.audience", "BOOLEAN", False, "Take tokens whose audience was not checked."),
+    ("sasl.oauthbearer.allow.unverified.issuer", "BOOLEAN", False, "Take tokens whose issuer was not checked."),
     ("sasl.oauthbearer.jwks.endpoint.url", "STRING", None, "Where the keys that sign tokens are found."),
     ("sasl.oauthbearer.jwks.endpoint.refresh.ms", "LONG", 3_600_000, "How often those keys are read again."),
     ("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "LONG", 100, "First wait before reading them again."),

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.frozen import frozen
 from kafka_sink.options.values import FunctionName, Names, refuse
-from kafka_sink.security.aws_msk_iam import REGION
-from kafka_sink.security.login import MECHANISMS
+from kafka_sink.security.mechanisms import MECHANISMS
 
 TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 TLS_13_SUITES = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
@@ -23,7 +22,7 @@ _SUITE = re.compile(r"[A-Za-z0-9_\-+!:@=.]{1,200}")
 _JOINTS = (("TLS_RSA_WITH_", ""), ("TLS_", ""), ("_WITH_", "-"), ("AES_", "AES"), ("_CBC", ""), ("_", "-"))
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Mechanism:
     valid: str = f"one of {', '.join(MECHANISMS)}"
 
@@ -34,7 +33,7 @@ class Mechanism:
         return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TlsVersion:
     valid: str = "TLSv1.2 or TLSv1.3 (TLS means TLSv1.3)"
 
@@ -47,7 +46,7 @@ class TlsVersion:
         return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TlsVersions:
     valid: str = "TLSv1.2, TLSv1.3 or both, separated by commas; older versions are not safe"
 
@@ -58,7 +57,7 @@ class TlsVersions:
         return tuple(version for version in TLS_VERSIONS if version in versions)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CipherSuites:
     """OpenSSL's names, with those of TLS 1.3 as they are. Whether OpenSSL knows them shows when TLS is set up."""
 
@@ -79,7 +78,7 @@ def _openssl_name(suite: str) -> str:
     return suite.replace("CHACHA20-POLY1305-SHA256", "CHACHA20-POLY1305")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class HostCheck:
     valid: str = "https, or empty for no check"
 
@@ -91,7 +90,7 @@ class HostCheck:
         return "" if text == "none" else text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class StoreType:
     """The default of Java has to be a value, too."""
 
@@ -104,18 +103,20 @@ class StoreType:
         return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Region:
     valid: str = "a region of AWS such as eu-west-1"
 
     def parse(self, name: str, value: object) -> str:
+        from kafka_sink.security.aws_msk_iam import REGION
+
         text = value.strip() if isinstance(value, str) else ""
         if not REGION.fullmatch(text):
             raise refuse(name, value, self.valid)
         return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Fraction:
     least: float
     most: float
@@ -134,7 +135,7 @@ class Fraction:
         return number
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class CallbackHandler:
     valid: str = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
@@ -148,7 +149,7 @@ class CallbackHandler:
         return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Retriever:
     """Which grant a token is got by. The value is the name of Kafka's class, without its package."""
 
@@ -163,7 +164,7 @@ class Retriever:
         return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TokenProvider:
     valid: str = "module:function, importable where it runs, or a Python callable"
 

@@ -24,6 +24,7 @@ class SinkOptions:
     is_exactly_once: bool
     sink_id: str | None
     batch_id: str | None
+    query_id: str | None
     ledger_topic: str
     ledger_replication_factor: int
     ledger_accepts_new_sink: bool

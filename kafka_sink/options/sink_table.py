@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from kafka_sink.frozen import frozen
 from kafka_sink.options.option import Option
 from kafka_sink.options.sink_options import DEAD_LETTER, DROP, FAIL
-from kafka_sink.options.values import Choice, Flag, FunctionName, Rule, Text, Whole, refuse
+from kafka_sink.options.values import Choice, Flag, FunctionName, Rule, Whole, refuse
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 # Values of `replay.mismatch`; the first is the default.
@@ -16,9 +16,10 @@ MISMATCHES = ("fail", "warn", "skip")
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SINK_ID = re.compile(r"[a-zA-Z0-9._-]{1,200}")
+LABEL_CHARACTERS_MAX = 200
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicName:
     valid: str = "a topic name: 1 to 249 letters, digits, dots, underscores and hyphens"
 
@@ -29,7 +30,7 @@ class TopicName:
         return text
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class SinkId:
     """Stands in transactional ids and in the ACL for them."""
 
@@ -39,6 +40,19 @@ class SinkId:
         text = value.strip() if isinstance(value, str) else ""
         if not _SINK_ID.fullmatch(text):
             raise refuse(name, value, self.valid)
+        return text
+
+
+@frozen
+class Label:
+    """Goes into the ledger, which reads back no text that is longer than 1,000 characters."""
+
+    valid: str = "a text of 1 to 200 characters"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if not 1 <= len(text) <= LABEL_CHARACTERS_MAX:
+            raise refuse(name, value if len(text) <= LABEL_CHARACTERS_MAX else f"{len(text)} characters", self.valid)
         return text
 
 
@@ -56,8 +70,12 @@ _ROWS = (
          "and twice when Spark repeats a task or a batch."),
     _own("sink.id", None, SinkId(), "The name of this sink in its ledger and the beginning of all its transactional "
          "ids. A stream has one from its checkpointLocation; a batch write needs one together with batch.id."),
-    _own("batch.id", None, Text(empty_allowed=False), "Batch writes: the name of this export. A second run under the "
-         "same name writes nothing; one that crashed in its commit is finished. Needs sink.id."),
+    _own("batch.id", None, Label(), "Batch writes: the name of this export. A second run under the same name delivers "
+         "nothing; one that crashed in its commit is finished. Needs sink.id. A name that is only a number is a "
+         "micro-batch of a query: inside foreachBatch Spark tells which one, elsewhere query.id has to."),
+    _own("query.id", None, Label(), "Batch writes: the query whose micro-batch batch.id is, where Spark does not tell: "
+         "inside foreachBatch over Spark Connect, or in threads of one's own. It has to be another one whenever the "
+         "query starts with a new checkpoint. Needs batch.id."),
     _own("ledger.topic", "__pykafka_sink_ledger", TopicName(), "The compacted topic that holds the decisions of "
          "exactly-once sinks; created if it is missing. Sinks may share one."),
     _own("ledger.replication.factor", -1, Whole(1, 32767, besides=-1), "Of the ledger, when the sink creates it; -1 is "

@@ -77,6 +77,10 @@ _BATCHING = (
     _option("compression.gzip.level", "INT", -1, Whole(1, 9, besides=-1), "Level for gzip; -1 is zlib's own choice."),
     _option("compression.lz4.level", "INT", 9, Whole(1, 17), "Level for lz4."),
     _option("compression.zstd.level", "INT", 3, Whole(-131_072, 22), "Level for zstd."),
+    _fixed("buffer.memory.allocation.strategy", "STRING", "full", Choice(("full", "incremental"), any_case=True),
+           "Since Java 4.4, internal there: what a batch takes from buffer.memory when it is begun.",
+           same=("incremental",), treatment=Treatment.NO_EFFECT, instead="buffer.memory counts the bytes of records, "
+           "as incremental does"),
     _option("queue.buffering.max.messages", "INT", None, Whole(0), "Most records that may wait to be sent, besides "
             "the limit of buffer.memory; 0: no limit.", origin="Kafka 0.8, librdkafka", field="buffer_records_max"),
     _option("batch.num.messages", "INT", None, Whole(1), "Most records in one batch, besides the limit of batch.size.",
@@ -100,6 +104,10 @@ _PARTITIONING = (
     _long("partitioner.availability.timeout.ms", 0, "Leave out partitions whose broker has taken nothing for this "
           "long; 0: never."),
     _flag("partitioner.ignore.keys", False, "Choose the partition as if no record had a key."),
+    _flag("partitioner.rack.aware", False, "Send records without a key only to partitions that are led in the rack of "
+          "client.rack, as long as there are any. The default partitioner does it, no other; it needs client.rack."),
+    _option("client.rack", "STRING", "", Text(), "Where this client runs, in the words of the brokers' broker.rack: "
+            "what partitioner.rack.aware goes by. Without that option it changes nothing, and a notice says so."),
 )  # fmt: skip
 
 _NETWORK = (
@@ -123,9 +131,10 @@ _NETWORK = (
            "resolve_canonical_bootstrap_servers_only")), "Which addresses of a host name are tried.",
            same=("use_all_dns_ips",), instead="canonical host names matter to Kerberos only; every address of a "
            "name is tried in turn"),
-    _fixed("bootstrap.resolve.timeout.ms", "LONG", 120_000, Whole(0, LONG_MAX), "Java 4.4: time for resolving the "
-           "bootstrap names.", same=(), instead="names are resolved anew at each attempt; max.block.ms limits how "
-           "long a call waits"),
+    _fixed("bootstrap.resolve.timeout.ms", "LONG", 0, Whole(0, LONG_MAX), "Since Java 4.4: how long names that cannot "
+           "be resolved are tried again before the client is given up; 0: resolved once, while it is made. Here no "
+           "producer is given up for that: names are resolved when a connection is wanted, at each attempt anew.",
+           same=(0,), instead="a call waits for names up to max.block.ms, and fails with their errors; set that"),
 )  # fmt: skip
 
 _METADATA = (
@@ -135,6 +144,10 @@ _METADATA = (
             "What to do when no known broker answers: start again from bootstrap.servers, or keep trying."),
     _long("metadata.recovery.rebootstrap.trigger.ms", 300_000, "Start again from bootstrap.servers after this long "
           "without metadata."),
+    _fixed("metadata.cluster.check.enable", "BOOLEAN", True, Flag(), "Since Java 4.4: tell a broker which cluster and "
+           "node the client takes it for, so that it can object.", same=(False,), treatment=Treatment.NO_EFFECT,
+           instead="ApiVersions is spoken up to version 4, which does not tell; a cluster id that changes is in the "
+           "log, and metadata are asked for again when a broker is the wrong one"),
     _option("allow.auto.create.topics", "BOOLEAN", True, Flag(), "Let metadata requests create unknown topics, if the "
             "broker allows it. The Java producer always does.", origin="librdkafka, kafka-python"),
 )  # fmt: skip

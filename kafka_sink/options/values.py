@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX, SECRET_NAME
 
 LONG_MIN = -LONG_MAX - 1
@@ -50,7 +50,7 @@ def refuse(name: str, value: object, valid: str) -> ConfigError:
     return ConfigError(f"{name}={shown(name, value)} is not valid: expected {valid}")
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Whole:
     """A whole number. `besides` is a single extra value outside the range, as Java's -1 for a codec's own level."""
 
@@ -77,7 +77,7 @@ class Whole:
         return number
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Flag:
     valid: str = "true or false"
 
@@ -90,7 +90,7 @@ class Flag:
         return text == "true"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Text:
     empty_allowed: bool = True
 
@@ -104,7 +104,7 @@ class Text:
         return value.strip()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Choice:
     """One of some words. Java compares most of them exactly, a few in any case: then the word as listed results."""
 
@@ -123,7 +123,7 @@ class Choice:
         raise refuse(name, value, self.valid)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Acks:
     valid: str = "all, -1, 0 or 1"
 
@@ -134,7 +134,7 @@ class Acks:
         return -1 if text == "all" else int(text)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Names:
     """A list of words: separated by commas, or any Python iterable of text."""
 
@@ -155,7 +155,7 @@ _SERVER = re.compile(r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?(?:\[(?P<v6>[0-9a-fA
                      r":(?P<port>[0-9]{1,5})")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Servers:
     """The bootstrap list. Stricter than Java where Java only guesses: IPv6 needs brackets, a host is never empty."""
 
@@ -179,7 +179,7 @@ class Servers:
         return match["v6"] or match["host"], port
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class FunctionName:
     valid: str = "module:function, importable where it runs"
 

@@ -15,9 +15,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
 from kafka_sink.frozen import frozen
+from kafka_sink.records.checksum import crc32c
 
 # Spark's processes for planning and committing need neither numpy nor pyarrow, which take longer to load than the rest.
 if TYPE_CHECKING:

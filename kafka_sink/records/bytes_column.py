@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
@@ -125,6 +124,9 @@ def plain(array: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(array.type):
         return array.dictionary_decode()
     if pa.types.is_run_end_encoded(array.type):
+        # Loaded where it is needed: it takes as long as the rest of this package, and Spark never sends such arrays.
+        import pyarrow.compute as pc
+
         return pc.run_end_decode(array)
     return array
 

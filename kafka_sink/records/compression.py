@@ -18,12 +18,10 @@ import importlib
 import struct
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-import lz4.frame
-
 from kafka_sink.errors import ConfigError, RemoteProtocolError
+from kafka_sink.frozen import frozen
 
 Data = bytes | bytearray | memoryview
 
@@ -44,7 +42,7 @@ ZSTD_SLICE_BYTES = 256
 GZIP_WINDOW_BITS = 31
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Compressor:
     codec_id: int
     compress: Callable[[Data], bytes]
@@ -109,6 +107,8 @@ def _make_snappy(level: int | None) -> Callable[[Data], bytes]:
 
 
 def _make_lz4(level: int | None) -> Callable[[Data], bytes]:
+    import lz4.frame  # as with every codec: only who uses it loads it
+
     if level is None or level == 9:
         library_level = 0
     else:
@@ -161,7 +161,7 @@ def _import_or_none(name: str) -> Any:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Snappy:
     compress: Callable[[Data], bytes]
     decompress: Callable[[Data], bytes]
@@ -255,6 +255,8 @@ def _read_gzip(data: Data, bytes_max: int) -> bytes:
 
 
 def _read_lz4(data: Data, bytes_max: int) -> bytes:
+    import lz4.frame
+
     def open_frame() -> tuple[Any, Callable[[bytes, int], bytes]]:
         frame = lz4.frame.LZ4FrameDecompressor()
         return frame, lambda chunk, room: frame.decompress(chunk, max_length=room)

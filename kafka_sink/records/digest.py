@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from crc32c import crc32c
+
+from kafka_sink.records.checksum import crc32c
 
 DIGESTED = ("key", "value")
 
@@ -43,4 +44,4 @@ def _continued(checksum: int, column: pa.Array) -> int:
         return checksum
     starts = np.frombuffer(starts_buffer, starts_type)
     first, last = int(starts[column.offset]), int(starts[column.offset + len(column)])
-    return int(crc32c(memoryview(data)[first:last], checksum))
+    return crc32c(memoryview(data)[first:last], checksum)

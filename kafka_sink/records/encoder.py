@@ -20,6 +20,7 @@ import pyarrow as pa
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import RecordColumns
+from kafka_sink.records.taking import taken
 from kafka_sink.records.varint import Array, Field, binary_array, constant, fields_of, length_elements, pack
 
 _ATTRIBUTES = constant(b"\x00")
@@ -101,7 +102,7 @@ def _joined(parts: list[pa.Array], index: list[Array], row_count: int, ends_earl
     for number, places in enumerate(index):
         interleaved[:, number] = places
     indices = pa.Array.from_buffers(pa.int32(), interleaved.size, [None, pa.py_buffer(interleaved)])
-    joined = pa.concat_arrays(parts).take(indices)
+    joined = taken(pa.concat_arrays(parts), indices)
     _, starts_buffer, data_buffer = joined.buffers()
     starts = np.frombuffer(starts_buffer, np.int32)[: interleaved.size + 1 : len(index)]
     return EncodedRows(memoryview(data_buffer)[: int(starts[-1])], starts, ends_early)

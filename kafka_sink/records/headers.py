@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from kafka_sink.errors import DataError
 from kafka_sink.records.bytes_column import BytesColumn, check_bytes_type, plain, plain_type, wrong_type
+from kafka_sink.records.taking import taken
 from kafka_sink.records.varint import Array, length_elements
 
 COLUMN = "headers"
@@ -78,7 +79,7 @@ def header_blocks(array: pa.Array) -> BytesColumn | None:
 
 def _joined(parts: list[pa.Array], index: Array, row_positions: Array) -> BytesColumn:
     """The indexed elements of `parts`, of which each row takes those from its position to the next row's."""
-    joined = pa.concat_arrays(parts).take(pa.array(index))
+    joined = taken(pa.concat_arrays(parts), pa.array(index))
     _, starts_buffer, data_buffer = joined.buffers()
     element_starts = np.frombuffer(starts_buffer, np.int32)
     starts = np.append(element_starts[row_positions], element_starts[len(index)])

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from kafka_sink.errors import ConfigError, DataError
+from kafka_sink.frozen import frozen
 from kafka_sink.records.batch import HEADER_BYTES, RECORD_BYTES_MIN
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import NO_PARTITION, RecordColumns
@@ -28,7 +29,7 @@ from kafka_sink.records.varint import Array
 Loads = Mapping[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class PartitionView:
     """`available` are the partitions that can take batches now: with a leader, and not stuck for too long."""
 

@@ -10,13 +10,12 @@ else, and makes no more than its input (or the stated limit after decompression)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-from crc32c import crc32c
 
 from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.frozen import frozen
 from kafka_sink.records import batch as layout
 from kafka_sink.records.batch import EncodedBatch
+from kafka_sink.records.checksum import crc32c
 from kafka_sink.records.compression import CODEC_NAMES, Compressor, compressor, decompress
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -24,7 +23,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 RECORDS_BYTES_MAX = 128 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Record:
     timestamp_ms: int
     key: bytes | None
@@ -32,7 +31,7 @@ class Record:
     headers: Headers = ()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class DecodedBatch:
     """A batch with its header. `records[i]` has the offset `offsets[i]`; compaction leaves gaps between them."""
 

@@ -73,6 +73,8 @@ class Appender:
         self._batch_bytes_max = options.batch_size
         self._collected_bytes_max = min(COLLECTED_BYTES_MAX, max(1, options.buffer_memory // PORTION))
         self._is_adaptive = options.partitioner_adaptive_partitioning_enable
+        is_rack_aware = options.partitioner_rack_aware and options.partitioner == "default"
+        self._rack = options.client_rack if is_rack_aware else ""
         self._options = options
         self._compressors: dict[tuple[str, int | None], Compressor] = {}
         self._compressor_of("")  # a missing codec is an error now, not in the middle of a send
@@ -106,7 +108,7 @@ class Appender:
         exchange = self._exchange
         with self.lock:
             cluster, slow_node_ids = exchange.cluster, exchange.slow_node_ids
-            view = partition_view(cluster, topic, slow_node_ids)
+            view = partition_view(cluster, topic, slow_node_ids, self._rack)
             if view is None:
                 return None
             collector = self.collectors.get(topic)

@@ -23,7 +23,8 @@ from kafka_sink.runtime import aws_endpoints
 from kafka_sink.runtime.files import looked_up, read_file
 from kafka_sink.runtime.renewal import Renewed
 from kafka_sink.security import aws_answers
-from kafka_sink.security.aws_msk_iam import AWS_MSK_IAM, REGION, region_of
+from kafka_sink.security.aws_msk_iam import REGION, region_of
+from kafka_sink.security.mechanisms import AWS_MSK_IAM
 from kafka_sink.security.sigv4 import AwsCredentials
 
 ROLE_SESSION_NAME = "pykafka-sink"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 from kafka_sink.engine.cluster import ClusterView
 from kafka_sink.engine.commands import Delivered, Failed, Input
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.frozen import frozen
 from kafka_sink.records.batch import Share
 from kafka_sink.runtime.clock import Clock
 
@@ -65,7 +66,7 @@ class Operation:
     result: object = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class TopicReport:
     """What the engine knows of a topic somebody waits for: why waiting is pointless, or what is in the way."""
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.frozen import frozen
 
 _LOGGER = logging.getLogger("kafka_sink")
 
 HeaderList = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ProducerRecord:
     """What was passed to `send`, before serializers have seen it."""
 

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from kafka_sink.engine.authentication import Authenticator
 from kafka_sink.errors import ConfigError
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.security_rules import EXTENSION, MODULES, NEEDS
+from kafka_sink.options.sasl_rules import EXTENSION, MODULES, NEEDS
 from kafka_sink.runtime.files import looked_up
 from kafka_sink.runtime.renewal import Renewed
-from kafka_sink.security.aws_msk_iam import AWS_MSK_IAM, AwsMskIamExchange
+from kafka_sink.security.aws_msk_iam import AwsMskIamExchange
 from kafka_sink.security.jaas import parse_jaas
-from kafka_sink.security.kerberos import GSSAPI
-from kafka_sink.security.login import OAUTHBEARER, Exchange, Login, new_exchange
+from kafka_sink.security.login import Login, new_exchange
+from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, Exchange
 from kafka_sink.security.reference import is_reference
 
 NONCE_BYTES = 24

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from kafka_sink.engine.commands import SendOffsets
 from kafka_sink.errors import DataError
+from kafka_sink.frozen import frozen
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -18,7 +18,7 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class ConsumerGroup:
     """A member as the group's coordinator knows it, so that offsets of a member that was replaced are refused.
 

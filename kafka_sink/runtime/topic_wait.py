@@ -15,8 +15,10 @@ from kafka_sink.records.routing import PartitionView
 from kafka_sink.runtime.exchange import Exchange, retold
 
 
-def partition_view(cluster: ClusterView, topic: str, slow_node_ids: frozenset[int]) -> PartitionView | None:
-    """None while nobody can tell where the topic's records go."""
+def partition_view(
+    cluster: ClusterView, topic: str, slow_node_ids: frozenset[int], rack: str = ""
+) -> PartitionView | None:
+    """None while nobody can tell where the topic's records go. Led in `rack` and not slow, else not slow, else all."""
     partition_count = cluster.partition_count(topic)
     if partition_count is None:
         return None
@@ -24,6 +26,8 @@ def partition_view(cluster: ClusterView, topic: str, slow_node_ids: frozenset[in
     if slow_node_ids:
         quick = tuple(each for each in available if cluster.leader(topic, each) not in slow_node_ids)
         available = quick or available
+    if rack:
+        available = tuple(each for each in available if cluster.leader_rack(topic, each) == rack) or available
     return PartitionView(partition_count, available)
 
 

@@ -9,15 +9,16 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kafka_sink.errors import ConfigError, TransportError
+from kafka_sink.frozen import frozen
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.tls import endpoint_context
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Answer:
     status: int
     body: bytes = field(repr=False)

@@ -10,10 +10,10 @@ import json
 import re
 
 from kafka_sink.errors import AuthenticationError
+from kafka_sink.security.mechanisms import AWS_MSK_IAM
 from kafka_sink.security.sigv4 import AwsCredentials, presigned_query, scope_at
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 
-AWS_MSK_IAM = "AWS_MSK_IAM"
 FORMAT, SERVICE, LIFE_S = "2020_10_22", "kafka-cluster", 900
 # A version and a number. Brokers send about 80 bytes.
 ANSWER_BYTES_MAX = 4096

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.frozen import frozen
 
 _FLAGS = ("required", "requisite", "sufficient", "optional")
 _TOKEN = re.compile(
@@ -26,7 +27,7 @@ _ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
 _LETTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class LoginModule:
     """`name` is the class without its package."""
 

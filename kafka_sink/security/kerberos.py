@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kafka_sink.errors import AuthenticationError, ConfigError
+from kafka_sink.security.mechanisms import GSSAPI
 from kafka_sink.security.reference import has_reference
 
-GSSAPI = "GSSAPI"
 SERVICE = "sasl.kerberos.service.name"
 # A server's tokens have some hundred bytes; what it cannot do is to make us decrypt megabytes.
 MESSAGE_BYTES_MAX = 64 * 1024

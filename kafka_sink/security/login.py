@@ -9,31 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.security.aws_msk_iam import AWS_MSK_IAM
-from kafka_sink.security.kerberos import GSSAPI
+from kafka_sink.security.mechanisms import OAUTHBEARER, PLAIN, Exchange
 from kafka_sink.security.oauthbearer import OAuthBearerExchange
 from kafka_sink.security.plain import PlainExchange
-from kafka_sink.security.scram import SCRAM_HASHES, ScramExchange
-
-PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
-MECHANISMS = (PLAIN, *SCRAM_HASHES, OAUTHBEARER, AWS_MSK_IAM, GSSAPI)
-
-
-class Exchange(Protocol):
-    """`first` once, then `step` with each answer of the server until it gives None.
-
-    None means: nothing more is to be said, and the server has proved itself as far as the mechanism lets it. Both
-    raise `AuthenticationError` for what the server must not say.
-    """
-
-    mechanism: str
-
-    def first(self) -> bytes: ...
-
-    def step(self, challenge: bytes) -> bytes | None: ...
+from kafka_sink.security.scram import ScramExchange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

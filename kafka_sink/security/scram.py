@@ -23,8 +23,9 @@ import re
 from collections.abc import Mapping
 
 from kafka_sink.errors import AuthenticationError
+from kafka_sink.security.mechanisms import SCRAM_SHA_256, SCRAM_SHA_512
 
-SCRAM_HASHES: Mapping[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+SCRAM_HASHES: Mapping[str, str] = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
 # Kafka's smallest number; its default is the same.
 ITERATIONS_MIN = 4096
 # About half a second of one CPU with SHA-512. Brokers that are set to more than 50,000 are rare.

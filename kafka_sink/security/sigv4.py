@@ -14,14 +14,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timezone
 from urllib.parse import quote
+
+from kafka_sink.frozen import frozen
 
 ALGORITHM = "AWS4-HMAC-SHA256"
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class AwsCredentials:
     """`end_s`: when they end, in seconds since 1970; None: they do not."""
 
@@ -31,7 +33,7 @@ class AwsCredentials:
     end_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Scope:
     """What a signature is good for. `time` as in 20150830T123600Z."""
 

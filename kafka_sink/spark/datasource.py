@@ -19,12 +19,22 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.runtime.heap import HEAP
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
     from pyspark.sql.types import StructType
 
 FORMAT = "pykafka-sink"
+SINK_ONLY = (
+    f'{FORMAT} only writes. Read topics with Spark\'s own format("kafka"), and with '
+    'option("kafka.isolation.level", "read_committed") to see each row once'
+)
 
 
 class KafkaSinkDataSource(DataSource):
@@ -43,6 +53,17 @@ class KafkaSinkDataSource(DataSource):
         writer: DataSourceStreamWriter = _planning().planned_stream(self.options, schema, overwrite)
         return writer
 
+    # Spark asks for these only where somebody wants to read. `schema` comes first unless the reader has set one.
+
+    def schema(self) -> StructType:
+        raise ConfigError(SINK_ONLY)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        raise ConfigError(SINK_ONLY)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        raise ConfigError(SINK_ONLY)
+
 
 def _planning() -> ModuleType:
     try:
@@ -53,6 +74,7 @@ def _planning() -> ModuleType:
             f"Spark runs {sys.executable}, where {FORMAT} cannot be loaded: {error}. Install {FORMAT} there, or set "
             "PYSPARK_PYTHON (spark.pyspark.python) to the interpreter that has it, on the driver and on each executor"
         ) from error
+    HEAP.work_begins()
     return planning
 
 

@@ -33,6 +33,7 @@ from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.runtime.client import Client
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.ledger_topic import check_ledger_topic
+from kafka_sink.spark.unfinished import commit_under_way, forget, unfinished_commits
 
 look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
@@ -145,7 +146,8 @@ def committed(
     """
     if sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
-    verdict = _with_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.commit(key, receipts))
+    with commit_under_way(sink_id, run):
+        verdict = _with_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.commit(key, receipts))
     return verdict.conclusion
 
 
@@ -183,12 +185,22 @@ def _with_driver(
     return verdict
 
 
-@lru_cache(maxsize=CHECKS_MAX)
 def checked_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
-    """What planning asks Kafka, once per process and configuration: a stream is planned before every micro-batch.
+    """What planning asks Kafka, once per process and configuration: a stream is planned before every micro-batch. Again
+    after a commit that did not end well: a query that is started again must not wait for its first commit.
 
     `sink_id` of None: no ledger is kept.
     """
+    marks = [] if sink_id is None else unfinished_commits(sink_id)
+    if marks:
+        _answer_of_kafka.cache_clear()
+    settled = _answer_of_kafka(options, sink_id, pid)
+    forget(marks)
+    return settled
+
+
+@lru_cache(maxsize=CHECKS_MAX)
+def _answer_of_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
     driver = Driver(options, sink_id or "")
     try:
         settled = driver.checked()

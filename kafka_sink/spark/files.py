@@ -9,10 +9,10 @@ from kafka_sink.runtime.files import also_look_in
 
 def look_in_spark_files() -> None:
     """To be called by whatever connects from inside Spark; once is enough."""
-    also_look_in(_spark_folder)
+    also_look_in(spark_folder)
 
 
-def _spark_folder() -> str | None:
+def spark_folder() -> str | None:
     try:
         return SparkFiles.getRootDirectory() or None
     except AssertionError:

@@ -19,8 +19,11 @@ from pyspark import TaskContext
 from kafka_sink.delivery.identity import run_hash, sink_id_of_query
 from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import LocalProtocolError
+from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.task import TaskPlace
+from kafka_sink.spark.triggers import refuse_continuous
 
+CONTINUOUS = "__is_continuous_processing"
 QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 DESCRIPTION, RUN_TITLE = "spark.job.description", "runId = "
 _RANDOM_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -28,6 +31,8 @@ _RANDOM_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{
 
 def place_in_stream(sink_id: str | None) -> TaskPlace:
     context = _context()
+    if context.getLocalProperty(CONTINUOUS) == "true":
+        raise refuse_continuous()
     query_id, batch_id, run_id = (context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, RUN_ID))
     if query_id is None or batch_id is None or run_id is None:
         raise LocalProtocolError(
@@ -37,15 +42,14 @@ def place_in_stream(sink_id: str | None) -> TaskPlace:
 
 
 def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
-    """Inside foreachBatch, a write that is labelled with the number of the micro-batch is that batch of that query: a
-    new checkpoint is then a new query and not a repetition, and one ledger key does for all batches."""
     context = _context()
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
-    if query_id is None or batch_id is None or batch_id != key.batch_id:
-        return _place(context, key, run, sink_id)
+    named = batch_of_task(key, sink_id, query_id, batch_id)
+    if query_id is None or named == key or named.query_id != query_id:
+        return _place(context, named, run, sink_id)
     run_id = _run_id_of(query_id, context)
     run_of_query = run if run_id is None else run_hash(run_id)
-    return _place(context, BatchKey(query_id, int(batch_id)), run_of_query, sink_id, errors_may_be_caught=True)
+    return _place(context, named, run_of_query, sink_id, errors_may_be_caught=True)
 
 
 def _place(

@@ -14,14 +14,16 @@ import pyspark
 from pyspark.sql.types import StructType
 
 from kafka_sink.delivery.identity import run_hash, sink_id_of_checkpoint
-from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.runtime.imported import imported
+from kafka_sink.spark.batch_name import named_batch
 from kafka_sink.spark.columns import WrittenColumns, written_columns
 from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafka
 from kafka_sink.spark.log import show_log
+from kafka_sink.spark.sockets import advise_sockets
+from kafka_sink.spark.triggers import is_before_any_batch, refuse_continuous
 from kafka_sink.spark.writer import BatchWriter
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def planned_batch(settings: Mapping[str, str], schema: StructType, overwrite: bo
     # Whether it is new is nothing that a single write knows: foreachBatch may have left out the batches without rows.
     known = replace(options, ledger_accepts_new_sink=True)
     settled = checked_with_kafka(known, options.sink_id, os.getpid())
-    return BatchWriter(settled, columns, BatchKey("", options.batch_id), run=run, sink_id=options.sink_id)
+    return BatchWriter(settled, columns, named_batch(options), run=run, sink_id=options.sink_id)
 
 
 def planned_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
@@ -55,6 +57,8 @@ def planned_stream(settings: Mapping[str, str], schema: StructType, overwrite: b
             'outputMode("complete") is not supported: it means to replace the whole topic at every batch. Use '
             'outputMode("append"), or foreachBatch for the rows that changed'
         )
+    if is_before_any_batch(settings):
+        raise refuse_continuous()
     try:
         from kafka_sink.spark.stream_writer import StreamWriter
     except ImportError:
@@ -91,6 +95,7 @@ def _checked(settings: Mapping[str, str], schema: StructType) -> tuple[SinkOptio
         if name is not None:
             imported(name, option)
     _tell_once(options, columns, os.getpid())
+    advise_sockets()
     return options, columns
 
 

@@ -10,8 +10,10 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.runtime.heap import HEAP
 from kafka_sink.spark.columns import WrittenColumns
-from kafka_sink.spark.writer import CommitMessage, receipts_of
+from kafka_sink.spark.triggers import refuse_continuous
+from kafka_sink.spark.writer import CommitMessage, receipts_left, receipts_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +31,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from kafka_sink.spark.place import place_in_stream
         from kafka_sink.spark.task import write_task
 
+        HEAP.work_begins()
         place = place_in_stream(self._sink_id)
         return CommitMessage(write_task(self._options, self._columns, iterator, place))
 
@@ -36,6 +39,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from kafka_sink.spark.driver import committed
         from kafka_sink.spark.summary import tell_delivered
 
+        if any(message is None for message in messages):
+            raise refuse_continuous()  # only there it happens: a batch is committed when all its tasks have ended well
         receipts = receipts_of(messages)
         key, run = _batch_of(receipts, batchId)
         conclusion = committed(self._options, self._sink_id, run, key, receipts)
@@ -45,7 +50,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         from kafka_sink.spark.driver import aborted
         from kafka_sink.spark.summary import tell_aborted
 
-        receipts = receipts_of(messages)
+        receipts = receipts_left(messages)
         key, run = _batch_of(receipts, batchId)
         conclusion = aborted(self._options, self._sink_id, run, key, receipts)
         tell_aborted(key, receipts, conclusion)

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
+from kafka_sink.errors import LocalProtocolError
 from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.runtime.heap import HEAP
 from kafka_sink.spark.columns import WrittenColumns
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ class BatchWriter(DataSourceArrowWriter):
         from kafka_sink.spark.place import place_in_batch
         from kafka_sink.spark.task import write_task
 
+        HEAP.work_begins()
         place = place_in_batch(self._key, self._run, self._sink_id)
         return CommitMessage(write_task(self._options, self._columns, iterator, place))
 
@@ -48,6 +51,7 @@ class BatchWriter(DataSourceArrowWriter):
         from kafka_sink.spark.driver import committed
         from kafka_sink.spark.summary import tell_delivered
 
+        HEAP.work_begins()
         receipts = receipts_of(messages)
         key, run = self._batch_of(receipts)
         conclusion = committed(self._options, self._sink_id, run, key, receipts, self._run)
@@ -57,7 +61,8 @@ class BatchWriter(DataSourceArrowWriter):
         from kafka_sink.spark.driver import aborted
         from kafka_sink.spark.summary import tell_aborted
 
-        receipts = receipts_of(messages)
+        HEAP.work_begins()
+        receipts = receipts_left(messages)
         key, run = self._batch_of(receipts)
         conclusion = aborted(self._options, self._sink_id, run, key, receipts, self._run)
         tell_aborted(key, receipts, conclusion)
@@ -68,5 +73,18 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 def receipts_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReceipt]:
-    """A task that failed or was never run left no message."""
+    """For a commit: one of each task. What a task did without telling us can neither be committed nor be recorded."""
+    receipts = receipts_left(messages)
+    if len(receipts) < len(messages):
+        strange = sorted({type(message).__name__ for message in messages if not isinstance(message, CommitMessage)})
+        raise LocalProtocolError(
+            f"Spark asks to commit {len(messages)} tasks, and {len(messages) - len(receipts)} of them have no receipt "
+            f"of this sink (instead: {', '.join(strange)}): what they wrote, if anything, is not known. Nothing is "
+            "committed"
+        )
+    return receipts
+
+
+def receipts_left(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReceipt]:
+    """For an abort: a task that failed or was never run left no message."""
     return [message.receipt for message in messages if isinstance(message, CommitMessage)]

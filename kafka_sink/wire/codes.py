@@ -7,10 +7,10 @@ Apache Kafka 4.3. A number that is not in the table is a newer broker's: it stay
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kafka_sink.frozen import frozen
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Code:
     number: int
     name: str

@@ -17,11 +17,11 @@ Python objects per byte of a hostile frame (structs that are empty but for their
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from struct import Struct, error, unpack_from
 from typing import Any
 
 from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
+from kafka_sink.frozen import frozen
 from kafka_sink.wire.primitives import (
     DEFAULTS,
     FIXED_FORMATS,
@@ -39,7 +39,7 @@ VERSION_LAST = 32767
 _TYPE_DEFAULT: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Field:
     """One field of a message. `type` is a primitive, "struct", or either with "[]" before it.
 
@@ -98,7 +98,7 @@ def struct(name: str, *fields: Field, since: int = 0, until: int = VERSION_LAST,
     return Field(name, "struct", fields, since, until, None, tag)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Codec:
     """`size_min` is the fewest bytes that the value can take on the wire."""
 
@@ -109,14 +109,14 @@ class Codec:
 
 # One step of a struct: either a run of fixed-width fields (names, defaults, packer) or one field (name, default,
 # codec). A run has no codec, a single field has no packer.
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Run:
     names: tuple[str, ...]
     defaults: tuple[Any, ...]
     packer: Struct
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class _Single:
     name: str
     default: Any

@@ -21,11 +21,13 @@ from tests.conformance.peer import KafkaPeer
 from tools.foreign_reader import ForeignRecord, read_topic
 from tools.java import CONSOLE_CONSUMER, run_class
 
+# Within it the rest of the history is written, cleaned and read, on a busy machine too.
+TOMBSTONE_S = 4
 CONFIG = {
     "cleanup.policy": "compact",
     "segment.ms": "1",
     "min.cleanable.dirty.ratio": "0.01",
-    "delete.retention.ms": "500",
+    "delete.retention.ms": str(TOMBSTONE_S * 1000),
 }
 CLEANER = {"log.cleaner.backoff.ms": "50"}
 PATIENCE_S = 30
@@ -126,7 +128,7 @@ def compacted(servers: str, topic: str) -> list[list[Row]]:
         wait_until(writer, lambda found: len(found) == len(COMPACTED) + 1)
         with_tombstone = rows(servers, topic)
         assert (b"d", None) in [row[1:] for row in with_tombstone]
-        time.sleep(0.6)
+        time.sleep(TOMBSTONE_S + 0.1)
         writer.write([(b"the newest batch", b"2")])
         writer.write([(b"the newest batch", b"1")])
         # The newest key has two records then: the active segment is not cleaned, nor does it count for what is older.

@@ -1,9 +1,11 @@
 import org.apache.kafka.clients.producer.ProducerConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.types.Password;
-import org.apache.kafka.common.utils.AppInfoParser;
 
+import java.io.IOException;
+import java.io.InputStream;
 import java.util.List;
+import java.util.Properties;
 import java.util.TreeMap;
 
 /**
@@ -13,10 +15,10 @@ import java.util.TreeMap;
  *   java -cp 'JARS/*' DumpProducerConfig.java > producer_config_VERSION.json
  */
 public final class DumpProducerConfig {
-    public static void main(String[] args) {
+    public static void main(String[] args) throws IOException {
         StringBuilder out = new StringBuilder("{\n");
         out.append(" \"provenance\": ").append(text("ProducerConfig.configDef() of org.apache.kafka:kafka-clients:"
-                + AppInfoParser.getVersion() + ", printed by DumpProducerConfig.java")).append(",\n \"options\": {\n");
+                + version() + ", printed by DumpProducerConfig.java")).append(",\n \"options\": {\n");
         String separator = "";
         for (var entry : new TreeMap<>(ProducerConfig.configDef().configKeys()).entrySet()) {
             ConfigDef.ConfigKey key = entry.getValue();
@@ -29,6 +31,14 @@ public final class DumpProducerConfig {
             separator = ",\n";
         }
         System.out.println(out.append("\n }\n}"));
+    }
+
+    private static String version() throws IOException {
+        Properties known = new Properties();
+        try (InputStream file = ProducerConfig.class.getResourceAsStream("/kafka/kafka-version.properties")) {
+            known.load(file);
+        }
+        return known.getProperty("version");
     }
 
     private static String value(Object value) {

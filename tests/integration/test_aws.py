@@ -21,7 +21,7 @@ from kafka_sink.testing import EmbeddedBroker
 from tests.conftest import NEWEST, without_kafka
 from tests.integration.aws_endpoints import CONTAINER_TOKEN, ROLES, AwsEndpoints
 from tools.java import PRODUCER_PERFORMANCE, run_class
-from tools.kafka_jars import Artifact, KafkaUnavailable, fetched
+from tools.kafka_jars import KafkaUnavailable, msk_iam_jars
 
 WAIT_S = 20
 HOST = "b-1.orders.c2.kafka.eu-west-1.amazonaws.com"
@@ -310,7 +310,7 @@ def test_a_wrong_secret_is_refused_at_once_with_what_to_check() -> None:
 def test_amazons_own_library_for_java_gets_in_by_the_same_check(secret: str) -> None:
     """It judges the judge: what lets our client in is what lets Amazon's in, and refuses both alike."""
     try:
-        jars = fetched("msk-iam-2.3.5", [Artifact("software.amazon.msk", "aws-msk-iam-auth", "2.3.5")])
+        jars = msk_iam_jars()
     except KafkaUnavailable as missing:
         without_kafka(str(missing))
     # Java asks for the name of an address and signs for that: by name from the start.

@@ -15,11 +15,12 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
-from tools import kafka_watchdog
+from tools import kafka_node, kafka_watchdog
 from tools.foreign_reader import end_offsets, read_topic, read_topic_java
 from tools.java import run_class
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import KafkaUnavailable
+from tools.kafka_node import free_port
 
 ODD = b"tab\t line\n backslash\\ comma, colon: zero\x00 high\xff"
 
@@ -195,6 +196,29 @@ def test_an_owner_killed_with_sigkill_leaves_no_process_and_no_folder(kafka_4: K
         owner.kill()
         owner.wait(30)
     assert wait_until(lambda: not folder.exists() and kafka_watchdog.processes_using(str(folder)) == [])
+
+
+TAKER = """
+import sys
+from tools.kafka_node import free_port
+print(free_port(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_port_is_given_to_one_process_at_a_time_though_nobody_listens_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = free_port()
+    taker = subprocess.Popen([sys.executable, "-c", TAKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with taker:
+        assert taker.stdout is not None
+        theirs = int(taker.stdout.readline())
+        # Mostly those two are tried; several others, for the case that this test runs somewhere else as well.
+        others = range(32_000, 32_050)
+        monkeypatch.setattr(kafka_node, "_PORT_RANGE", [mine, theirs] * 100 + [*others])
+        assert free_port() in others
+        taker.kill()
+    monkeypatch.setattr(kafka_node, "_PORT_RANGE", [mine, theirs])
+    assert free_port() == theirs
 
 
 def new_cluster(

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def good(authority: Authority) -> Issued:
 
 
 class Listener:
-    """Takes connections one after the other and echoes what it gets; remembers the bytes that came through TLS."""
+    """Takes connections and echoes what it gets in each; remembers the bytes that came through TLS."""
 
     def __init__(self, issued: Issued | None, configure: Callable[[ssl.SSLContext], object] = lambda _: None) -> None:
         self.plain_bytes = b""
@@ -57,8 +57,8 @@ class Listener:
         self._configure = configure
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._threads: list[threading.Thread] = []
+        self._start(self._run)
 
     def use(self, issued: Issued) -> None:
         self._issued = issued
@@ -70,12 +70,15 @@ class Listener:
             except OSError:
                 return
             accepted.settimeout(WAIT_S)
-            try:
-                self._serve(accepted)
-            except OSError:
-                pass
-            finally:
-                accepted.close()
+            self._start(self._attend, accepted)
+
+    def _start(self, target: Callable[..., None], *arguments: object) -> None:
+        self._threads.append(threading.Thread(target=target, args=arguments, daemon=True))
+        self._threads[-1].start()
+
+    def _attend(self, accepted: socket.socket) -> None:
+        with accepted, suppress(OSError):
+            self._serve(accepted)
 
     def _serve(self, accepted: socket.socket) -> None:
         if self._issued is None:
@@ -95,7 +98,8 @@ class Listener:
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._thread.join(WAIT_S)
+        for thread in self._threads:
+            thread.join(WAIT_S)
 
 
 @pytest.fixture

@@ -15,7 +15,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kafka_sink import Producer
+from kafka_sink.engine.asking import AnyBroker
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
+from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID
+from tests.conftest import NEWEST, or_without_kafka
+from tests.integration.asking import client_of
 from tests.integration.transactional import TIMEOUT_S, is_settled, rows, transactional, values
 from tools.foreign_reader import read_topic, read_topic_java, wait_until_settled
 from tools.kafka_cluster import KafkaCluster
@@ -65,6 +69,25 @@ def test_the_generation_of_the_protocol_is_the_one_the_broker_offers(kafka: Kafk
     # The second generation raises the epoch with each end; the first gets a new one because a receipt was handed out.
     assert steps == [1, 1]
     assert is_settled(kafka, topic_name)
+
+
+def test_a_broker_that_offers_unstable_versions_is_spoken_to_in_stable_ones(topic_name: str) -> None:
+    """InitProducerId 6 (KIP-939) may still change: 5 is asked for, and two-phase commit is refused by name."""
+    with or_without_kafka(KafkaCluster(NEWEST, properties={"unstable.api.versions.enable": True})) as kafka:
+        kafka.create_topic(topic_name)
+        said = {"client_software_name": "test", "client_software_version": "1"}
+        with client_of(kafka.bootstrap_servers) as client:
+            offered = client.ask(AnyBroker(), API_VERSIONS, said, timeout_ms=20_000, changes_nothing=True)
+        newest = {row["api_key"]: row["max_version"] for row in offered["api_keys"]}
+        if newest[INIT_PRODUCER_ID.key] < 6:
+            pytest.skip(f"Apache Kafka {NEWEST} does not know InitProducerId 6")
+        assert INIT_PRODUCER_ID.version_max == 5
+        with transactional(kafka, topic_name) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(topic_name, value=b"v")
+            producer.commit_transaction()
+        assert values(kafka, topic_name) == [b"v"]
 
 
 def test_an_empty_transaction_and_one_over_many_topics_both_end(kafka: KafkaCluster, topic_name: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, ProducerFenced, TransactionAborted, TransactionError
-from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
+from tests.conftest import VERSIONS, or_without_kafka
 from tests.integration.transactional import TIMEOUT_S, is_settled, rows, transactional, values
 from tools.foreign_reader import read_topic, wait_until_settled
 from tools.kafka_cluster import KafkaCluster
@@ -167,7 +167,7 @@ def test_a_second_producer_with_the_same_id_fences_the_first_and_its_records_are
     assert values(kafka, topic_name) == [b"of the newer one", b"of the newer one, again"]
 
 
-@pytest.fixture(scope="module", params=[NEWEST, FIRST_GENERATION])
+@pytest.fixture(scope="module", params=VERSIONS)
 def kafka_of_short_transactions(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     """Looks for transactions that are over their time every 300 ms; by default it does so every 10 s."""
     properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 300}

@@ -21,6 +21,8 @@ from tools.spark_cluster import QUICK_JVM
 
 # Two tasks at a time; a task that fails is tried once more, which a plain local[2] would not do.
 MASTER = "local[2,2]"
+# How long a query may take to its end.
+PATIENCE_S = 120
 
 
 def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:
@@ -50,8 +52,9 @@ def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:
     return builder.getOrCreate()
 
 
-def run_to_end(query: StreamingQuery, timeout_s: float = 120) -> None:
+def run_to_end(query: StreamingQuery, timeout_s: float | None = None) -> None:
     """Until a query with trigger(availableNow=True) has ended; raises what it failed with."""
+    timeout_s = PATIENCE_S if timeout_s is None else timeout_s
     try:
         if not query.awaitTermination(int(timeout_s)):
             raise TimeoutError(f"the query runs still after {timeout_s} s: {query.lastProgress}")

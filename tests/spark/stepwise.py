@@ -1,6 +1,6 @@
 """Applications that take a step of their stream when the test says so: jobs/stepwise_stream.py, with a folder each.
 
-`package` is where `kafka_sink` comes from, so that an application can be of another release; `release_of` unpacks one.
+`package` is where `kafka_sink` comes from, so that an application can be of another release.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-
-import pytest
 
 from tools.driver_processes import driver_processes, kill
 from tools.quiet_spark import quiet_configuration
@@ -64,6 +62,7 @@ class StepwiseStream:
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.kill()
+        self.wait_until_dead()
 
     def add(self, *lines: str) -> None:
         number = len(list(self._source.iterdir()))
@@ -107,15 +106,6 @@ class StepwiseStream:
 
     def wait_until_dead(self) -> None:
         self._process.wait(60)
-
-
-def release_of(commit: str, folder: Path) -> Path:
-    """The package as it was at this commit; the test is skipped where the history is not there."""
-    archive = subprocess.run(
-        ["git", "-C", str(ROOT), "archive", commit, "kafka_sink", "pyspark_pykafka_sink"], capture_output=True
-    )
-    if archive.returncode != 0:
-        pytest.skip(f"commit {commit} is not in this clone")
-    folder.mkdir()
-    subprocess.run(["tar", "x", "-C", str(folder)], input=archive.stdout, check=True)
-    return folder
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()

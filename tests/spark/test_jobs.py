@@ -57,7 +57,7 @@ def wait_until(is_true: Callable[[], bool], job: SubmittedJob) -> None:
     while not is_true():
         assert job.is_running, f"the job has ended already:\n{job.output}\n{job.log[-4000:]}"
         assert time.monotonic() < deadline
-        time.sleep(0.01)
+        time.sleep(0.1)
 
 
 def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -84,24 +84,26 @@ def test_a_stream_that_starts_again_in_its_session_delivers_what_a_killed_proces
 
 @pytest.mark.timeout(1200)
 def test_a_stream_that_starts_again_in_its_session_finishes_the_open_decision_before_any_task_writes(
-    kafka_4: KafkaCluster, proxy: KafkaProxy, topic_name: str, folder: Folder, checkpoint: str, tmp_path: Path
+    spark: SparkSession,
+    kafka_4: KafkaCluster,
+    proxy: KafkaProxy,
+    topic_name: str,
+    folder: Folder,
+    checkpoint: str,
+    tmp_path: Path,
 ) -> None:
     decide_and_be_killed(folder, kafka_4, proxy, topic_name, checkpoint)
     gate = tmp_path / "gate"
     query = start(held_back(folder.read(), gate), proxy.bootstrap_servers, checkpoint, topic=topic_name)
     try:
         deadline = time.monotonic() + PATIENCE_S
-        while not query.status["isTriggerActive"] or not is_writing(query.sparkSession):
+        # A job of Spark's runs, so the plan of the batch is made.
+        while not spark.sparkContext.statusTracker().getActiveJobsIds():
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        # The plan of the batch stands, and no task can have written anything.
+        # And no task can have written anything.
         assert values(kafka_4, topic_name) == [b"a", b"b"]
     finally:
         gate.touch()
         run_to_end(query, PATIENCE_S)
     assert values(kafka_4, topic_name) == [b"a", b"b"]
-
-
-def is_writing(spark: SparkSession) -> bool:
-    """Whether a job of Spark's runs, which is so when its plan is made."""
-    return bool(spark.sparkContext.statusTracker().getActiveJobsIds())

@@ -26,7 +26,7 @@ def wait_until(is_true: Callable[[], bool], timeout_s: float = 180) -> bool:
     while not is_true():
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.05)
+        time.sleep(0.2)
     return True
 
 

@@ -18,7 +18,8 @@ from tests.spark.parity import Folder, append, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
 from tools.kafka_cluster import KafkaCluster
 
-TASKS, CORES = 4, 2
+TASKS, CORES, BATCHES = 4, 2, 12
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -43,14 +44,14 @@ def spread(frame: DataFrame) -> DataFrame:
     return frame.repartition(TASKS)
 
 
-def test_a_stream_of_thirty_batches_leaves_no_more_ids_than_its_processes_run_tasks_of_one(
+def test_a_stream_leaves_no_more_ids_than_its_processes_run_tasks_of_one_batch(
     kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str
 ) -> None:
     writable_topic(kafka_4, topic_name)
-    for batch in range(30):
+    for batch in range(BATCHES):
         folder.add(*lines(batch))
-    run_to_end(start(spread(folder.read()), kafka_4, checkpoint, topic=topic_name, sink_id=topic_name), 300)
-    expected = sorted(line.encode() for batch in range(30) for line in lines(batch))
+    run_to_end(start(spread(folder.read()), kafka_4, checkpoint, topic=topic_name, sink_id=topic_name), 800)
+    expected = sorted(line.encode() for batch in range(BATCHES) for line in lines(batch))
     assert values(kafka_4, topic_name) == sorted(expected, key=repr)
     assert TASKS <= len(ids_of_tasks(kafka_4, topic_name)) <= TASKS * CORES
 
@@ -59,14 +60,14 @@ def test_inside_foreach_batch_ids_are_used_again_as_well(
     kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str
 ) -> None:
     writable_topic(kafka_4, topic_name)
-    for batch in range(10):
+    for batch in range(BATCHES):
         folder.add(*lines(batch))
 
     def write(frame: DataFrame, batch_id: int) -> None:
         append(spread(frame), kafka_4, topic=topic_name, sink_id=topic_name, batch_id=str(batch_id))
 
     query = folder.read().writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
-    run_to_end(query.trigger(availableNow=True).start(), 300)
-    expected = [line.encode() for batch in range(10) for line in lines(batch)]
+    run_to_end(query.trigger(availableNow=True).start(), 800)
+    expected = [line.encode() for batch in range(BATCHES) for line in lines(batch)]
     assert values(kafka_4, topic_name) == sorted(expected, key=repr)
     assert TASKS <= len(ids_of_tasks(kafka_4, topic_name)) <= TASKS * CORES

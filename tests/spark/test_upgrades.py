@@ -15,13 +15,12 @@ from kafka_sink.wire.apis import END_TXN
 from tests.chaos.bare_spark import open_transactions
 from tests.chaos.faults import Harm, Request
 from tests.chaos.kafka_proxy import KafkaProxy
+from tests.releases import BEFORE_QUERY_IDS, release_of
 from tests.spark.parity import start, values, writable_topic
 from tests.spark.spark_session import run_to_end
-from tests.spark.stepwise import StepwiseStream, release_of
+from tests.spark.stepwise import StepwiseStream
 from tools.kafka_cluster import KafkaCluster
 
-# The last commit before the query's id became a part of the sink's.
-RELEASE_BEFORE = "98dd2ad"
 SINK = "upgraded"
 PATIENCE_S = 300
 
@@ -45,7 +44,7 @@ def test_a_stream_of_the_release_before_is_continued_with_every_row_once(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, killed_at: int | None
 ) -> None:
     """`killed_at`: the EndTxn after the decision at which the whole application is killed, if any."""
-    package, folder = release_of(RELEASE_BEFORE, tmp_path / "before"), tmp_path / "stream"
+    package, folder = release_of(BEFORE_QUERY_IDS, tmp_path / "before"), tmp_path / "stream"
     writable_topic(kafka_4, topic_name)
     sink_id = f"{SINK}-{topic_name.rpartition('-')[2]}"
     with KafkaProxy(kafka_4.bootstrap_servers) as proxy:

@@ -23,7 +23,7 @@ from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import Choice, Whole
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-JAVA_OPTIONS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "producer_config_4.3.1.json").read_text())["options"]
+JAVA_OPTIONS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "producer_config_4.4.0.json").read_text())["options"]
 JAVA_VERDICTS: dict[str, dict[str, str]] = json.loads((GOLDEN / "producer_verdicts_4.3.1.json").read_text())["verdicts"]
 
 # Java takes these; here they are errors.
@@ -161,12 +161,13 @@ def test_every_row_has_an_effect_or_an_answer(row: Any) -> None:
         "LongSerializer",
         "DEBUG",
         "b:1",
+        "full",
     ]
-    before = parse(compression_type="gzip")
+    before = parse(compression_type="gzip", client_rack="r")
     answers = set()
     for sample in samples:
         try:
-            after = parse_named({"compression.type": "gzip", row.name: sample})
+            after = parse_named({"compression.type": "gzip", "client.rack": "r", row.name: sample})
         except ConfigError as error:
             answers.add("refused" if row.name in str(error) else "foreign text")
         else:

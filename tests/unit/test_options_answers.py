@@ -69,6 +69,8 @@ def test_contradictions_are_reported_together() -> None:
     [
         ("config.providers", ""), ("enable.metrics.push", "false"),
         ("metric.reporters", "org.apache.kafka.common.metrics.JmxReporter"), ("metrics.recording.level", "INFO"),
+        ("bootstrap.resolve.timeout.ms", "0"), ("metadata.cluster.check.enable", "false"),
+        ("buffer.memory.allocation.strategy", "INCREMENTAL"),
         ("client.dns.lookup", "use_all_dns_ips"), ("transaction.two.phase.commit.enable", "false"),
         ("socket.keepalive.enable", "true"), ("statistics.interval.ms", 0),
     ],
@@ -77,7 +79,13 @@ def test_a_refused_option_is_taken_where_it_says_what_happens_anyway(name: str, 
     assert parse_named({name: value}) == parse()
 
 
-@pytest.mark.parametrize(("name", "value"), [("enable.metrics.push", True), ("metrics.recording.level", "DEBUG")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("enable.metrics.push", True), ("metrics.recording.level", "DEBUG"), ("metadata.cluster.check.enable", True),
+        ("buffer.memory.allocation.strategy", "full"),
+    ],
+)  # fmt: skip
 def test_an_option_without_effect_leaves_a_notice(name: str, value: object) -> None:
     (notice,) = parse_named({name: value}).notices
     assert notice.startswith(f"{name}=") and "has no effect" in notice
@@ -98,6 +106,8 @@ def test_an_option_without_effect_leaves_a_notice(name: str, value: object) -> N
         ("socket.timeout.ms", "10", "request.timeout.ms"),
         ("statistics.interval.ms", "1000", "Producer.metrics()"),
         ("transaction.two.phase.commit.enable", "true", "transaction.timeout.ms"),
+        ("bootstrap.resolve.timeout.ms", "120000", "max.block.ms"),
+        ("sasl.oauthbearer.allow.unverified.issuer", "true", "it is for brokers"),
     ],
 )
 def test_a_refused_option_says_what_to_use_instead(name: str, value: str, instead: str) -> None:
@@ -122,6 +132,21 @@ def test_a_first_wait_above_the_largest_is_lowered_with_a_notice() -> None:
     options = parse(retry_backoff_ms=5000)
     assert (options.retry_backoff_ms, options.retry_backoff_max_ms) == (1000, 1000)
     assert len(options.notices) == 1
+
+
+# ---- racks ------------------------------------------------------------------------------------------------------
+
+
+def test_rack_aware_placement_needs_a_rack() -> None:
+    assert "needs client.rack" in refusal({"partitioner.rack.aware": True, "client.rack": "  "})
+    options = parse(partitioner_rack_aware="true", client_rack=" a ")
+    assert (options.partitioner_rack_aware, options.client_rack, options.notices) == (True, "a", ())
+
+
+def test_a_rack_that_nothing_goes_by_leaves_a_notice() -> None:
+    assert parse(client_rack="a").notices == ("client.rack changes nothing without partitioner.rack.aware=true",)
+    (notice,) = parse(client_rack="a", partitioner_rack_aware=True, partitioner_class="round_robin").notices
+    assert "default partitioner only" in notice
 
 
 # ---- compression -----------------------------------------------------------------------------------------------

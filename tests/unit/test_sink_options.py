@@ -82,6 +82,7 @@ EFFECTS: dict[str, tuple[dict[str, str], str, object, object]] = {
     "delivery.guarantee": ({"delivery.guarantee": "at-least-once"}, "is_exactly_once", True, False),
     "sink.id": ({"sink.id": "orders.v2"}, "sink_id", None, "orders.v2"),
     "batch.id": ({"sink.id": "orders", "batch.id": "monday"}, "batch_id", None, "monday"),
+    "query.id": ({"sink.id": "orders", "batch.id": "7", "query.id": "q-1"}, "query_id", None, "q-1"),
     "ledger.topic": ({"ledger.topic": "our.ledger"}, "ledger_topic", "__pykafka_sink_ledger", "our.ledger"),
     "ledger.replication.factor": ({"ledger.replication.factor": "3"}, "ledger_replication_factor", -1, 3),
     "ledger.accept.new.sink": ({"ledger.accept.new.sink": "true"}, "ledger_accepts_new_sink", False, True),
@@ -115,6 +116,18 @@ def test_names_that_no_topic_can_have_are_refused(name: str, value: str) -> None
 @pytest.mark.parametrize("value", ["told", "my module:told", "my.module:", ":told", "my.module.told()", "1a:b"])
 def test_listeners_are_named_by_module_and_function(value: str) -> None:
     assert "summary.listener" in refusal({"summary.listener": value})
+
+
+@pytest.mark.parametrize("name", ["batch.id", "query.id"])
+def test_a_label_that_a_ledger_could_not_read_back_is_refused(name: str) -> None:
+    settings = {"sink.id": "orders", "batch.id": "monday", "query.id": "q"}
+    for value in ("", " ", "x" * 201):
+        assert f"{name}=" in refusal({**settings, name: value})
+    assert getattr(parsed({**settings, name: "x" * 200}), name.replace(".", "_")) == "x" * 200
+
+
+def test_a_query_without_a_batch_is_refused() -> None:
+    assert "query.id needs batch.id" in refusal({"sink.id": "orders", "query.id": "q"})
 
 
 def test_values_of_a_choice_are_listed_in_the_refusal() -> None:

@@ -19,7 +19,8 @@ from kafka_sink.errors import (
     RemoteProtocolError,
     TransportError,
 )
-from kafka_sink.security.login import Exchange, Login, new_exchange
+from kafka_sink.security.login import Login, new_exchange
+from kafka_sink.security.mechanisms import Exchange
 from kafka_sink.wire.apis import API_VERSIONS, FIND_COORDINATOR, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 TOKEN = b"\0alice\0hunter2"

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
 from kafka_sink.engine import commands as c
+from kafka_sink.engine.cluster import ClusterView, Endpoint, PartitionView, TopicView
+from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import BufferExhausted, DataError, DeliveryError, KafkaSinkError, LocalProtocolError
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.runtime import appender as appender_module
@@ -22,6 +27,62 @@ def columns(count: int, size: int = 10) -> RecordColumns:
 
 def arrow_future(shell: Shell, rows: int) -> ArrowFuture:
     return ArrowFuture(shell.exchange, rows, 0)
+
+
+# ---- racks ----------------------------------------------------------------------------------------------------------
+
+
+def racked(shell: Shell, racks: Sequence[str | None]) -> None:
+    """The leader of each partition of topic t is a broker in the rack at its place."""
+    brokers = {number: Endpoint(f"b{number}", 9092, rack) for number, rack in enumerate(racks)}
+    partitions = {number: PartitionView(number, 0) for number in range(len(racks))}
+    shell.exchange.cluster = ClusterView(brokers, {"t": TopicView("t", partitions=partitions)})
+
+
+def available(shell: Shell) -> tuple[int, ...]:
+    view = shell.collector("t").view
+    return view.available
+
+
+def test_rows_without_a_key_stay_in_the_rack_while_a_partition_is_led_there() -> None:
+    shell = Shell(partitioner_rack_aware=True, client_rack="near")
+    racked(shell, ["far", "near", None, "near"])
+    assert available(shell) == (1, 3)
+    assert [batch.partition for batch in sent_without_a_key(shell)] == [1]
+    shell.exchange.slow_node_ids = frozenset({1})
+    assert available(shell) == (3,)
+    shell.exchange.slow_node_ids = frozenset({1, 3})
+    assert available(shell) == (0, 2)  # far is better than stuck
+    racked(shell, ["far", None])
+    shell.exchange.slow_node_ids = frozenset()
+    assert available(shell) == (0, 1)
+
+
+def sent_without_a_key(shell: Shell) -> list[ProducerBatch]:
+    shell.send(b"v", partition=None)
+    shell.clock.now_ms += 5
+    return shell.close_due()
+
+
+@pytest.mark.parametrize("options", [{}, {"partitioner_rack_aware": True, "partitioner": "round_robin"}])
+def test_racks_count_for_nobody_but_the_default_partitioner_when_told_so(options: dict[str, Any]) -> None:
+    shell = Shell(client_rack="near", **options)
+    racked(shell, ["far", "near"])
+    assert available(shell) == (0, 1)
+
+
+def test_keys_go_where_they_go_whatever_the_rack() -> None:
+    places = []
+    for options in ({}, {"partitioner_rack_aware": True, "client_rack": "near"}):
+        shell = Shell(**options)
+        racked(shell, ["far", "far", "far", "near"])
+        collector = shell.collector("t")
+        keys = RecordColumns.from_arrow(
+            pa.table({"key": [b"%d" % number for number in range(99)], "value": [b""] * 99})
+        )
+        places.append(shell.appender._router.route("t", keys, collector.view).tolist())
+    assert places[0] == places[1]
+    assert set(places[0]) == {0, 1, 2, 3}
 
 
 # ---- linger and fill level ------------------------------------------------------------------------------------------

@@ -9,8 +9,16 @@ from pyspark import TaskContext
 
 from kafka_sink.delivery.identity import run_hash
 from kafka_sink.delivery.receipt import BatchKey
-from kafka_sink.errors import LocalProtocolError
-from kafka_sink.spark.place import BATCH_ID, DESCRIPTION, QUERY_ID, RUN_ID, place_in_batch, place_in_stream
+from kafka_sink.errors import ConfigError, LocalProtocolError
+from kafka_sink.spark.place import (
+    BATCH_ID,
+    CONTINUOUS,
+    DESCRIPTION,
+    QUERY_ID,
+    RUN_ID,
+    place_in_batch,
+    place_in_stream,
+)
 from kafka_sink.spark.task import TaskPlace
 
 STREAM = {QUERY_ID: "q-1", BATCH_ID: "7", RUN_ID: "r-1"}
@@ -112,3 +120,16 @@ def test_outside_of_a_task_nothing_can_be_written(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(TaskContext, "get", staticmethod(lambda: None))
     with pytest.raises(LocalProtocolError, match="only write inside a Spark task"):
         place_in_batch(BatchKey("", ""), "run", None)
+
+
+def test_a_batch_write_with_a_bare_number_is_refused_in_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside_a_task(monkeypatch, {})
+    with pytest.raises(ConfigError, match="nobody says of which query"):
+        place_in_batch(BatchKey("", "7"), "run", "sink")
+
+
+@pytest.mark.parametrize("sink_id", ["sink", None])
+def test_a_task_of_a_continuous_query_is_refused(monkeypatch: pytest.MonkeyPatch, sink_id: str | None) -> None:
+    inside_a_task(monkeypatch, {**STREAM, CONTINUOUS: "true"})
+    with pytest.raises(ConfigError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
+        place_in_stream(sink_id)

@@ -1,0 +1,39 @@
+"""CRC-32C, the checksum of record batches.
+
+The package crc32c brings a command line with it: its import loads argparse, email and importlib.metadata, ten times
+what the function itself needs, in each of Spark's Python processes. So the compiled module is loaded from the package's
+folder, without the package around it. Where that is not to be had so, as another release may have it, the package is
+imported as ever.
+"""
+
+from __future__ import annotations
+
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from typing import Protocol
+
+Data = bytes | bytearray | memoryview
+_COMPILED = "_crc32c"
+
+
+class Checksum(Protocol):
+    def __call__(self, data: Data, value: int = 0, /) -> int:
+        """`value` is the checksum of what comes before the data."""
+
+
+def _found() -> Checksum:
+    package = find_spec("crc32c")
+    places = None if package is None else package.submodule_search_locations
+    spec = PathFinder.find_spec(_COMPILED, places) if places else None
+    if spec is not None and spec.loader is not None:
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        if callable(alone := getattr(module, "crc32c", None)):
+            found: Checksum = alone
+            return found
+    from crc32c import crc32c as whole
+
+    return whole
+
+
+crc32c = _found()

@@ -1,0 +1,51 @@
+"""What a batch write is called in the ledger: the options `batch.id` and `query.id`, and what Spark tells a task.
+
+A bare number is no name. Every query counts its batches from 0, so that under a new checkpoint the batches 0, 1, 2
+would be taken for repetitions of those before, and left out without a word. Inside foreachBatch Spark tells the tasks
+query and number, as long as the write runs in the thread that Spark called; over Spark Connect, and in threads of one's
+own, it tells nothing (Connect seen on PySpark 4.2). There the option query.id has to say it, or the write is refused
+before anything is sent.
+"""
+
+from __future__ import annotations
+
+import re
+
+from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.errors import ConfigError
+from kafka_sink.options.sink_options import SinkOptions
+
+# As Spark writes it, and as a record of the ledger can hold it.
+_BATCH_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+_DIGITS = re.compile(r"[0-9]+")
+
+
+def named_batch(options: SinkOptions) -> BatchKey:
+    """As far as it is known at planning. A number that comes with a query is a batch of that query: the ledger keeps
+    one record for all of them. Any other name is one of its own, within that query if there is one."""
+    query_id, batch_id = options.query_id or "", options.batch_id or ""
+    if query_id and _BATCH_NUMBER.fullmatch(batch_id):
+        return BatchKey(query_id, int(batch_id))
+    return BatchKey(query_id, batch_id)
+
+
+def batch_of_task(named: BatchKey, sink_id: str | None, query_id: str | None, batch_id: str | None) -> BatchKey:
+    """`query_id` and `batch_id` are Spark's word on this task, if it has one.
+
+    Inside foreachBatch, a write that is labelled with the number of the micro-batch is that batch of that query: a new
+    checkpoint is then a new query and not a repetition, and one ledger key does for all batches.
+    """
+    if named.query_id or not isinstance(named.batch_id, str):
+        return named
+    if query_id is not None and batch_id is not None:
+        return BatchKey(query_id, int(batch_id)) if named.batch_id == batch_id else named
+    if _DIGITS.fullmatch(named.batch_id):
+        raise ConfigError(
+            f"batch.id={named.batch_id} is only a number, and nobody says of which query: inside foreachBatch over "
+            "Spark Connect, or in threads of your own, Spark does not tell it. Under a new checkpoint the numbers "
+            f"begin again, and in the ledger of sink.id={sink_id} new batches would be taken for repetitions and left "
+            "out. Nothing was written. Inside foreachBatch, set the option query.id to a text that is another one for "
+            'each new checkpoint, or write batch.id as f"{query_id}-{batch_id}". For an export that is named after a '
+            f"date or a number, put a word into its name: batch.id=export-{named.batch_id}"
+        )
+    return named

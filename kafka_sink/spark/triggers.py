@@ -1,0 +1,51 @@
+"""The continuous trigger is refused. Spark starts such a query, never calls `write`, drops the rows, and asks every
+second to commit an epoch whose messages are all None (seen on PySpark 4.1, 4.2 and 4.3).
+
+Nothing that Spark hands over at planning names the trigger. But a query writes `metadata` into its checkpoint when it
+starts; a micro-batch is written into the folder `offsets` before it is planned, and an epoch only after it has ended.
+So a query whose checkpoint can be looked at, and has no batch at all, is a continuous one, and ends at its start. Where
+that cannot be seen (the checkpoint is not on this machine, or has batches from before), the first commit raises. Spark
+then logs the text and the query stands still: no epoch is ever committed.
+
+Real-time triggers never come this far: Spark refuses them itself for a sink that is not on its list.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from urllib.parse import unquote, urlsplit
+
+from kafka_sink.errors import ConfigError
+
+CHECKPOINT_LOCATION, ASYNCHRONOUS_PROGRESS = "checkpointlocation", "asyncprogresstrackingenabled"
+
+
+def refuse_continuous() -> ConfigError:
+    return ConfigError(
+        "trigger(continuous=...) is not supported: Spark hands no row of such a query to a Python data source, so all "
+        "of them would be lost. Nothing was written or committed. Use trigger(processingTime=...), "
+        "trigger(availableNow=True), or no trigger at all. If the query has run like this on a checkpoint, remove the "
+        "files in its folder offsets that are newer than the newest one in commits: nobody has delivered them"
+    )
+
+
+def is_before_any_batch(settings: Mapping[str, str]) -> bool:
+    """False also if it cannot be told: with asynchronous progress tracking the folder is written later."""
+    given = {name.lower(): value for name, value in settings.items()}
+    if given.get(ASYNCHRONOUS_PROGRESS, "").strip().lower() == "true":
+        return False
+    location = given.get(CHECKPOINT_LOCATION, "")
+    parts = urlsplit(location.strip())
+    if parts.scheme not in ("", "file") or not parts.path:
+        return False
+    path = unquote(parts.path) if parts.scheme else location.strip()
+    if not os.path.exists(os.path.join(path, "metadata")):
+        return False
+    try:
+        names = os.listdir(os.path.join(path, "offsets"))
+    except FileNotFoundError:  # PySpark 4.1 makes it for the first batch
+        return True
+    except OSError:
+        return False
+    return not any(name.isdecimal() for name in names)

@@ -1,0 +1,78 @@
+"""Which commits on this driver have begun and have not ended well: empty files in a folder of Spark's.
+
+Planning asks Kafka once per process and configuration. A query that is started again in the same application may be
+planned by the same process, which remembers an answer from before the failure, and Spark tells it neither query nor
+run: a data source is made anew for each micro-batch, and the instance that commits are called on only at the first
+commit (seen on PySpark 4.1, 4.2 and 4.3). So a commit leaves a mark. Where planning finds one whose commit failed or
+whose process is gone, it asks again, and what was decided is finished before the first task runs.
+
+A mark says "look", no more; what is open is told by the ledger alone. Where Spark names no folder nothing is marked,
+and the next commit finishes what is open. The folder goes with the application, and a new one asks anyway.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+
+from kafka_sink.delivery.identity import run_hash
+
+# Spark sets it for all Python processes on the driver, to the same folders.
+LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
+# In place of the process id: the commit has ended, in an error.
+FAILED = "failed"
+
+
+@contextmanager
+def commit_under_way(sink_id: str, run: str) -> Iterator[None]:
+    """Leaves a mark if the block raises, or the process dies in it."""
+    folder = _folder(sink_id)
+    if folder is None:
+        yield
+        return
+    under_way, failed = (os.path.join(folder, f"{run}.{state}") for state in (os.getpid(), FAILED))
+    with suppress(OSError):
+        os.makedirs(folder, exist_ok=True)
+        open(under_way, "w").close()
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            os.replace(under_way, failed)
+        raise
+    forget([under_way])
+
+
+def unfinished_commits(sink_id: str) -> list[str]:
+    """The marks of a sink, without those of commits that go on: another query may use the same sink id."""
+    folder = _folder(sink_id)
+    try:
+        names = [] if folder is None else os.listdir(folder)
+    except OSError:
+        return []
+    return [os.path.join(folder or "", name) for name in names if not _goes_on(name)]
+
+
+def forget(marks: Iterable[str]) -> None:
+    for mark in marks:
+        with suppress(OSError):
+            os.remove(mark)
+
+
+def _goes_on(name: str) -> bool:
+    state = name.rpartition(".")[2]
+    if not state.isdecimal():
+        return False
+    try:
+        os.kill(int(state), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's, so it lives
+        return True
+    return True
+
+
+def _folder(sink_id: str) -> str | None:
+    local_folder = os.environ.get(LOCAL_FOLDERS, "").split(",")[0]
+    return os.path.join(local_folder, "pykafka-sink", run_hash(sink_id)) if local_folder else None

@@ -1,0 +1,43 @@
+"""Fixtures for what every supported PySpark has to do: `make compat` runs this folder with each of them.
+
+`make test` leaves it out: tests/spark has the same and more for the one PySpark that is installed. It rests on names
+that all of them share; a name that only one PySpark has is looked for in the test.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark import spark_session
+from tests.spark.parity import Folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# What is asked is what a PySpark does, not how soon: many versions are tried beside other work.
+spark_session.PATIENCE_S = 600
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    before = dict(os.environ)
+    session = spark_session.start_session(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def folder(spark: SparkSession, tmp_path: Path) -> Folder:
+    return Folder(spark, tmp_path)

@@ -1,0 +1,77 @@
+"""Plays one of Spark's Python processes, planning, a task or a commit, and reports which modules its part has loaded.
+
+What Spark's own worker loads comes first and does not count. What the process before it has handed over is read from
+standard input, as Spark would bring it; what goes to the next one is in the report. Run by test_spark_imports.py.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pickle
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+TASK = ("numpy", "pyarrow", "pyspark.worker", "pyspark.sql.datasource")
+PLANNING = ("pyspark.sql.worker.lookup_data_sources", "pyspark.sql.worker.write_into_data_source")
+COMMIT = ("pyspark.sql.worker.commit_data_source_write",)
+STREAM_COMMIT = ("pyspark.sql.worker.python_streaming_sink_runner",)
+
+
+def plan(given: Any) -> Any:
+    from pyspark.sql.types import StringType, StructType
+
+    from pyspark_pykafka_sink import DefaultSource
+
+    return DefaultSource(given).writer(StructType().add("value", StringType()), False)
+
+
+def write(writer: Any) -> Any:
+    import pyarrow as pa
+    from pyspark import TaskContext
+
+    context = TaskContext._getOrCreate()
+    context._partitionId, context._taskAttemptId, context._localProperties = 0, 7, {}
+    TaskContext._setTaskContext(context)
+    rows = pa.RecordBatch.from_arrays([pa.array([f"row {number}" for number in range(10)])], ["value"])
+    return writer, [writer.write(iter([rows]))]
+
+
+def commit(given: Any) -> Any:
+    writer, messages = given
+    writer.commit(messages)
+    return messages[0].receipt.row_count
+
+
+def commit_stream(given: Any) -> Any:
+    """Spark makes the writer anew for each commit of a stream: its process plans as well."""
+    from pyspark.sql.types import StringType, StructType
+
+    from pyspark_pykafka_sink import DefaultSource
+
+    writer = DefaultSource(given).streamWriter(StructType().add("value", StringType()), False)
+    writer.commit([], 0)
+    return None
+
+
+ROLES: Mapping[str, tuple[tuple[str, ...], Callable[[Any], Any]]] = {
+    "planning": (PLANNING, plan),
+    "task": (TASK, write),
+    "commit": (COMMIT, commit),
+    "stream commit": (STREAM_COMMIT, commit_stream),
+}
+
+
+def main() -> None:
+    loaded_by_spark, act = ROLES[sys.argv[1]]
+    for name in loaded_by_spark:
+        importlib.import_module(name)
+    before = set(sys.modules)
+    result = act(pickle.load(sys.stdin.buffer))
+    loaded = sorted(set(sys.modules) - before)
+    print(json.dumps({"loaded": loaded, "result": pickle.dumps(result).hex()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""What planning asks Kafka: once per process, and again after a commit that did not end well.
+
+The assumption: Spark gives its planning and its committing processes on the driver the same SPARK_LOCAL_DIRS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import StringType, StructType
+
+from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.spark.planning import planned_stream
+from kafka_sink.spark.unfinished import LOCAL_FOLDERS, commit_under_way, unfinished_commits
+from kafka_sink.testing import EmbeddedBroker
+from tests.chaos.bare_spark import open_transactions
+from tests.integration.commanding import Sink, rows
+
+LEDGER = "ledger"
+BATCH = BatchKey("query-1", 0)
+SCHEMA = StructType().add("value", StringType())
+
+
+@pytest.fixture
+def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
+    monkeypatch.setenv(LOCAL_FOLDERS, str(tmp_path))
+    with EmbeddedBroker() as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER)
+        sink.create()
+        yield sink
+
+
+def plan(sink: Sink) -> None:
+    settings = {"topic": sink.topic, "sink.id": sink.sink_id, "ledger.topic": LEDGER}
+    planned_stream({"kafka.bootstrap.servers": sink.servers, **settings}, SCHEMA, False)
+
+
+def fail_in_a_commit(sink: Sink) -> None:
+    with pytest.raises(ConnectionError), commit_under_way(sink.sink_id, sink.run):
+        raise ConnectionError
+
+
+def test_a_start_after_a_commit_that_failed_finishes_what_was_decided_before_any_task_runs(sink: Sink) -> None:
+    plan(sink)
+    sink.decide_and_die(BATCH)
+    plan(sink)
+    assert len(open_transactions(sink.servers, sink.sink_id, patience_s=0)) == 2  # what was asked before is remembered
+    fail_in_a_commit(sink)
+    plan(sink)
+    assert open_transactions(sink.servers, sink.sink_id) == []
+    assert sink.visible() == sorted(rows(BATCH, 0, 1))
+    assert unfinished_commits(sink.sink_id) == []
+
+
+def test_a_planning_that_finds_no_broker_leaves_the_mark_for_the_next_one(sink: Sink) -> None:
+    fail_in_a_commit(sink)
+    sink.topic = "no such topic"
+    with pytest.raises(Exception, match="no such topic"):
+        plan(sink)
+    assert len(unfinished_commits(sink.sink_id)) == 1

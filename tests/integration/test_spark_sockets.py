@@ -1,0 +1,72 @@
+"""Advice to turn Unix sockets on: where they are off and could be on, once per application."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafka_sink.spark import sockets
+from kafka_sink.spark.sockets import SETTING, advise_sockets, is_reached_over_tcp
+
+OVER_TCP = {"PYTHON_WORKER_FACTORY_SECRET": "s"}
+TOLD_IN_A_PROCESS = """
+import logging, sys
+logging.basicConfig(stream=sys.stdout, level=logging.INFO)
+from pyspark import SparkFiles
+SparkFiles._root_directory, SparkFiles._is_running_on_worker = sys.argv[1], True
+from kafka_sink.spark.sockets import advise_sockets
+for _ in range(3):
+    advise_sockets()
+"""
+
+
+def told_by_new_process(folder: str) -> int:
+    """How often one planning process of that application says it."""
+    command = [sys.executable, "-c", TOLD_IN_A_PROCESS, folder]
+    return subprocess.run(command, env=OVER_TCP | {"PYTHONPATH": ":".join(sys.path)}, capture_output=True, check=True,
+                          text=True).stdout.count(SETTING)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_tcp"),
+    [
+        (OVER_TCP, True),
+        ({**OVER_TCP, "PYTHON_UNIX_DOMAIN_ENABLED": "True"}, False),
+        ({"PYTHON_UNIX_DOMAIN_ENABLED": "True"}, False),
+        ({**OVER_TCP, "PYTHON_UNIX_DOMAIN_ENABLED": "false"}, True),
+        ({}, False),  # no worker of Spark's
+    ],
+)
+def test_the_environment_of_a_worker_tells_how_it_is_reached(environment: dict[str, str], is_tcp: bool) -> None:
+    assert is_reached_over_tcp(environment) is is_tcp
+
+
+def test_it_is_said_once_per_application_whatever_processes_it_plans_in(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    assert [told_by_new_process(str(first)) for _ in range(3)] == [1, 0, 0]
+    assert told_by_new_process(str(second)) == 1
+
+
+@pytest.mark.parametrize("folder", [".", "/nowhere/at/all"])
+def test_without_a_folder_of_the_application_it_is_said_once_per_process(folder: str, tmp_path: Path) -> None:
+    assert [told_by_new_process(folder) for _ in range(2)] == [1, 1]
+    assert not Path(sockets.NOTE).exists()
+
+
+@pytest.mark.parametrize(("version", "count"), [("4.0.1", 0), ("4.1.0", 1), ("4.3.0.dev1", 1), ("5.0.0", 1)])
+def test_a_spark_that_has_no_unix_sockets_is_left_alone(
+    version: str, count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sockets._tell_once.cache_clear()
+    monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "s")
+    monkeypatch.setattr(sockets.pyspark, "__version__", version)
+    monkeypatch.setattr(sockets, "spark_folder", lambda: None)
+    with caplog.at_level(logging.INFO, "kafka_sink"):
+        advise_sockets()
+    assert [record.getMessage().count(SETTING) for record in caplog.records] == [1] * count

@@ -1,0 +1,163 @@
+"""The runner of the suite, on small suites: counts, ends that are no ends of tests, Ctrl-C, and what is left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tools import kafka_watchdog
+
+ROOT = Path(__file__).parents[2]
+PASSES = "def test_passes(tmp_path):\n    assert True\n"
+WAITS = """
+import pathlib, subprocess, time, pytest
+HERE = pathlib.Path(__file__).parent
+
+@pytest.fixture
+def resource(tmp_path):
+    with subprocess.Popen(["sleep", "600"]) as child:
+        (HERE / "started").touch()
+        yield
+        (HERE / "torn-down").touch()
+        child.kill()
+
+def test_waits(resource):
+    time.sleep(600)
+"""
+
+
+class SmallSuite:
+    def __init__(self, folder: Path) -> None:
+        # A name by which nothing has to be downloaded.
+        self.tests = folder / "tests" / "unit"
+        self.tests.mkdir(parents=True)
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self._folder = folder
+
+    def write(self, **files: str) -> None:
+        for name, text in files.items():
+            (self.tests / f"test_{name}.py").write_text(text)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        ours = {name: text for name, text in os.environ.items() if name != "PYTEST_ADDOPTS"}
+        return subprocess.Popen(
+            [sys.executable, "-m", "tools.suite", *arguments],
+            cwd=self._folder,
+            env={**ours, "PYTHONPATH": str(ROOT), "TMPDIR": str(self.temporary)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=120)
+        return process.returncode, output
+
+    def left_behind(self) -> tuple[list[str], list[int]]:
+        return os.listdir(self.temporary), kafka_watchdog.processes_using(str(self.temporary))
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> SmallSuite:
+    return SmallSuite(tmp_path)
+
+
+def test_the_last_line_has_the_sums_of_all_files_and_the_exit_code_is_zero(suite: SmallSuite) -> None:
+    skips = "import pytest\ndef test_skips():\n    pytest.skip('no moon')\n"
+    skips += "@pytest.mark.xfail\ndef test_known():\n    assert 0\n"
+    suite.write(one=PASSES, two=PASSES, three=skips, none="X = 1\n")
+    code, output = suite.run()
+    assert code == 0
+    assert output.splitlines()[-1] == "2 passed, 0 failed, 2 skipped"
+    assert "  1 in tests/unit/test_three.py: no moon" in output.splitlines()
+    assert len(re.findall(r"^\[ +\d+/4  0:\d\d, \d min left\] tests/unit/test_\w+\.py: ", output, re.MULTILINE)) == 3
+    assert suite.left_behind() == ([], [])
+
+
+def test_a_test_that_fails_is_shown_whole_and_named_with_what_repeats_it(suite: SmallSuite) -> None:
+    fails = PASSES + "def test_fails():\n    print('what it printed')\n    assert [1, 2] == [1, 3]\n"
+    fixture = "import pytest\n@pytest.fixture\ndef bad():\n    yield\n    raise ValueError\ndef test_torn(bad): pass\n"
+    suite.write(good=PASSES, fails=fails, cannot="import nowhere\n", torn=fixture)
+    code, output = suite.run("--seed", "5")
+    assert code == 1
+    assert output.splitlines()[-1] == "2 passed, 3 failed, 0 skipped"
+    assert "what it printed" in output and "assert [1, 2] == [1, 3]" in output and "No module named 'nowhere'" in output
+    assert "  tests/unit/test_fails.py::test_fails" in output.splitlines()
+    assert re.search(r"^ +\.venv/bin/pytest --randomly-seed=5 .*tests/unit/test_fails.py", output, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        ("os.kill(os.getpid(), 9)", "was ended by SIGKILL"),
+        ("os._exit(0)", "ended with exit code 0"),
+        ("os._exit(7)", "ended with exit code 7"),
+    ],
+)
+def test_a_process_that_ends_before_its_tests_counts_as_failed(suite: SmallSuite, end: str, told: str) -> None:
+    suite.write(good=PASSES, dies=f"import os\ndef test_dies():\n    {end}\n")
+    code, output = suite.run()
+    assert code == 1
+    assert re.fullmatch(r"[01] passed, 1 failed, 0 skipped", output.splitlines()[-1])
+    assert "tests/unit/test_dies.py" in output and told in output
+
+
+def test_what_follows_two_dashes_is_for_pytest_and_a_seed_gives_the_same_order_again(suite: SmallSuite) -> None:
+    many = "".join(f"def test_{number}():\n    print('ran {number}')\n    assert {number}\n" for number in range(9))
+    suite.write(many=many, other=PASSES)
+    orders = []
+    for seed in ("3", "3", "4"):
+        code, output = suite.run("tests/unit/test_many.py", "--seed", seed, "--", "-s", "-k", "not test_8")
+        assert code == 1 and output.splitlines()[-1] == "7 passed, 1 failed, 0 skipped"
+        orders.append(re.findall(r"ran (\d)", output))
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_a_run_of_no_test_is_no_success(suite: SmallSuite) -> None:
+    suite.write(one=PASSES)
+    code, output = suite.run("--", "-k", "nothing_of_that_name")
+    assert code == 1 and output.splitlines()[-1] == "0 passed, 0 failed, 0 skipped"
+    code, output = suite.run("tests/unti")
+    assert code == 1 and output == "no test file at tests/unti\n"
+
+
+def wait_until(is_true: Callable[[], bool], timeout_s: float = 60) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not is_true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_ctrl_c_lets_fixtures_end_and_leaves_no_process_and_no_file(suite: SmallSuite) -> None:
+    suite.write(waits=WAITS)
+    runner = suite.start()
+    assert wait_until((suite.tests / "started").exists)
+    runner.send_signal(signal.SIGINT)
+    output, _ = runner.communicate(timeout=60)
+    assert runner.returncode == 1
+    assert output.splitlines()[-1] == "0 passed, 1 failed, 0 skipped" and "Traceback" not in output
+    assert (suite.tests / "torn-down").exists()
+    assert suite.left_behind() == ([], [])
+
+
+def test_a_runner_that_is_killed_leaves_no_process_and_no_file(suite: SmallSuite) -> None:
+    suite.write(waits=WAITS)
+    runner = suite.start()
+    assert wait_until((suite.tests / "started").exists)
+    assert suite.left_behind() != ([], [])
+    runner.kill()
+    runner.communicate(timeout=60)
+    assert wait_until(lambda: suite.left_behind() == ([], []))

@@ -1,0 +1,97 @@
+"""What the writers do with commit messages: a commit knows every task, an abort takes what there is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import StringType, StructType
+
+from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
+from kafka_sink.errors import ConfigError, LocalProtocolError
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.spark.columns import written_columns
+from kafka_sink.spark.planning import planned_stream
+from kafka_sink.spark.stream_writer import StreamWriter
+from kafka_sink.spark.triggers import is_before_any_batch
+from kafka_sink.spark.writer import BatchWriter, CommitMessage, receipts_left
+
+OURS = CommitMessage(TaskReceipt(BatchKey("q-1", 7), "run", 0, 11))
+SCHEMA = StructType().add("value", StringType())
+
+
+@dataclass
+class SomebodyElses(WriterCommitMessage):
+    rows: int
+
+
+def stream_writer(guarantee: str = "exactly-once") -> StreamWriter:
+    settings = {"kafka.bootstrap.servers": "h:1", "topic": "t", "delivery.guarantee": guarantee}
+    sink_id = "sink" if guarantee == "exactly-once" else None
+    return StreamWriter(parse_sink_options(settings), written_columns(SCHEMA, "t"), sink_id)
+
+
+def batch_writer() -> BatchWriter:
+    options = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+    return BatchWriter(options, written_columns(SCHEMA, "t"), BatchKey("", "x"), run="run", sink_id="sink")
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_stream_whose_tasks_gave_no_receipt_is_refused_as_a_continuous_one(guarantee: str) -> None:
+    with pytest.raises(ConfigError, match=r"trigger\(continuous=\.\.\.\) is not supported.*processingTime"):
+        stream_writer(guarantee).commit([None, None], 0)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_message_of_somebody_else_is_refused_at_the_commit_of_a_stream(guarantee: str) -> None:
+    with pytest.raises(LocalProtocolError, match=r"2 tasks, and 1 of them .*instead: SomebodyElses"):
+        stream_writer(guarantee).commit([OURS, SomebodyElses(3)], 7)
+
+
+@pytest.mark.parametrize("strange", [None, SomebodyElses(3)])
+def test_a_message_that_is_no_receipt_is_refused_at_the_commit_of_a_batch_write(
+    strange: WriterCommitMessage | None,
+) -> None:
+    with pytest.raises(LocalProtocolError, match="Nothing is committed"):
+        batch_writer().commit([OURS, strange])
+
+
+def test_an_abort_takes_tasks_that_left_no_message_as_they_are() -> None:
+    assert receipts_left([None, OURS, None]) == [OURS.receipt]
+
+
+# ---- a query without any batch ---------------------------------------------------------------------------------------
+
+
+def checkpoint_with(folder: Path, *names: str) -> str:
+    (folder / "metadata").touch()
+    (folder / "offsets").mkdir()
+    for name in names:
+        (folder / "offsets" / name).touch()
+    return str(folder)
+
+
+def test_a_query_whose_checkpoint_has_no_batch_is_a_continuous_one(tmp_path: Path) -> None:
+    location = checkpoint_with(tmp_path, ".0.crc")
+    for spelling in (location, f"file:{location}", f"file://{location}/"):
+        assert is_before_any_batch({"checkpointLocation": spelling})
+    with pytest.raises(ConfigError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
+        planned_stream({"checkpointlocation": location}, SCHEMA, False)
+
+
+def test_a_query_whose_checkpoint_has_no_folder_for_batches_yet_is_a_continuous_one(tmp_path: Path) -> None:
+    assert not is_before_any_batch({"checkpointlocation": str(tmp_path)})  # nothing says that it is a checkpoint
+    (tmp_path / "metadata").touch()
+    assert is_before_any_batch({"checkpointlocation": str(tmp_path)})
+
+
+def test_a_query_with_a_batch_under_way_is_none(tmp_path: Path) -> None:
+    assert not is_before_any_batch({"checkpointlocation": checkpoint_with(tmp_path, "0", ".0.crc")})
+
+
+@pytest.mark.parametrize("location", ["", "s3a://bucket/checkpoint", "hdfs:///checkpoint", "/no/such/folder"])
+def test_a_checkpoint_that_cannot_be_looked_at_says_nothing(location: str) -> None:
+    assert not is_before_any_batch({"checkpointlocation": location})
+    assert not is_before_any_batch({})

@@ -1,0 +1,64 @@
+"""docs/compatibility.md says what was run, as its file of results has it; and what is asked for is said alike."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tools import compat
+from tools.kafka_jars import VERSIONS
+
+ROOT = Path(__file__).parents[2]
+GROUPS = {"one": ("tests/a/test_one.py",), "two": ("tests/a/test_two.py", "tests/a/test_three.py")}
+REPORT = """<testsuites><testsuite>
+<testcase classname="tests.a.test_one" name="test_good"/>
+<testcase classname="tests.a.test_one" name="test_bad[3.4.1]"><failure message="no">trace</failure></testcase>
+<testcase classname="tests.a.test_one" name="test_left_out"><skipped message="why"/></testcase>
+<testcase classname="tests.a.test_two" name="test_told">
+<properties><property name="remark" value="refused"/><property name="other" value="x"/></properties></testcase>
+<testcase classname="" name="tests.a.test_three"><error message="no import"/></testcase>
+<testcase classname="tests.a.test_stranger" name="test_of_no_group"/>
+</testsuite></testsuites>"""
+
+
+def test_a_report_is_counted_by_the_files_of_its_tests() -> None:
+    one, two = compat.read_report(REPORT, GROUPS).values()
+    assert (one.passed, one.skipped, one.failed, one.remarks) == (1, 1, ["test_bad[3.4.1]"], [])
+    assert (two.passed, two.skipped, two.failed, two.remarks) == (1, 0, ["tests.a.test_three"], ["refused"])
+
+
+def test_a_failure_stands_in_the_table_and_below_it() -> None:
+    cells = {name: dict(vars(compat.Cell(passed=2)), failed=["test_x"]) for name in compat.BROKER_TESTS}
+    results = {"python": "3.11", "kafka": {"3.4.1": {"date": "2026-11-22", "cells": cells}}, "pyspark": {}}
+    assert compat.failed(results)
+    text = compat.page(results)
+    assert "| 3.4.1 | **1 failed**, 2 passed |" in text and "Apache Kafka 3.4.1, codecs: `test_x`" in text
+
+
+def test_what_could_not_be_run_is_no_success() -> None:
+    cells = {name: vars(compat.Cell(problem="no test ran")) for name in compat.SPARK_TESTS}
+    results = {"python": "3.11", "kafka": {}, "pyspark": {"4.1.4": {"date": "2026-11-22", "cells": cells}}}
+    assert compat.failed(results) and "**not run**: no test ran" in compat.page(results)
+
+
+def test_a_version_that_nobody_has_run_yet_is_in_the_table_as_such() -> None:
+    text = compat.page({"python": "3.11", "kafka": {}, "pyspark": {}})
+    assert all(f"| {version} | not run |" in text for version in (*compat.KAFKA, *compat.PYSPARK))
+
+
+def test_the_committed_page_is_what_the_results_say() -> None:
+    assert compat.PAGE.read_text() == compat.page(compat.kept())
+    assert set(compat.KAFKA) >= set(VERSIONS)
+
+
+def test_the_tests_that_are_named_exist() -> None:
+    paths = [path for groups in (compat.BROKER_TESTS, compat.SPARK_TESTS) for each in groups.values() for path in each]
+    assert all((ROOT / path).is_file() for path in paths)
+
+
+def test_metadata_readme_and_quick_start_ask_for_the_same_pyspark() -> None:
+    found = re.search(r'SPARK = \["pyspark>=(.+)"\]', (ROOT / "setup.py").read_text())
+    assert found is not None
+    text = f"PySpark {found[1]} or newer"
+    assert all(text in (ROOT / path).read_text() for path in ("README.md", "docs/quickstart.md"))
+    assert compat.PYSPARK[0].startswith(f"{found[1]}.")

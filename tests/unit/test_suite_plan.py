@@ -1,0 +1,74 @@
+"""Which test files share a process, and which process is started next."""
+
+from __future__ import annotations
+
+from tools.suite.plan import (
+    GUESS,
+    Bundle,
+    Cost,
+    bundles,
+    next_to_start,
+    read_costs,
+    seconds_left,
+    written_costs,
+)
+
+SPARK = frozenset({"spark"})
+WAITS, COMPUTES, SHORT = Bundle(("w",), 90, 30), Bundle(("c",), 60, 60), Bundle(("s",), 5, 1)
+
+
+def test_every_file_is_in_one_bundle_and_the_longest_bundle_is_first() -> None:
+    costs = {f"f{number}": Cost(number, number / 2) for number in range(40)}
+    files = [*costs, "new"]
+    found = bundles(files, costs, seconds_max=100)
+    assert sorted(file for bundle in found for file in bundle.files) == sorted(files)
+    assert [bundle.seconds for bundle in found] == sorted((bundle.seconds for bundle in found), reverse=True)
+    assert all(bundle.seconds <= 100 for bundle in found)
+    assert sum(bundle.seconds for bundle in found) == sum(range(40)) + GUESS.seconds
+
+
+def test_a_file_that_is_longer_than_a_bundle_may_be_is_alone() -> None:
+    found = bundles(["long", "short"], {"long": Cost(500, 100), "short": Cost(1, 1)}, seconds_max=100)
+    assert [bundle.files for bundle in found] == [("long",), ("short",)]
+
+
+def test_files_with_the_same_expensive_fixtures_share_bundles_and_no_others() -> None:
+    costs = {"a": Cost(5, 1, SPARK), "b": Cost(5, 1), "c": Cost(5, 1, SPARK), "d": Cost(5, 1)}
+    assert {bundle.files for bundle in bundles(costs, costs)} == {("a", "c"), ("b", "d")}
+
+
+def test_what_needs_no_broker_is_apart_so_that_it_runs_while_brokers_are_downloaded() -> None:
+    found = bundles(["tests/unit/test_a.py", "tests/chaos/test_b.py", "tests/sim/test_c.py"], {})
+    assert {bundle.files: bundle.needs_brokers for bundle in found} == {
+        ("tests/sim/test_c.py", "tests/unit/test_a.py"): False,
+        ("tests/chaos/test_b.py",): True,
+    }
+
+
+def test_the_longest_that_the_cores_have_room_for_is_started() -> None:
+    assert next_to_start([WAITS, COMPUTES, SHORT], [COMPUTES], 2, 9) is WAITS
+    assert next_to_start([COMPUTES, SHORT], [COMPUTES, WAITS], 2, 9) is SHORT
+    assert next_to_start([COMPUTES], [COMPUTES, WAITS], 2, 9) is None
+
+
+def test_something_always_runs_and_never_more_than_is_allowed() -> None:
+    heavy = Bundle(("h",), 10, 1000)
+    assert next_to_start([heavy], [], 1, 9) is heavy
+    assert next_to_start([SHORT], [SHORT, SHORT], 9, 2) is None
+    assert next_to_start([], [], 9, 9) is None
+
+
+def test_the_time_left_is_bound_by_the_cores_and_by_the_longest_bundle() -> None:
+    assert seconds_left([COMPUTES] * 4, [], 2) == 120
+    assert seconds_left([SHORT], [(WAITS, 0.5)], 2) == 45
+    assert seconds_left([], [], 2) == 0
+
+
+def test_a_table_is_read_as_it_was_written() -> None:
+    costs = {"tests/b.py": Cost(1.5, 0.5, frozenset({"spark", "_spark_cluster"})), "tests/a.py": Cost(0.0, 0.0)}
+    text = written_costs(costs)
+    assert read_costs(text) == costs
+    assert text.splitlines()[1:3] == [
+        '"tests/a.py": [0.0, 0.0, ""],',
+        '"tests/b.py": [1.5, 0.5, "_spark_cluster spark"]',
+    ]

@@ -1,0 +1,27 @@
+"""Fetches what tests and demos take from Maven, and makes the class archives, so that nothing later waits for it.
+
+Tests that run side by side would otherwise all wait for one download, each within its own time-out. What cannot be had
+is no failure here: the tests that need it skip or fail, and say why.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tools.kafka_jars import VERSIONS, KafkaUnavailable, msk_iam_jars
+from tools.kafka_node import make_archive
+from tools.spark_jars import java_sink_jars
+
+
+def main() -> None:
+    try:
+        for version in VERSIONS:
+            make_archive(version)
+        java_sink_jars()
+        msk_iam_jars()
+    except KafkaUnavailable as missing:
+        sys.stdout.write(f"{missing}\n")
+
+
+if __name__ == "__main__":
+    main()

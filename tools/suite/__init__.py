@@ -1,0 +1,1 @@
+"""The whole suite in several processes: `python -m tools.suite`, or `make test`."""

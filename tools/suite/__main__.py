@@ -1,0 +1,201 @@
+"""`make test`: the test files in several processes of pytest side by side, as many as the cores have room for.
+
+    python -m tools.suite                            # everything but what is marked slow
+    python -m tools.suite tests/chaos -- -k ledger   # some folders or files; what follows -- is for pytest
+    python -m tools.suite --seed 7                   # the order and the random data of an earlier run
+
+plan.py says which files share a process and which is started next, by the figures of tests/durations.json; `--record`
+writes them anew. The last line is `N passed, N failed, N skipped`, and the exit code is 0 only if nothing failed and
+every process came to its end.
+
+Each process has brokers, sessions and temporary files of its own, all below one folder. The folder and whatever still
+uses it are removed at the end, after Ctrl-C too, and by a watchdog if this process is killed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import random
+import re
+import selectors
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools.suite.plan import Bundle, bundles, next_to_start, read_costs, seconds_left, written_costs
+from tools.suite.tally import Tally
+from tools.suite.worker import Worker
+from tools.workspace import workspace
+
+# Below the current folder, as for pytest.
+DURATIONS = Path("tests/durations.json")
+# More than there is: the load of a bundle is an average, and cores would be idle whenever several wait at once.
+ROOM_PER_CORE = 1.4
+PROCESSES_PER_CORE = 3
+# What three brokers, or Spark with its executors, take beside the tests.
+BYTES_PER_PROCESS = 2_500_000_000
+# From Ctrl-C to the end of the fixtures.
+INTERRUPT_PATIENCE_S = 30.0
+
+
+class Suite:
+    def __init__(
+        self, waiting: list[Bundle], folder: Path, arguments: Sequence[str], processes_max: int | None = None
+    ) -> None:
+        self.tally = Tally()
+        self.again: list[str] = []
+        self._waiting = waiting
+        self._folder = folder
+        self._arguments = arguments
+        self._cores = len(os.sched_getaffinity(0))
+        self._processes_max = processes_max or min(self._cores * PROCESSES_PER_CORE, processes_in_memory())
+        self._file_count = sum(len(bundle.files) for bundle in waiting)
+        self._whole_s = seconds_left(waiting, [], self._cores)
+        self._done_count = 0
+        self._started_count = 0
+        self._started_s = time.monotonic()
+        self._running: list[Worker] = []
+        self._downloads: subprocess.Popen[bytes] | None = None
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> None:
+        if any(bundle.needs_brokers for bundle in self._waiting):
+            self._downloads = subprocess.Popen([sys.executable, "-m", "tools.download"])
+        try:
+            while self._waiting or self._running:
+                self._start_what_fits()
+                for key, _ in self._selector.select(timeout=0.5):
+                    self._listen(key.data)
+                for worker in [one for one in self._running if one.is_over]:
+                    self._finish(worker)
+        finally:
+            self._stop()
+
+    def _start_what_fits(self) -> None:
+        startable = [bundle for bundle in self._waiting if not (self._is_downloading() and bundle.needs_brokers)]
+        running = [worker.bundle for worker in self._running]
+        room = self._cores * ROOM_PER_CORE
+        while bundle := next_to_start(startable, running, room, self._processes_max):
+            self._started_count += 1
+            worker = Worker(bundle, self._folder / str(self._started_count), self._arguments)
+            self._running.append(worker)
+            self._selector.register(worker.pipe, selectors.EVENT_READ, worker)
+            for waiting in (startable, self._waiting):
+                waiting.remove(bundle)
+            running.append(bundle)
+
+    def _is_downloading(self) -> bool:
+        return self._downloads is not None and self._downloads.poll() is None
+
+    def _listen(self, worker: Worker) -> None:
+        for told in worker.told():
+            file = self.tally.take(told)
+            if file is not None:
+                self._done_count += 1
+                self._say(self.tally.line_of(file))
+
+    def _finish(self, worker: Worker) -> None:
+        self._listen(worker)
+        self._selector.unregister(worker.pipe)
+        worker.close()
+        self._running.remove(worker)
+        self._done_count += len(set(worker.bundle.files) - worker.files_done)
+        problem = worker.problem()
+        if problem is not None:
+            self.tally.fail(problem)
+        if problem is not None or worker.failed_count:
+            self.again.append(shlex.join([".venv/bin/pytest", *self._arguments, *worker.bundle.files]))
+            sys.stdout.write(worker.output)
+
+    def _say(self, what: str) -> None:
+        age_s = int(time.monotonic() - self._started_s)
+        figures = f"{self._done_count:3}/{self._file_count} {age_s // 60:2}:{age_s % 60:02}"
+        sys.stdout.write(f"[{figures}, {math.ceil(self._left_s(age_s) / 60)} min left] {what}\n")
+        sys.stdout.flush()
+
+    def _left_s(self, age_s: float) -> float:
+        """By the table, and by how this run has kept to it so far."""
+        running = [(worker.bundle, worker.share_left) for worker in self._running]
+        left_s = seconds_left(self._waiting, running, self._cores)
+        done_s = self._whole_s - left_s
+        return left_s * age_s / done_s if done_s > self._whole_s / 10 else left_s
+
+    def _stop(self) -> None:
+        """What still runs, runs because of Ctrl-C or of an error here."""
+        if self._downloads is not None and self._downloads.poll() is None:
+            self._downloads.terminate()
+        for worker in self._running:
+            worker.interrupt()
+        deadline = time.monotonic() + INTERRUPT_PATIENCE_S
+        while any(worker.process.poll() is None for worker in self._running) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for worker in self._running:
+            worker.kill()
+
+
+def processes_in_memory() -> int:
+    bytes_here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return max(1, bytes_here // BYTES_PER_PROCESS)
+
+
+def test_files(places: Sequence[str]) -> list[str]:
+    """Named from the current folder on, as pytest names them."""
+    here = Path.cwd()
+    found: set[str] = set()
+    for place in places:
+        path = here / place
+        paths = [path] if path.is_file() else sorted(path.rglob("test_*.py"))
+        if not paths:
+            raise SystemExit(f"no test file at {place}")
+        found |= {one.relative_to(here).as_posix() for one in paths}
+    return sorted(found)
+
+
+def seed_of(options: str) -> int:
+    """The one that is asked for, in pytest's own words, or a new one."""
+    asked = re.search(r"--randomly-seed[= ](\d+)", options)
+    return int(asked[1]) if asked else random.SystemRandom().randrange(1 << 31)
+
+
+def arguments(given: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("places", nargs="*", default=["tests"], help="folders and files (default: tests)")
+    parser.add_argument("--seed", type=int, help="of order and random data (default: a new one)")
+    parser.add_argument("--processes", type=int, help="at most so many (default: three for each core)")
+    parser.add_argument("--record", action="store_true", help="write tests/durations.json; for a machine at rest")
+    return parser.parse_args(given)
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    words = sys.argv[1:] if given is None else given
+    end = words.index("--") if "--" in words else len(words)
+    wanted, for_pytest = arguments(words[:end]), words[end + 1 :]
+    seed = seed_of(os.environ.get("PYTEST_ADDOPTS", "")) if wanted.seed is None else wanted.seed
+    costs = read_costs(DURATIONS.read_text()) if DURATIONS.exists() else {}
+    files = test_files(wanted.places)
+    # As Ctrl-C, and also where a shell has started us in the background: what we start must end.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    sys.stdout.write(f"{len(files)} files, seed {seed}: the same again with --seed {seed}\n")
+    with workspace("pks-") as folder:
+        chosen = [f"--randomly-seed={seed}", f"--hypothesis-seed={seed}", *for_pytest]
+        suite = Suite(bundles(files, costs), folder, chosen, wanted.processes)
+        try:
+            suite.run()
+        except KeyboardInterrupt:
+            suite.tally.fail("interrupted")
+    if wanted.record:
+        known = {file: cost for file, cost in costs.items() if Path(file).exists()}
+        DURATIONS.write_text(written_costs(known | suite.tally.costs))
+    sys.stdout.write("".join(f"{line}\n" for line in suite.tally.summary(suite.again)))
+    return 0 if suite.tally.is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

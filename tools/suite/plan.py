@@ -1,0 +1,110 @@
+"""Which test files share a process, and which process is started next: files and figures in, lists out.
+
+The figures are those of an earlier run (tests/durations.json): seconds, seconds of CPU, and which expensive fixtures a
+file asks for. They may be out of date. A wrong figure makes the run longer, not wrong; a file without one gets GUESS.
+
+Files that ask for the same expensive fixtures share processes, so that a Spark session serves many files. A process is
+started when the cores have room for it: what mostly waits runs beside others, what only computes takes a core.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+# What takes seconds of CPU to start and serves any number of tests of one process.
+EXPENSIVE = frozenset({"spark", "_spark_cluster", "kafka_three_nodes", "secured_kafka_of", "pair_of", "secured_of"})
+# These only compute: they run while a fresh machine downloads brokers.
+COMPUTING = tuple(f"tests/{folder}/" for folder in ("unit", "property", "golden", "sim", "model"))
+# A process of its own costs two seconds; a long one at the end of the run leaves the other core idle.
+BUNDLE_S = 100.0
+_LOAD_MIN, _LOAD_MAX = 0.15, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    seconds: float
+    cpu_s: float
+    shared: frozenset[str] = frozenset()
+
+
+GUESS = Cost(10.0, 6.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Files for one process of pytest."""
+
+    files: tuple[str, ...]
+    seconds: float
+    cpu_s: float
+
+    @property
+    def needs_brokers(self) -> bool:
+        return not self.files[0].startswith(COMPUTING)
+
+    @property
+    def load(self) -> float:
+        """Cores it keeps busy, on average."""
+        return min(_LOAD_MAX, max(_LOAD_MIN, self.cpu_s / max(self.seconds, 0.1)))
+
+
+def bundles(files: Iterable[str], costs: Mapping[str, Cost], seconds_max: float = BUNDLE_S) -> list[Bundle]:
+    """Every file in exactly one bundle; the longest bundle first."""
+    groups: dict[object, list[str]] = defaultdict(list)
+    for file in files:
+        groups[costs.get(file, GUESS).shared, file.startswith(COMPUTING)].append(file)
+    found = [bundle for group in groups.values() for bundle in _filled(group, costs, seconds_max)]
+    return sorted(found, key=lambda bundle: (-bundle.seconds, bundle.files))
+
+
+def _filled(files: Sequence[str], costs: Mapping[str, Cost], seconds_max: float) -> list[Bundle]:
+    """The longest files first, each into the first bundle that has room for it."""
+    found: list[Bundle] = []
+    for file in sorted(files, key=lambda one: (-costs.get(one, GUESS).seconds, one)):
+        cost = costs.get(file, GUESS)
+        for index, bundle in enumerate(found):
+            if bundle.seconds + cost.seconds <= seconds_max:
+                grown = (*bundle.files, file)
+                found[index] = Bundle(grown, bundle.seconds + cost.seconds, bundle.cpu_s + cost.cpu_s)
+                break
+        else:
+            found.append(Bundle((file,), cost.seconds, cost.cpu_s))
+    return found
+
+
+def next_to_start(
+    waiting: Sequence[Bundle], running: Sequence[Bundle], cores: float, processes_max: int
+) -> Bundle | None:
+    """The first that the cores have room for. Something always runs, however much it asks for."""
+    if not waiting or len(running) >= processes_max:
+        return None
+    if not running:
+        return waiting[0]
+    free = cores - sum(bundle.load for bundle in running)
+    return next((bundle for bundle in waiting if bundle.load <= free), None)
+
+
+def seconds_left(waiting: Iterable[Bundle], running: Iterable[tuple[Bundle, float]], cores: float) -> float:
+    """`running` with the share of each that is left. Neither the cores nor the longest bundle can be outrun."""
+    shares = [(bundle, 1.0) for bundle in waiting] + list(running)
+    longest = max((bundle.seconds * share for bundle, share in shares), default=0.0)
+    return max(longest, sum(bundle.seconds * bundle.load * share for bundle, share in shares) / cores)
+
+
+def read_costs(text: str) -> dict[str, Cost]:
+    return {
+        file: Cost(seconds, cpu_s, frozenset(shared.split()))
+        for file, (seconds, cpu_s, shared) in json.loads(text).items()
+    }
+
+
+def written_costs(costs: Mapping[str, Cost]) -> str:
+    """One line for each file, so that a change of the table can be read."""
+    rows = []
+    for file, cost in sorted(costs.items()):
+        figures = [round(cost.seconds, 1), round(cost.cpu_s, 1), " ".join(sorted(cost.shared))]
+        rows.append(f"{json.dumps(file)}: {json.dumps(figures)}")
+    return "{\n" + ",\n".join(rows) + "\n}\n"

@@ -1,0 +1,112 @@
+"""One process of pytest for one bundle of files, and what its plugin tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tools import kafka_watchdog
+from tools.suite import plugin
+from tools.suite.plan import Bundle
+
+# From the end of the last test to the end of the process.
+END_PATIENCE_S = 90.0
+# Passed, failed, no test at all (deselected, or of another kind); each other code is the end of the process itself.
+ENDS = (0, 1, 5)
+
+
+class Worker:
+    """Its standard output and its temporary files are below `home`, which is to be a new folder."""
+
+    def __init__(self, bundle: Bundle, home: Path, arguments: Sequence[str]) -> None:
+        self.bundle = bundle
+        self.failed_count = 0
+        self.files_done: set[str] = set()
+        self._ended_s: float | None = None
+        self._home = home
+        self._rest = b""
+        (home / "tmp").mkdir(parents=True)
+        self.pipe, writing = os.pipe()
+        os.set_blocking(self.pipe, False)
+        environment = {**os.environ, plugin.PIPE: str(writing), "TMPDIR": str(home / "tmp")}
+        environment[kafka_watchdog.MARK] = str(home.parent)
+        command = [sys.executable, "-m", "pytest", "-p", plugin.__name__, "-p", "no:cacheprovider"]
+        command += ["--continue-on-collection-errors", "--basetemp", str(home / "pytest"), *arguments, *bundle.files]
+        try:
+            with open(home / "output", "wb") as output:
+                self.process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    env=environment,
+                    pass_fds=[writing],
+                    # A session of its own: Ctrl-C in the terminal reaches it once, by us.
+                    start_new_session=True,
+                )
+        finally:
+            os.close(writing)
+
+    @property
+    def output(self) -> str:
+        return (self._home / "output").read_text(errors="replace")
+
+    @property
+    def is_over(self) -> bool:
+        """One that has told its end and does not end is ended."""
+        if self._ended_s is not None and time.monotonic() - self._ended_s > END_PATIENCE_S:
+            self.kill()
+        return self.process.poll() is not None
+
+    @property
+    def share_left(self) -> float:
+        """Of its files."""
+        return 1 - len(self.files_done) / len(self.bundle.files)
+
+    def told(self) -> list[dict[str, Any]]:
+        """What has come since the last call."""
+        try:
+            while chunk := os.read(self.pipe, 1 << 16):
+                self._rest += chunk
+        except BlockingIOError:
+            pass
+        *lines, self._rest = self._rest.split(b"\n")
+        found = [json.loads(line) for line in lines]
+        for one in found:
+            self.failed_count += one.get("outcome") == "failed"
+            if "done" in one:
+                self.files_done.add(one["done"])
+            if "end" in one:
+                self._ended_s = time.monotonic()
+        return found
+
+    def problem(self) -> str | None:
+        """Of the process itself, as far as failed tests do not explain it."""
+        code = self.process.wait()
+        if self._ended_s is None or code not in ENDS:
+            end = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            left = " ".join(file for file in self.bundle.files if file not in self.files_done)
+            return f"a process {end} before its time; not finished: {left or 'its end'}"
+        if code == 1 and not self.failed_count:
+            return f"a process ended with exit code 1, and no test of it failed: {' '.join(self.bundle.files)}"
+        return None
+
+    def interrupt(self) -> None:
+        """As Ctrl-C: fixtures are torn down."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        os.close(self.pipe)
