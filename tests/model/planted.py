@@ -13,9 +13,14 @@ from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.identity import TaskIdentity
 from kafka_sink.delivery.inquiry import Inquiry
 from kafka_sink.delivery.judgement import Judgement, Move
+from kafka_sink.delivery.ledger import Likeness
+from kafka_sink.delivery.ledger_read import LedgerRead
+from kafka_sink.delivery.opening import Opening
 from kafka_sink.delivery.outcome import Meaning, end_meaning
 from kafka_sink.delivery.phase import Event, Phase
+from kafka_sink.delivery.request import CoordinatorOf, DriverRequest, RequestKey
 from kafka_sink.delivery.session import Conclusion
+from kafka_sink.wire.apis import INIT_PRODUCER_ID
 from tests.model.world import World
 
 
@@ -135,6 +140,48 @@ def no_claim() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def stale_identity_believed() -> Iterator[None]:
+    """A write that is refused as fenced means that another driver has taken over, whoever it was."""
+    with mock.patch.object(Opening, "_look_again", return_value=False):
+        yield
+
+
+@contextmanager
+def unmarked_intent_ignored() -> Iterator[None]:
+    """An intent whose marker is lost counts as not written, also behind a claim."""
+    on_newest = LedgerRead._on_newest
+
+    def changed(self: LedgerRead, found: Any, _unmarked: Any) -> None:
+        on_newest(self, found, {})
+
+    with mock.patch.object(LedgerRead, "_on_newest", changed):
+        yield
+
+
+@contextmanager
+def fingerprint_not_compared() -> Iterator[None]:
+    """A batch that was delivered and comes again is taken for the same, whatever its rows are."""
+    with mock.patch.object(judgement, "likeness", return_value=Likeness.SAME):
+        yield
+
+
+@contextmanager
+def id_used_again_after_a_lost_answer() -> Iterator[None]:
+    """A task uses an id although an InitProducerId for it is still on its way."""
+    task = World._task
+
+    def changed(self: World, state: Any, driver: Any, number: int) -> Any:
+        name = self._task_identity(driver, number).transactional_id
+        body = {"transactional_id": name, "transaction_timeout_ms": 1_000}
+        late = DriverRequest(RequestKey("init of a task", number), CoordinatorOf(name), INIT_PRODUCER_ID, body, 0, 5, 1)
+        orphans = tuple(sorted((*state.orphans, self._request_number(late))))
+        return task(self, state._replace(orphans=orphans), driver, number)
+
+    with mock.patch.object(World, "_task", changed):
+        yield
+
+
 PLANTED: dict[str, Callable[[], Any]] = {
     found.__name__: found
     for found in (
@@ -145,5 +192,9 @@ PLANTED: dict[str, Callable[[], Any]] = {
         ids_shared_between_runs,
         no_fencing,
         no_claim,
+        stale_identity_believed,
+        unmarked_intent_ignored,
+        fingerprint_not_compared,
+        id_used_again_after_a_lost_answer,
     )
 }

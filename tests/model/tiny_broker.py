@@ -63,10 +63,11 @@ class TinyBroker:
         producer_id, epoch, _, partitions, start = self.transactions[transactional_id]
         self.transactions[transactional_id] = (producer_id, epoch + 1, PREPARE[False], partitions, start)
 
-    def complete(self, transactional_id: str) -> None:
-        """Markers reach all partitions of a prepared transaction."""
+    def complete(self, transactional_id: str, *, is_lost: bool = False) -> None:
+        """Markers reach all partitions of a prepared transaction. `is_lost`: none does, and nobody notices: where they
+        should have gone was away, and was taken for deleted."""
         producer_id, epoch, state, partitions, start = self.transactions[transactional_id]
-        for partition in partitions:
+        for partition in () if is_lost else partitions:
             self._append(partition, (producer_id, epoch, None, state == PREPARE[True]))
         self.transactions[transactional_id] = (producer_id, epoch, COMPLETE[state], (), start)
 

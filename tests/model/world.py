@@ -23,12 +23,14 @@ from kafka_sink.delivery.request import DriverAnswer, DriverRequest, EveryBroker
 from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation
 from kafka_sink.errors import CommitLost, TransportError
 from tests.model import tiny_broker
-from tests.model.tiny_broker import COMPLETE, LEDGER, ONGOING, TIMEOUT_MS, TinyBroker
+from tests.model.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query"
 LATE_MS = 10**9
 LATE, BEGIN = -1, -2
 TASKS = 2
+# Of a row, what names batch and task: the rest is which content.
+PLACE_BYTES = len(b"b0-t0")
 # Requests that change something; losing or delaying the others is the same as asking again.
 EFFECTIVE = frozenset({"InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn"})
 
@@ -42,6 +44,12 @@ class Budget(NamedTuple):
     seconds: int = 0  # second drivers
     # Questions about the ledger that a broker answers which leads it no longer, by what it knew at any time before.
     outdated: int = 0
+    # Commit markers of the driver's own transactions that are lost.
+    markers: int = 0
+    # How often a commit comes to the other process of its run, and finds there what that one remembers.
+    processes: int = 0
+    # How often a run that starts again has other rows, and more of them, under the same batch id.
+    others: int = 0
     # How often the drivers may interrupt each other. Whatever needs more changes than that is not found; what is found
     # in practice needs one or two, and without a bound two machines have too many orders to go through.
     switches: int = 0
@@ -58,6 +66,10 @@ class Driver(NamedTuple):
     machine: int = -1
     out: tuple[int, ...] = ()
     receipts: tuple[tuple[int, int, int, int], ...] = ()
+    # What the process remembers that did not commit last; -1: it knows nothing.
+    elsewhere: int = -1
+    # Of the rows that Spark has under this batch id.
+    content: int = 0
 
 
 class WorldState(NamedTuple):
@@ -85,6 +97,8 @@ class World:
     def __init__(self, generation: int, budget: Budget, *, batches: int = 1, drivers: int = 1) -> None:
         self.generation = generation
         self.batches = batches
+        # A run that crashed may still have a claim on its way.
+        self._has_rivals = budget.seconds + budget.crashes + budget.restarts > 0
         self.settings = DeliverySettings(
             ledger_topic=LEDGER,
             generation=generation,
@@ -98,7 +112,7 @@ class World:
         self._brokers: list[Any] = []
         self._broker_numbers: dict[Any, int] = {}
         self._rows: list[dict[bytes, list[str]]] = []
-        self._moves: dict[int, list[tuple[str, bool, int]]] = {}
+        self._moves: dict[int, list[tuple[str, str, int]]] = {}
         self.initial = WorldState(self._broker_number(tiny_broker.NEW), (first, *others), (), budget)
         self._machines: list[bytes] = []
         self._machine_numbers: dict[Any, int] = {}
@@ -139,16 +153,17 @@ class World:
 
     def _broker_actions(self, state: WorldState) -> list[tuple[str, WorldState | Violation]]:
         found: list[tuple[str, WorldState | Violation]] = []
-        for title, is_time_out, broker in self._broker_moves(state.broker):
+        for title, costs, broker in self._broker_moves(state.broker):
             moved = state._replace(broker=broker)
-            if not is_time_out:
+            if not costs:
                 found.append((title, self._checked(moved)))
-            elif state.budget.time_outs:
-                budget = state.budget._replace(time_outs=state.budget.time_outs - 1)
+            elif left := getattr(state.budget, costs):
+                budget = state.budget._replace(**{costs: left - 1})
                 found.append((title, self._checked(moved._replace(budget=budget))))
         return found
 
-    def _broker_moves(self, number: int) -> list[tuple[str, bool, int]]:
+    def _broker_moves(self, number: int) -> list[tuple[str, str, int]]:
+        """Title, what it costs, and what the brokers are then."""
         found = self._moves.get(number)
         if found is None:
             found = self._moves[number] = []
@@ -156,10 +171,14 @@ class World:
                 broker = self._opened(number)
                 if known[2] in COMPLETE:
                     broker.complete(name)
-                    found.append((f"markers of {name}", False, self._broker_number(broker.state())))
+                    found.append((f"markers of {name}", "", self._broker_number(broker.state())))
+                    if known[2] == PREPARE[True] and parsed_task_identity(name) is None:
+                        broker = self._opened(number)
+                        broker.complete(name, is_lost=True)
+                        found.append((f"markers of {name} are lost", "markers", self._broker_number(broker.state())))
                 elif known[2] == ONGOING and parsed_task_identity(name):
                     broker.time_out(name)
-                    found.append((f"time-out of {name}", True, self._broker_number(broker.state())))
+                    found.append((f"time-out of {name}", "time_outs", self._broker_number(broker.state())))
         return found
 
     def _driver_actions(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
@@ -185,12 +204,22 @@ class World:
                 )
         elif driver.stage == "down" and budget.restarts:
             spent = state._replace(budget=budget._replace(restarts=budget.restarts - 1))
-            found.append((f"{title} restarts", self._with(spent, self._restarted(driver))))
+            found += [(f"{title} restarts{how}", other) for how, other in self._starts(spent, driver)]
         elif driver.stage == "operation":
             found += self._operation_actions(state, driver)
         if driver.stage in ("operation", "tasks", "failed") and budget.crashes:
             spent = state._replace(budget=budget._replace(crashes=budget.crashes - 1))
-            found.append((f"{title} crashes", self._with(self._orphaned(spent, driver.out), self._restarted(driver))))
+            orphaned = self._orphaned(spent, driver.out)
+            found += [(f"{title} crashes{how}", other) for how, other in self._starts(orphaned, driver)]
+        return found
+
+    def _starts(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
+        """With the rows of before, or with others."""
+        started = self._restarted(driver)
+        found: list[tuple[str, WorldState | Violation]] = [("", self._with(state, started))]
+        if state.budget.others:
+            spent = state._replace(budget=state.budget._replace(others=state.budget.others - 1))
+            found.append((", with other rows", self._with(spent, started._replace(content=driver.content + 1))))
         return found
 
     def _operation_actions(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
@@ -218,12 +247,14 @@ class World:
     # ---- Spark ----
 
     def _restarted(self, driver: Driver) -> Driver:
-        return Driver("plan", driver.number, driver.run + 1, driver.batch)
+        return Driver("plan", driver.number, driver.run + 1, driver.batch, content=driver.content)
 
     def _task(self, state: WorldState, driver: Driver, task: int) -> list[tuple[str, WorldState | Violation]]:
         broker = self._opened(state.broker)
         name = self._task_identity(driver, task).transactional_id
-        producer_id, epoch, offset = broker.write_in_task(name, ("t", task), self._row(driver.batch, task))
+        producer_id, epoch, offset = broker.write_in_task(
+            name, ("t", task), self._row(driver.batch, task, driver.content)
+        )
         if epoch < 0:
             # What was open under the id is being aborted; the task asks again when the markers are written.
             waiting = state._replace(broker=self._broker_number(broker.state()))
@@ -231,10 +262,21 @@ class World:
         receipts = tuple(sorted((*driver.receipts, (task, producer_id, epoch, offset))))
         moved = driver._replace(receipts=receipts)
         written = self._with(state._replace(broker=self._broker_number(broker.state())), moved)
-        if len(receipts) == TASKS:
-            session = self._machine(driver.machine).session if driver.machine >= 0 else None
-            written = self._begin(written, moved, Operation.COMMIT, session)
-        return [(f"driver {driver.number} task {task}", written)]
+        title = f"driver {driver.number} task {task}"
+        if len(receipts) < TASKS:
+            return [(title, written)]
+        found: list[tuple[str, WorldState | Violation]] = [
+            (title, self._begin(written, moved, Operation.COMMIT, self._session(driver.machine)))
+        ]
+        if written.budget.processes:
+            spent = written._replace(budget=written.budget._replace(processes=written.budget.processes - 1))
+            swapped = moved._replace(elsewhere=driver.machine)
+            commit = self._begin(spent, swapped, Operation.COMMIT, self._session(driver.elsewhere))
+            found.append((f"{title}, committed in the other process", commit))
+        return found
+
+    def _session(self, machine: int) -> DriverSession | None:
+        return self._machine(machine).session if machine >= 0 else None
 
     def _begin(
         self, state: WorldState, driver: Driver, operation: Operation, session: DriverSession | None
@@ -257,7 +299,9 @@ class World:
             return self._checked(self._with(state, moved))
         state = self._orphaned(state, moved.out)
         moved = moved._replace(out=())
-        conclusion, is_lost = verdict
+        conclusion, is_lost, is_replaced = verdict
+        if is_replaced and not self._has_rivals:
+            return Violation(f"driver {driver.number} ended because another had taken over, and there was none")
         title = f"{driver.operation}: {conclusion.value}{', lost' if is_lost else ''}"
         self.verdicts[title] = self.verdicts.get(title, 0) + 1
         problem = self._verdict_problem(state, moved, conclusion, is_lost)
@@ -285,25 +329,32 @@ class World:
     ) -> Violation | None:
         delivered = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED, Conclusion.NOTHING_TO_DO)
         fates = self._rows[state.broker]
-        counts = [self._count(fates, driver.batch, task) for task in range(TASKS)]
+        counts = [self._count(fates, driver.batch, task, driver.content) for task in range(TASKS)]
         if driver.operation == Operation.COMMIT.value and conclusion in delivered and counts != [1] * TASKS:
             return Violation(
                 f"batch {driver.batch} is called {conclusion.value}, but its rows are there {counts} times"
             )
+        contents = range(driver.content + 1)
         if is_lost and all(
-            self._count(fates, batch, task) == 1 for batch in range(driver.batch + 1) for task in range(TASKS)
+            sum(self._count(fates, batch, task, content) for content in contents) == 1
+            for batch in range(driver.batch + 1)
+            for task in range(TASKS)
         ):
             return Violation("a loss was reported, but every row is there")
         if is_lost and state.budget.time_outs == self.initial.budget.time_outs:
             return Violation("a loss was reported, but no transaction has timed out")
         return None
 
-    def _count(self, fates: dict[bytes, list[str]], batch: int, task: int) -> int:
-        return sum(fate in ("visible", "coming") for fate in fates.get(self._row(batch, task), []))
+    def _count(self, fates: dict[bytes, list[str]], batch: int, task: int, content: int) -> int:
+        return sum(fate in ("visible", "coming") for fate in fates.get(self._row(batch, task, content), []))
 
     def _checked(self, state: WorldState) -> WorldState | Violation:
+        """Of all contents that a task of a batch ever had, one is there, once."""
+        counts: dict[bytes, int] = {}
         for row, fates in self._rows[state.broker].items():
-            if sum(fate in ("visible", "coming") for fate in fates) > 1:
+            place = row[:PLACE_BYTES]
+            counts[place] = counts.get(place, 0) + sum(fate in ("visible", "coming") for fate in fates)
+            if counts[place] > 1:
                 return Violation(f"row {row.decode()} is there twice: {fates}")
         return state
 
@@ -323,8 +374,8 @@ class World:
     def _task_identity(self, driver: Driver, task: int) -> TaskIdentity:
         return TaskIdentity(SINK, self._run(driver), task, 0)
 
-    def _row(self, batch: int, task: int) -> bytes:
-        return f"b{batch}-row{task}".encode()
+    def _row(self, batch: int, task: int, content: int) -> bytes:
+        return f"b{batch}-t{task}-{content}".encode()
 
     def _receipt(self, driver: Driver, receipt: tuple[int, int, int, int]) -> TaskReceipt:
         task, producer_id, epoch, offset = receipt
@@ -335,8 +386,9 @@ class World:
             spark_partition=task,
             attempt=0,
             transaction=PreparedTransaction(name, producer_id, epoch, self.generation, TIMEOUT_MS, TIMEOUT_MS),
-            written=(Written("t", task, 1, offset, offset),),
-            row_count=1,
+            # Other rows are more rows, in figures; the log has one record of each task.
+            written=(Written("t", task, 1 + driver.content, offset, offset),),
+            row_count=1 + driver.content,
         )
 
     def _title(self, request: int) -> str:
@@ -420,7 +472,9 @@ class World:
             progress = machine.committer.step(LATE_MS if answer == LATE else 0, answers)
             requests = [self._request_number(request) for request in progress.requests]
             verdict = progress.verdict
-            ended = None if verdict is None else (verdict.conclusion, isinstance(verdict.error, CommitLost))
+            is_replaced = verdict is not None and "has taken over" in str(verdict.error)
+            is_lost = verdict is not None and isinstance(verdict.error, CommitLost)
+            ended = None if verdict is None else (verdict.conclusion, is_lost, is_replaced)
             found = self._steps[key] = (self._interned(machine), requests, ended)
         return found
 

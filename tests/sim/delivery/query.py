@@ -222,10 +222,9 @@ class Query:
 
     def _plan(self) -> Script:
         """Planning does not know which query it is for: it looks at all under the sink's name."""
-        began_ms = self.stage.loop.now_ms
         verdict = yield self._operate(new_session(SINK, "", ""), Operation.RECOVER, None, [])
         if verdict.error is None:
-            self.stage.verdicts.on_planned(self.checkpoint.query_id, began_ms)
+            self.stage.verdicts.on_planned(self.checkpoint.query_id)
             return None
         if isinstance(verdict.error, CommitLost):
             return (yield from self._ask_operator(verdict.error))

@@ -8,7 +8,6 @@ has claimed the ledger since.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from random import Random
 from typing import NamedTuple
 
@@ -21,7 +20,6 @@ from tests.sim.delivery.assumptions import Assumptions
 from tests.sim.delivery.books import Attempt, Batch, Books, Loss
 from tests.sim.delivery.claims import Claims
 from tests.sim.delivery.ledger_log import newest_of
-from tests.sim.delivery.plan import LEDGER
 from tests.sim.loop import Loop
 from tests.sim.trace import Trace, Violation
 
@@ -61,7 +59,6 @@ class Verdicts:
         self.assumptions = assumptions
         self.claims = claims
         self._operator = operator
-        self.outdated_until_ms: Mapping[str, int] = {}
 
     def on_verdict(self, asked: Asked, verdict: Verdict) -> None:
         error, operation = verdict.error, asked.operation
@@ -206,24 +203,13 @@ class Verdicts:
             (loss for batch in self.books.generations(key) for loss in batch.losses if not loss.is_resolved), None
         )
 
-    def on_planned(self, query_id: str, began_ms: int) -> None:
+    def on_planned(self, query_id: str) -> None:
+        """Planning does not know which query it is for, so it stops none because of a loss; the commit does. But if the
+        choice was written and only the operator was not told so in time, there is none any more."""
         for batch in self.books.batches:
             for loss in batch.losses if batch.key.query_id in ("", query_id) else ():
-                self._on_planned_with(loss, began_ms)
-
-    def _on_planned_with(self, loss: Loss, began_ms: int) -> None:
-        if loss.is_resolved:
-            return
-        if self.is_resolved_in_ledger(loss):
-            # The choice was written, only the operator was not told so in time.
-            self.on_resolved(loss)
-        elif loss.since_ms <= began_ms and loss.key.query_id and self._is_ledger_sure(began_ms):
-            raise Violation("I13", f"{loss.key} is lost and not resolved, but planning went well")
-
-    def _is_ledger_sure(self, began_ms: int) -> bool:
-        """Planning reads without a claim, perhaps from an outdated leader, and believes no record without a marker; the
-        next commit finds what it missed."""
-        return self.outdated_until_ms.get(LEDGER, -1) < began_ms and not self.assumptions.lost_markers
+                if not loss.is_resolved and self.is_resolved_in_ledger(loss):
+                    self.on_resolved(loss)
 
     def is_resolved_in_ledger(self, loss: Loss) -> bool:
         newest = newest_of(self.core, loss.key, self.assumptions.lost_markers)
