@@ -133,7 +133,8 @@ class Committer(Opening):
             self._session.remember(self._key, Decision.IN_DOUBT)
             self._fail(texts.in_doubt(part.record, reason))
         elif part.failure is not None and part.failure.is_fenced:
-            self._fail(texts.fenced(self._session.sink_id, self._key, self._summary, reason))
+            often = f"its epoch was refused again and again, although no other run has claimed the ledger ({reason})"
+            self._fail(texts.aborted(self._session.sink_id, self._key, self._summary, often))
         else:
             self._fail(texts.aborted(self._session.sink_id, self._key, self._summary, reason))
 
@@ -143,6 +144,7 @@ class Committer(Opening):
         assert self._record is not None
         self._move(Event.COMMIT)
         self._session.remember(self._key, Decision.MADE)
+        self._has_decided = True
         if self._job.operation is Operation.COMMIT_WITHOUT_LEDGER:
             # Nobody will finish it later: go on past the margin, until time-outs make every answer definite.
             self._deadline_ms += self._settings.margin_ms + self._settings.patience_ms
@@ -222,7 +224,9 @@ class Committer(Opening):
         own_run = None if is_operators else self._session.run
         rule = SweepRule(self._session.sink_id, own_run, UNKNOWN_TIME, named_sink_id=self._session.named_sink_id)
         if newest is not None and newest.run == self._session.run:
-            rule = replace(rule, since_ms=newest.since_ms, replaced_runs=newest.runs)
+            # Writes with a label may go on side by side under one sink id: of those only replaced runs are over.
+            since_ms = newest.since_ms if isinstance(self._key.batch_id, int) else UNKNOWN_TIME
+            rule = replace(rule, since_ms=since_ms, replaced_runs=newest.runs)
         self._deadline_ms = now_ms + self._settings.sweep_ms
         self._part = Sweep(self._settings, rule, now_ms)
         self._conclude(now_ms)

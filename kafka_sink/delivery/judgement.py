@@ -210,9 +210,9 @@ def _open_judged(job: Job, ledger: LedgerState) -> Judgement:
     intents = ledger.open_intents()
     if intents:
         return Judgement(Move.FINISH, intents[0])
-    stream = ledger.newest.get(ledger.sink_id)
-    if stream is not None and stream.fates:
-        return Judgement(Move.END, error=texts.lost(stream, stream.fates))
+    for record in ledger.stuck():
+        if isinstance(record.key.batch_id, int):
+            return Judgement(Move.END, error=texts.lost(record, record.fates))
     if job.operation is Operation.SWEEP:
         return Judgement(Move.SWEEP)
     return Judgement(Move.END)

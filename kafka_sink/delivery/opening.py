@@ -25,9 +25,10 @@ from kafka_sink.delivery.takeover import Claim, Fence
 from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
 
 NO_KEY = BatchKey("", "")
-# How often one operation goes on after it was fenced by another process of its own run. Spark runs one commit of a
-# query at a time, so once is the rule; requests of a process that was killed may come late.
-LOOKS_MAX = 4
+# How often one operation goes on after it was fenced although no other run came. Spark runs one commit of a query at a
+# time, so once is the rule. Requests of a process that was killed may come late, and a coordinator that is none any
+# more may say it for seconds: with the waits between them these are some seven seconds.
+LOOKS_MAX = 12
 
 
 class Opening(ABC):
@@ -53,7 +54,8 @@ class Opening(ABC):
         # The ledger as this operation knows it: the session's once fenced, its own when only looked at.
         self._ledger: LedgerState | None = session.ledger if session.identity is not None else None
         self._claim_offset: int | None = None
-        # All transactions of this batch are committed; what the ledger says of it can only be old.
+        # This operation has decided its batch; all of its transactions are committed.
+        self._has_decided = False
         self._has_committed = False
         self._record: LedgerRecord | None = None
         self._fates: list[PledgeFate | None] = []
@@ -135,13 +137,22 @@ class Opening(ABC):
             is_fenced=is_fenced,
             is_remembered=self._is_remembered,
         )
-        if not self._has_committed or found.move in (Move.FENCE, Move.FINISH):
+        if not self._has_decided or found.move in (Move.FENCE, Move.FINISH):
             self._follow(now_ms, found)
-        elif found.conclusion is Conclusion.ALREADY_DELIVERED:
+        elif self._has_committed and found.conclusion is Conclusion.ALREADY_DELIVERED:
             self._follow(now_ms, replace(found, move=Move.SWEEP, conclusion=Conclusion.DELIVERED))
         else:
-            assert self._record is not None
-            self._fail(texts.not_recorded(self._record, "another driver has taken over"))
+            self._fail_after_decision("another driver has taken over")
+
+    def _fail_after_decision(self, reason: str) -> None:
+        """The ledger has the intent of this operation; whatever went wrong later, nothing may be aborted."""
+        assert self._record is not None
+        if self._has_committed:
+            self._fail(texts.not_recorded(self._record, reason))
+        elif self._fates and None not in self._fates:
+            self._fail(texts.lost(self._record, self._fates))
+        else:
+            self._fail(texts.pending(self._record, self._fates, reason))
 
     def _on_fenced(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, Fence)
@@ -182,9 +193,11 @@ class Opening(ABC):
         is_fenced = part.failure is not None and part.failure.is_fenced
         if part.state is not WriteState.NOT_WRITTEN or not is_fenced or self._looks_left == 0:
             return False
+        again = LOOKS_MAX - self._looks_left
         self._looks_left -= 1
         self._move(Event.LOOK_AGAIN)
-        self._part = self._reading(now_ms, None)
+        wait_ms = min(again * self._settings.retry_backoff_ms, self._settings.backoff_max_ms)
+        self._part = self._reading(now_ms + wait_ms, None)
         return True
 
     def _on_read(self, now_ms: int, part: Part) -> None:
@@ -204,6 +217,9 @@ class Opening(ABC):
 
     def _fail_before_decision(self, part: Part) -> None:
         reason = reason_of(part) if part.failure is not None or self._job.key is None else part.lateness
+        if self._has_decided:
+            self._fail_after_decision(reason)
+            return
         if self._job.operation is Operation.ABORT:
             # A decision can be neither found nor ruled out.
             self._notes.append(f"transactions were left to their time-out: {reason}")

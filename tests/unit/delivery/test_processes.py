@@ -8,7 +8,8 @@ import random
 import pytest
 
 from kafka_sink.delivery.ledger import Kind
-from kafka_sink.delivery.session import DECISIONS_MAX, Conclusion, DriverSession
+from kafka_sink.delivery.request import DriverRequest
+from kafka_sink.delivery.session import DECISIONS_MAX, Conclusion, DriverSession, Operation
 from kafka_sink.errors import CommitAborted, CommitPending
 from tests.unit.delivery.driver_bench import LOST, SINK, Bench
 
@@ -89,8 +90,37 @@ def test_a_driver_that_is_fenced_again_and_again_gives_up_and_nothing_is_visible
 
     bench.before = rival
     verdict = bench.commit(bench.receipts(), session)
-    assert isinstance(verdict.error, CommitAborted) and "has taken over" in str(verdict.error)
+    assert isinstance(verdict.error, CommitAborted) and "no other run has claimed the ledger" in str(verdict.error)
     assert bench.ledger() == {}
+
+
+def test_a_coordinator_that_refuses_the_epoch_for_seconds_delays_the_batch(bench: Bench) -> None:
+    """It was frozen and leads no more; nobody else has come."""
+    verdict = bench.commit(bench.receipts(), answers={END: [48, 90, 48, 90, 48, 48]})
+    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
+    bench.settle()
+    assert [bench.visible(task) for task in TASKS] == [1, 1]
+
+
+def test_a_decided_batch_is_never_said_to_be_undecided_when_its_done_record_is_refused_and_fencing_fails(
+    bench: Bench,
+) -> None:
+    session = bench.session()
+
+    def latecomer(request: DriverRequest) -> None:
+        if bench.purposes().count("commit transaction") == len(TASKS):
+            bench.before = None
+            while bench.broker.init(session.transactional_id, None)[0]:
+                bench.settle()
+
+    bench.before = latecomer
+    receipts = bench.receipts()
+    verdict = bench.commit(receipts, session, answers={"claim ledger": [None, *[7] * 100_000]})
+    assert isinstance(verdict.error, CommitPending) and "committed and visible" in str(verdict.error)
+    left = bench.run(Operation.ABORT, receipts, session)
+    assert left.conclusion is Conclusion.LEFT_ALONE
+    bench.settle()
+    assert [bench.visible(task) for task in TASKS] == [1, 1]
 
 
 def test_an_elder_run_that_wakes_up_stops_and_its_successor_goes_on(bench: Bench) -> None:

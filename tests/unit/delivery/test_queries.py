@@ -9,7 +9,7 @@ from kafka_sink.delivery.identity import belongs_to, sink_id_of_query
 from kafka_sink.delivery.ledger import Kind
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.delivery.session import Conclusion, DriverSession, Operation
-from kafka_sink.errors import CommitAborted, CommitPending
+from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from tests.unit.delivery.driver_bench import LOST, QUERY, SINK, Bench
 
 OTHER = "query-2"
@@ -127,3 +127,23 @@ def test_another_query_of_the_release_before_under_the_same_name_is_not_taken_fo
 )
 def test_a_name_covers_its_queries_and_no_other_name(sink_id: str, belongs: bool) -> None:
     assert belongs_to(sink_id, SINK) is belongs
+
+
+def test_a_lost_batch_of_a_query_stops_it_at_planning_already(bench: Bench) -> None:
+    """Planning knows the name only; the text names the query."""
+    receipts = rows(bench, 0, QUERY)
+    bench.times_out_before_its_commit(receipts[0])
+    lost = bench.commit(receipts, session(QUERY))
+    assert isinstance(lost.error, CommitLost)
+    planned = bench.run(Operation.RECOVER, session=DriverSession(SINK))
+    assert isinstance(planned.error, CommitLost) and QUERY in str(planned.error)
+
+
+def test_of_two_exports_side_by_side_the_first_to_end_leaves_the_other_alone(bench: Bench) -> None:
+    """Both have labels under one sink id. The other one's tasks began earlier, and its commit is on its way."""
+    other = bench.receipts("tuesday", run=SECOND, query="")
+    bench.settle()
+    bench.broker.clock += 1_000
+    first = bench.commit(bench.receipts("monday", query=""), bench.session())
+    assert first.conclusion is Conclusion.DELIVERED and not first.swept
+    assert {bench.state_of(receipt) for receipt in other} == {"Ongoing"}
