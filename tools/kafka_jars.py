@@ -67,11 +67,6 @@ def jars(version: str) -> list[Path]:
     return fetched(f"kafka-{version}", wanted)
 
 
-def msk_iam_jars() -> list[Path]:
-    """Amazon's login for Java clients, and what it needs."""
-    return fetched("msk-iam-2.3.5", [Artifact("software.amazon.msk", "aws-msk-iam-auth", "2.3.5")])
-
-
 def tools_version(version: str) -> str:
     """Whose command line tools are used with a broker of `version`."""
     return VERSIONS[0] if version in WITHOUT_TOOLS else version
@@ -91,6 +86,11 @@ def fetched(name: str, wanted: Sequence[Artifact]) -> list[Path]:
                 _download(folder, wanted)
     # Sorted because the class archive of kafka_node.py holds for one exact class path only.
     return sorted((folder / "jars").glob("*.jar"))
+
+
+def msk_iam_jars() -> list[Path]:
+    """Amazon's login for Java clients, and what it needs."""
+    return fetched("msk-iam-2.3.5", [Artifact("software.amazon.msk", "aws-msk-iam-auth", "2.3.5")])
 
 
 @contextlib.contextmanager
