@@ -93,7 +93,6 @@ def test_two_drivers_that_interrupt_each_other_twice_make_no_row_double(generati
 BOUNDS_OF_MISTAKES = {
     "no_intent": (2, Budget(crashes=1)),
     "abort_after_intent": (2, Budget(deadlines=1, restarts=1)),
-    "wrong_generation_on_repeat": (1, Budget(losses=1)),
     "fenced_is_success": (1, Budget(time_outs=1)),
     "ids_shared_between_runs": (2, Budget(crashes=1)),
     "no_fencing": (2, Budget(crashes=1)),
@@ -114,4 +113,4 @@ def test_a_planted_mistake_is_found(name: str) -> None:
         found = search(World(generation, budget, batches=batches), states_max=50_000)
     assert found.violation is not None
     sys.stdout.write(f"{name}: {found.violation.text}, after {len(found.story)} events, {found.states} states\n")
-    assert len(found.story) < 40
+    assert len(found.story) < 50

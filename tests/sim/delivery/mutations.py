@@ -13,24 +13,19 @@ from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
-from kafka_sink.delivery import committer, ending, identity_pool, judgement
-from kafka_sink.delivery.committer import Committer
+from kafka_sink.delivery import ending, judgement
 from kafka_sink.delivery.identity import TaskIdentity
-from kafka_sink.delivery.identity_pool import IdentityPool
 from kafka_sink.delivery.ledger import Finding, PledgeFate, finding
 from kafka_sink.delivery.ledger_read import LedgerRead
 from kafka_sink.delivery.ledger_write import LedgerWrite, WriteEvent, WriteState
 from kafka_sink.delivery.opening import Opening
 from kafka_sink.delivery.outcome import Meaning, end_meaning
-from kafka_sink.delivery.phase import Phase
 from kafka_sink.delivery.preflight import ONGOING
-from kafka_sink.delivery.session import DriverSession, Operation
 from kafka_sink.delivery.sweep import SweepRule
 from kafka_sink.engine.transaction import Transaction
 from tests.model import planted
 from tests.sim.delivery import query, stage
-from tests.sim.delivery.breakers import LOST_MARKERS, POOL, PROCESSES, SET_BACK, TWINS, UNNAMED
-from tests.sim.delivery.executor import Executor
+from tests.sim.delivery.breakers import LIES, LOST_MARKERS, PROCESSES, SET_BACK, TWINS
 from tests.sim.delivery.job import SparkJob
 from tests.sim.delivery.plan import draw
 from tests.sim.delivery.simulation import run
@@ -161,13 +156,6 @@ def stale_identity_believed() -> Iterator[None]:
 
 
 @contextmanager
-def claim_of_another_run_ignored() -> Iterator[None]:
-    """A driver that was fenced fences back, although another run has claimed the ledger since."""
-    with mock.patch.object(DriverSession, "successor", return_value=None):
-        yield
-
-
-@contextmanager
 def name_is_identity() -> Iterator[None]:
     """Two queries under one sink id share their driver and their ledger."""
     with mock.patch.object(stage, "sink_id_of_query", lambda named, _query_id: named):
@@ -194,61 +182,17 @@ def set_back_is_not_noticed() -> Iterator[None]:
 
 
 @contextmanager
-def part_without_ledger_is_delivered() -> Iterator[None]:
-    """A write without a ledger is called delivered although a task of it was lost."""
-    on_committed = Committer._on_committed
+def no_is_believed() -> Iterator[None]:
+    """A coordinator that says INVALID_TXN_STATE to a commit is not held against the log."""
+    on_ended = ending.Commits._on_ended
 
-    def changed(self: Any, now_ms: int, part: Any) -> None:
-        if self._job.operation is Operation.COMMIT_WITHOUT_LEDGER:
-            part.fates = [PledgeFate.COMMITTED for _ in part.fates]
-        on_committed(self, now_ms, part)
+    def changed(self: ending.Commits, now_ms: int, key: Any, error_code: int) -> None:
+        if end_meaning(error_code, commit=True) is Meaning.NEVER:
+            self._settle(key, PledgeFate.LOST)
+        else:
+            on_ended(self, now_ms, key, error_code)
 
-    patched = {**committer._ON_FINISHED, Phase.COMMITTING: changed}
-    with mock.patch.object(committer, "_ON_FINISHED", patched):
-        yield
-
-
-@contextmanager
-def id_used_again_after_a_lost_answer() -> Iterator[None]:
-    """An id for which an InitProducerId may still arrive is given back to the pool."""
-
-    def changed(self: Executor, attempt: Any) -> None:
-        if self.pool is not None:
-            self.pool.give_back(attempt.identity, attempt.key)
-
-    with mock.patch.object(Executor, "give_up", changed):
-        yield
-
-
-@contextmanager
-def id_used_by_two_at_once() -> Iterator[None]:
-    """Two processes have the same pool, as a forked child has its parent's, and take the same id out of it."""
-    shelves: dict[str, Any] = {}
-    take_used = IdentityPool.take_used
-
-    def changed(self: IdentityPool, sink_id: str, run: str, key: Any) -> Any:
-        used = take_used(self, sink_id, run, key)
-        if used is not None:
-            self._shelves[sink_id].free[used.identity] = used.transaction
-        return used
-
-    def shared(self: IdentityPool) -> None:
-        self._shelves = shelves
-
-    with mock.patch.object(IdentityPool, "__init__", shared), mock.patch.object(IdentityPool, "take_used", changed):
-        yield
-
-
-@contextmanager
-def id_used_again_before_the_end() -> Iterator[None]:
-    """An id is free for the next task of the same batch, whose end nobody has confirmed."""
-
-    def changed(self: Any, batch_id: int) -> None:
-        self.batch_id = max(self.batch_id, batch_id)
-        self.free |= self.waiting
-        self.waiting = {}
-
-    with mock.patch.object(identity_pool._Shelf, "turn_to", changed):
+    with mock.patch.object(ending.Commits, "_on_ended", changed):
         yield
 
 
@@ -282,14 +226,10 @@ TRIALS: dict[Mutation, Trial] = {
     doubt_is_no: Trial(800),
     sweep_of_every_run: Trial(100),
     stale_identity_believed: breaking(20, PROCESSES),
-    claim_of_another_run_ignored: Trial(300),
-    name_is_identity: breaking(20, TWINS),
-    unmarked_intent_ignored: breaking(100, LOST_MARKERS),
-    set_back_is_not_noticed: breaking(100, SET_BACK),
-    part_without_ledger_is_delivered: breaking(300, UNNAMED),
-    id_used_again_after_a_lost_answer: breaking(300, POOL),
-    id_used_by_two_at_once: breaking(20, POOL),
-    id_used_again_before_the_end: breaking(20, POOL),
+    name_is_identity: breaking(30, TWINS),
+    unmarked_intent_ignored: breaking(30, LOST_MARKERS),
+    no_is_believed: breaking(100, LIES),
+    set_back_is_not_noticed: breaking(20, SET_BACK),
 }
 
 
