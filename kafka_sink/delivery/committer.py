@@ -212,8 +212,11 @@ class Committer(Opening):
                 f"transaction {transactional_id} could not be aborted and ends by its time-out: {reason}"
             )
         is_replaced_run = self._ledger is not None and is_replaced(self._ledger, self._key, self._session.run)
-        if is_replaced_run and self._job.operation is Operation.ABORT and len(part.aborted) < len(self._receipts):
-            # What was not aborted just now may have been committed: a successor finishes what this run decided.
+        may_be_decided = is_replaced_run and self._job.operation is Operation.ABORT
+        may_be_decided = may_be_decided or self._job.operation is Operation.ABORT_WITHOUT_LEDGER
+        if may_be_decided and len(part.aborted) < len(self._receipts):
+            # What was not aborted just now may have been committed: by a successor, which finishes what this run
+            # decided; without a ledger by the commit that failed in another process.
             self._outcome = Verdict(Conclusion.LEFT_ALONE)
         self._sweep(now_ms)
 

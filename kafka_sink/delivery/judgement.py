@@ -127,6 +127,8 @@ def judged(
         # Whoever was replaced can decide nothing any more, and must not fence its successor.
         is_settled = is_fenced or is_replaced(ledger, job.key, session.run)
         return Judgement(Move.DISCARD, conclusion=Conclusion.ABORTED) if is_settled else Judgement(Move.FENCE)
+    if job.operation is not Operation.RECOVER and not is_fenced:
+        return Judgement(Move.FENCE)  # an operator's command that was fenced in between
     if job.operation in (Operation.ACCEPT, Operation.REPLAY):
         return _choice_judged(job, ledger, settings)
     return _open_judged(job, ledger)

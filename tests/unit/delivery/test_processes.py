@@ -10,7 +10,7 @@ import pytest
 from kafka_sink.delivery.ledger import Kind
 from kafka_sink.delivery.request import DriverRequest
 from kafka_sink.delivery.session import DECISIONS_MAX, Conclusion, DriverSession, Operation
-from kafka_sink.errors import CommitAborted, CommitPending
+from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from tests.unit.delivery.driver_bench import LOST, SINK, Bench
 
 FENCE, WRITE, END = "fence older drivers", "write ledger record", "end ledger transaction"
@@ -164,3 +164,40 @@ def test_a_process_forgets_what_it_decided_long_ago(bench: Bench) -> None:
     for batch in range(DECISIONS_MAX + 10):
         delivered(bench, batch, session)
     assert len(session.decisions) == DECISIONS_MAX
+
+
+@pytest.mark.parametrize("operation", [Operation.FINISH, Operation.ACCEPT, Operation.SWEEP])
+def test_a_command_of_an_operator_that_is_fenced_in_between_fences_again(bench: Bench, operation: Operation) -> None:
+    receipts = bench.receipts()
+    if operation is Operation.ACCEPT:
+        bench.times_out_before_its_commit(receipts[0])
+        assert isinstance(bench.commit(receipts).error, CommitLost)
+    else:
+        assert isinstance(bench.commit(receipts, answers={"commit transaction": [LOST] * 100_000}).error, CommitPending)
+    bench.settle()
+    bench.asked.clear()
+
+    def rival(request: DriverRequest) -> None:
+        if request.key.purpose == WRITE:
+            bench.before = None
+            while bench.broker.init("sink-driver", None)[0]:
+                bench.settle()
+
+    bench.before = rival
+    verdict = bench.run(operation, session=DriverSession(SINK))
+    assert verdict.error is None
+    assert bench.purposes().count(FENCE) == 2
+    assert bench.ledger()[SINK].kind is Kind.DONE
+
+
+def test_without_a_ledger_an_abort_in_another_process_claims_no_more_than_it_did(bench: Bench) -> None:
+    """The commit failed when a part was visible already."""
+    receipts = bench.receipts("", query="")
+    bench.times_out_before_its_commit(receipts[0])
+    assert isinstance(bench.run(Operation.COMMIT_WITHOUT_LEDGER, receipts).error, CommitLost)
+    bench.settle()
+    left = bench.run(Operation.ABORT_WITHOUT_LEDGER, receipts, bench.session())
+    assert left.conclusion is Conclusion.LEFT_ALONE
+    untouched = bench.receipts("", query="", run=SECOND)
+    aborted = bench.run(Operation.ABORT_WITHOUT_LEDGER, untouched, bench.session(SECOND))
+    assert aborted.conclusion is Conclusion.ABORTED
