@@ -23,6 +23,9 @@ CONF = ROOT / "conf" / "spark-defaults-local.conf"
 # What spark_jobs/demo.py prints when its query runs.
 STARTED = "the query has started"
 SLICE_S = 0.005
+# The path to a Unix domain socket has at most 107 characters, and Spark's name for one takes up to 50 of them. A folder
+# for temporary files may be deep.
+FOLDER_OF_SOCKETS_MAX = 55
 # Records that a decision adds to the ledger.
 DECIDED = 2
 
@@ -48,6 +51,8 @@ class Driver:
         jvm = f"{QUICK_JVM} -Djava.io.tmpdir={self._folder / 'tmp'}"
         command = [str(submit), "--properties-file", str(CONF)]
         command += ["--conf", f"spark.driver.extraJavaOptions={jvm}", "--conf", "spark.ui.enabled=false"]
+        if len(str(self._folder)) > FOLDER_OF_SOCKETS_MAX:
+            command += ["--conf", "spark.python.unix.domain.socket.enabled=false"]
         command += ["--conf", "spark.log.level=ERROR", str(JOB), *self._arguments]
         with open(self._output, "wb") as output, open(self._log, "ab") as log:
             self._process = subprocess.Popen(

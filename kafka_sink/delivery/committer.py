@@ -17,7 +17,7 @@ from dataclasses import replace
 from kafka_sink.delivery import texts
 from kafka_sink.delivery.ending import Aborts, Commits, Ending, endings_of, witnesses_of
 from kafka_sink.delivery.judgement import moved_at_start
-from kafka_sink.delivery.ledger import UNKNOWN_TIME, LedgerRecord, PledgeFate, intent_of, is_replaced
+from kafka_sink.delivery.ledger import UNKNOWN_TIME, Kind, LedgerRecord, PledgeFate, intent_of, is_replaced
 from kafka_sink.delivery.ledger_write import LedgerWrite, WriteState
 from kafka_sink.delivery.opening import Opening, closing_of, reason_of
 from kafka_sink.delivery.part import Part
@@ -226,10 +226,12 @@ class Committer(Opening):
         is_operators = self._job.operation in (Operation.SWEEP, Operation.FINISH)
         own_run = None if is_operators else self._session.run
         rule = SweepRule(self._session.sink_id, own_run, UNKNOWN_TIME, named_sink_id=self._session.named_sink_id)
-        if newest is not None and newest.run == self._session.run:
-            # Writes with a label may go on side by side under one sink id: of those only replaced runs are over.
-            since_ms = newest.since_ms if isinstance(self._key.batch_id, int) else UNKNOWN_TIME
-            rule = replace(rule, since_ms=since_ms, replaced_runs=newest.runs)
+        is_of_label = isinstance(self._key.batch_id, str)
+        # A run that writes a label writes nothing else: once it is delivered that run is over, whoever's it was.
+        is_over = is_of_label and newest is not None and newest.kind is Kind.DONE
+        if newest is not None and (is_over or newest.run == self._session.run):
+            runs = (*newest.runs, newest.run) if is_over else newest.runs
+            rule = replace(rule, since_ms=newest.since_ms, replaced_runs=runs, is_of_label=is_of_label)
         self._deadline_ms = now_ms + self._settings.sweep_ms
         self._part = Sweep(self._settings, rule, now_ms)
         self._conclude(now_ms)

@@ -87,6 +87,20 @@ def run_hash(run_id: str) -> str:
     return f"{mmh3.hash128(run_id.encode()) >> 64:016x}"
 
 
+def run_of_label(label: str, unique: str) -> str:
+    """The run of a batch write that is named: half of it tells the label, so that what a crashed run of the same export
+    left open can be told from an export with another label that goes on beside it."""
+    return f"{_short_hash(label)}{_short_hash(unique)}"
+
+
+def is_of_same_label(run: str, other: str) -> bool:
+    return run[:8] == other[:8]
+
+
+def _short_hash(text: str) -> str:
+    return f"{mmh3.hash128(text.encode()) >> 96:08x}"
+
+
 def sink_id_of_query(sink_id: str, query_id: str) -> str:
     """The sink that one query writes to. Without a query (a batch write) it is the one that was named."""
     return f"{sink_id}-{run_hash(query_id)}" if query_id else sink_id

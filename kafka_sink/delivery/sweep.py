@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_sink.delivery.ending import Aborts, Ending
-from kafka_sink.delivery.identity import parsed_task_identity
+from kafka_sink.delivery.identity import is_of_same_label, parsed_task_identity
 from kafka_sink.delivery.outcome import Meaning, described, meaning
 from kafka_sink.delivery.part import Part
 from kafka_sink.delivery.preflight import ONGOING, Describe, Described
@@ -50,13 +50,15 @@ class SweepRule:
     since_ms: int
     replaced_runs: tuple[str, ...] = ()
     named_sink_id: str = ""
+    # Writes with a label go on side by side under one sink id: only runs of the same label can be over.
+    is_of_label: bool = False
 
     def is_candidate(self, transactional_id: str) -> bool:
         identity = parsed_task_identity(transactional_id)
         if identity is None:
             return False
         if identity.sink_id == self.sink_id:
-            return self._is_over(identity.run) or self.since_ms >= 0
+            return self._is_over(identity.run) or (self.since_ms >= 0 and self._is_an_elder(identity.run))
         return identity.sink_id == self.named_sink_id and identity.run in self.replaced_runs
 
     def is_dangling(self, found: Described) -> bool:
@@ -64,6 +66,9 @@ class SweepRule:
         if identity is None or found.state != ONGOING or not self.is_candidate(found.transactional_id):
             return False
         return self._is_over(identity.run) or 0 <= found.start_ms < self.since_ms
+
+    def _is_an_elder(self, run: str) -> bool:
+        return not self.is_of_label or self.own_run is None or is_of_same_label(run, self.own_run)
 
     def _is_over(self, run: str) -> bool:
         return self.own_run in (None, run) or run in self.replaced_runs

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyspark
 from pyspark.sql.types import StructType
 
-from kafka_sink.delivery.identity import run_hash, sink_id_of_checkpoint
+from kafka_sink.delivery.identity import run_of_label, sink_id_of_checkpoint
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
@@ -41,7 +41,7 @@ def planned_batch(settings: Mapping[str, str], schema: StructType, overwrite: bo
     options, columns = _checked(settings, schema)
     if not options.is_exactly_once:
         return BatchWriter(checked_with_kafka(options, None, os.getpid()), columns, UNNAMED_BATCH, run="")
-    run = run_hash(uuid.uuid4().hex)
+    run = run_of_label(options.batch_id or "", uuid.uuid4().hex)
     if options.batch_id is None:
         settled = checked_with_kafka(options, None, os.getpid())
         return BatchWriter(settled, columns, UNNAMED_BATCH, run=run, sink_id=options.sink_id or f"batch-{run}")

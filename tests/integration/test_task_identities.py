@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.delivery.identity import run_hash
+from kafka_sink.delivery.identity import run_hash, sink_id_of_query
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.delivery.request import EveryBroker
 from kafka_sink.delivery.session import Conclusion
@@ -66,7 +66,7 @@ class Query:
         planning.close()
 
     def task(self, batch: int, partition: int = 0, *, errors_may_be_caught: bool = False) -> TaskReceipt:
-        where = (RUN, partition, next(self._attempts), self.sink_id, errors_may_be_caught)
+        where = (RUN, partition, next(self._attempts), sink_id_of_query(self.sink_id, "q"), errors_may_be_caught)
         rows = pa.RecordBatch.from_arrays([pa.array([f"{batch}-{partition}"])], ["value"])
         return write_task(self.options, COLUMNS, [rows], TaskPlace(BatchKey("q", batch), *where))
 
@@ -77,7 +77,8 @@ class Query:
         """Of tasks, as the coordinators know them, in whatever state."""
         with client_of(self._servers) as client:
             (answer,) = answers_to(client, request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY))
-        return {name for name in listed_ids(answer.bodies) if name.startswith(f"{self.sink_id}-{RUN}-")}
+        prefix = sink_id_of_query(self.sink_id, "q")
+        return {name for name in listed_ids(answer.bodies) if name.startswith(f"{prefix}-{RUN}-")}
 
 
 def name_of(receipt: TaskReceipt) -> str:
@@ -161,7 +162,7 @@ def test_an_init_producer_id_without_an_answer_costs_the_process_the_id_that_it_
     query.commit(first)
     broker.inject(Fault(api="InitProducerId", disconnect=True, after_apply=True))
     second = query.task(1)
-    assert name_of(second) == f"rows-{RUN}-0-{second.attempt}"
+    assert name_of(second) == f"{sink_id_of_query('rows', 'q')}-{RUN}-0-{second.attempt}"
     query.commit(second)
     third = query.task(2)
     assert name_of(third) == name_of(second) and third.attempt != second.attempt
@@ -181,7 +182,7 @@ def test_an_id_whose_last_transaction_cannot_be_completed_in_time_is_left_for_a_
 
     broker.do(lambda core: setattr(core.faults, "interceptor", still_completing))
     second = query.task(1)
-    assert name_of(second) == f"rows-{RUN}-0-{second.attempt}"
+    assert name_of(second) == f"{sink_id_of_query('rows', 'q')}-{RUN}-0-{second.attempt}"
     assert query.commit(second) is Conclusion.DELIVERED
 
 

@@ -27,6 +27,8 @@ from tests.model.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_
 
 SINK, QUERY = "sink", "query"
 LATE_MS = 10**9
+# What a driver says when it has ended because of another one, known or not.
+TAKEN_OVER = ("has taken over", "epoch was refused again and again")
 LATE, BEGIN = -1, -2
 TASKS = 2
 # Of a row, what names batch and task: the rest is which content.
@@ -472,7 +474,7 @@ class World:
             progress = machine.committer.step(LATE_MS if answer == LATE else 0, answers)
             requests = [self._request_number(request) for request in progress.requests]
             verdict = progress.verdict
-            is_replaced = verdict is not None and "has taken over" in str(verdict.error)
+            is_replaced = verdict is not None and any(words in str(verdict.error) for words in TAKEN_OVER)
             is_lost = verdict is not None and isinstance(verdict.error, CommitLost)
             ended = None if verdict is None else (verdict.conclusion, is_lost, is_replaced)
             found = self._steps[key] = (self._interned(machine), requests, ended)

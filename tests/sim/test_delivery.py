@@ -19,7 +19,7 @@ from tests.sim.delivery.simulation import run
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 REGRESSIONS = json.loads((HERE / "delivery" / "regressions.json").read_text())
-FIXED_SEEDS = range(1, 61)
+FIXED_SEEDS = range(1, 111)
 FRESH_COUNT = 20
 # Mistakes that many seeds are needed for are planted by `python -m tests.sim.delivery --mutations` only.
 QUICK = [mutation for mutation, trial in TRIALS.items() if trial.limit <= 20]

@@ -67,7 +67,7 @@ def test_the_demo_ends_well_its_table_adds_up_and_nothing_is_left(tmp_path: Path
     assert rows_in == rows_seen >= 12_000 and rows_in % 250 == 0 and missing == 0
     assert rows["all"][3] == 0 or GUARANTEE == "at-least-once"
     assert "SIGKILL to the driver in the middle of a commit" in output and "1 kill of the driver" in output
-    assert re.search(r"^ +[0-9a-f]{32} .* open ", output, re.MULTILINE), output
+    assert re.search(r"^ +[0-9a-f]{32}-[0-9a-f]{16} .* open ", output, re.MULTILINE), output
     assert left_behind(tmp_path / "tmp") == ([], [])
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from kafka_sink.delivery.identity import parsed_task_identity
+from kafka_sink.delivery.identity import TaskIdentity, is_of_same_label, parsed_task_identity
+from kafka_sink.delivery.ledger import LedgerRecord
 from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.transaction_state import State
 from tests.sim.checkers import read_log
@@ -142,17 +143,23 @@ def check_nothing_is_open(core: BrokerCluster, lost: LostMarkers) -> None:
 
     Except for a run that died before it decided anything, if its first packet comes after its successor's: no ledger
     knows which of the two is the older, and to abort the younger could lose what it has prepared. That one ends by its
-    time-out, which `_check_stable` waits for. Nor does anybody end what a batch write without a name has left open.
+    time-out, which `_check_stable` waits for. Of writes with a label only those of the same label know of each other.
+    Nor does anybody end what a batch write without a name has left open.
     """
     entries = [entry.record for entry in reversed(ledger_entries(core, lost)) if entry.is_committed]
     for transactional_id, transaction in core.coordinator.transactions.items():
         identity = parsed_task_identity(transactional_id)
         if identity is None or transaction.pending is not None or transaction.record.state is not State.ONGOING:
             continue
-        newest = next((record for record in entries if record.sink_id == identity.sink_id), None)
+        newest = next((record for record in entries if _is_about(record, identity)), None)
         is_known = newest is not None and identity.run in (newest.run, *newest.runs)
         if newest is not None and not is_known and transaction.record.start_ms >= newest.since_ms >= 0:
             continue
         if identity.sink_id.startswith(UNNAMED_PREFIX):
             continue
         raise Violation("I13", f"{transactional_id} is open, and nobody will end it")
+
+
+def _is_about(record: LedgerRecord, identity: TaskIdentity) -> bool:
+    is_of_label = isinstance(record.key.batch_id, str)
+    return record.sink_id == identity.sink_id and (not is_of_label or is_of_same_label(record.run, identity.run))

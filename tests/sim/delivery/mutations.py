@@ -52,6 +52,7 @@ def ids_shared_between_runs() -> Iterator[None]:
 
     with (
         mock.patch.object(query, "run_hash", return_value=SHARED_RUN),
+        mock.patch.object(query, "run_of_label", return_value=SHARED_RUN),
         mock.patch.object(Stage, "next_attempt", return_value=0),
         mock.patch.object(SparkJob, "identity", shared),
     ):
@@ -220,7 +221,7 @@ TRIALS: dict[Mutation, Trial] = {
     delivered_batch_delivered_again: Trial(5),
     decision_not_durable: Trial(100),
     never_is_done: Trial(100),
-    no_sweep: Trial(10),
+    no_sweep: Trial(20),
     late_init_ignored: Trial(100),
     silence_is_consent: Trial(100),
     doubt_is_no: Trial(800),

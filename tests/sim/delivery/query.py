@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 
 from kafka_sink.delivery.committer import Committer
-from kafka_sink.delivery.identity import run_hash
+from kafka_sink.delivery.identity import run_hash, run_of_label
 from kafka_sink.delivery.phase import Phase
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, OnMismatch, Operation, Verdict
@@ -76,11 +76,16 @@ class Query:
             return
         self.is_waiting = False
         self._starts += 1
-        self.run = run_hash(f"{self.name} {self._starts}")
+        self.run = self._new_run(self.checkpoint.next_batch() if self.stage.plan.kind == LABELLED else None)
         self.stage.note(f"{self.name} starts run {self.run}")
         scripts = {STREAM: self._stream, UNNAMED: self._unnamed}
         script = scripts.get(self.stage.plan.kind, self._labelled)()
         self._life = Life(self.stage.loop, script, self._ended)
+
+    def _new_run(self, batch: Batch | None, more: str = "") -> str:
+        """A batch write that is named has the name in its run, as planning makes it."""
+        unique = f"{self.name} {self._starts}{more}"
+        return run_hash(unique) if batch is None else run_of_label(str(batch.key.batch_id), unique)
 
     def crash(self, *, is_silent: bool) -> None:
         """The driver's processes are gone; its executors notice a little later."""
@@ -241,7 +246,7 @@ class Query:
         error = yield from self._one_batch(batch, is_forgetful=True)
         if error is None and self._pick.random() < 0.3:
             self.stage.count("a label written again")
-            self.run = run_hash(f"{self.name} {self._starts} again")
+            self.run = self._new_run(batch, " again")
             error = yield from self._one_batch(self._again(batch), is_forgetful=True, is_again=True)
         if error is None:
             yield self._trigger_ms()

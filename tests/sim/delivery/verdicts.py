@@ -29,7 +29,9 @@ _LOST = re.compile(r"Not committed, rows not visible: (\d+) rows of (.*?\))\. ")
 _SLOT = re.compile(r"Spark partition (\d+) \((\d+) rows")
 _DOUBTFUL = re.compile(r"(\d+) are in doubt")
 # What is said when a driver's own epoch was refused.
-_REPLACED = re.compile(r"has taken over \((?!its last)|could not be told so.*\((?:47|49|90)\)")
+_REPLACED = re.compile(
+    r"has taken over \((?!its last)|epoch was refused again and again|could not be told so.*\((?:47|49|90)\)"
+)
 # What is said to a batch that comes again: behind a newer one, or with other rows.
 _OTHER_ROWS = "comes again with other rows"
 _REFUSED = re.compile(rf"has been rolled back|{_OTHER_ROWS}")
