@@ -103,19 +103,22 @@ def test_confluent_kafka_is_told_of_a_wrong_password_in_the_words_of_kafka(
     assert texts and all((plain if mechanism == "PLAIN" else scram) in text for text in texts)
 
 
-def test_a_session_with_a_lifetime_is_renewed_by_confluent_kafka_without_losing_its_connection() -> None:
+def test_a_session_with_a_lifetime_is_renewed_by_confluent_kafka_on_its_connection() -> None:
+    """A machine that stands still misses the end of a session now and then; a new connection then begins another."""
     properties = {"connections.max.reauth.ms": "1500"}
     with EmbeddedBroker(topics={"events": 1}, users=USERS, properties=properties) as kafka:
         producer = confluent_kafka.Producer(login(kafka, "SCRAM-SHA-512", "alice"))
         errors: list[object] = []
-        for number in range(25):
-            producer.produce("events", b"%d" % number, on_delivery=lambda error, _: errors.append(error))
+        is_renewed = False
+        while not is_renewed and len(errors) < 200:
+            producer.produce("events", b"%d" % len(errors), on_delivery=lambda error, _: errors.append(error))
             producer.flush(WAIT_S)
             producer.poll(0.1)
-        assert errors == [None] * 25
-        assert kafka.do(lambda core: core.cluster.topics["events"].partitions[0].log.end_offset) == 25
-        sessions = kafka.do(lambda core: [one.session for one in core._connections.values()])
-        assert any(one.reauthentication_began_ms is not None and one.is_ready for one in sessions)
+            sessions = kafka.do(lambda core: [one.session for one in core._connections.values()])
+            is_renewed = any(one.reauthentication_began_ms is not None and one.is_ready for one in sessions)
+        assert is_renewed
+        assert errors == [None] * len(errors)
+        assert kafka.do(lambda core: core.cluster.topics["events"].partitions[0].log.end_offset) == len(errors)
 
 
 def test_acls_stop_a_client_and_may_be_changed_while_it_runs() -> None:

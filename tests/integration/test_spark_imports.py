@@ -42,7 +42,7 @@ UNWANTED = {
     "stream commit": NOBODYS | COLUMNS | {"lz4"},
 }
 # Of this package. A few more than there are: a module more is no accident that a test has to see, ten are.
-OWN_MAX = {"planning": 110, "task": 105, "commit": 95, "stream commit": 112}
+OWN_MAX = {"planning": 110, "task": 110, "commit": 95, "stream commit": 112}
 FOREIGN_MAX = {"planning": 15, "task": 15, "commit": 15, "stream commit": 15}
 
 
@@ -63,7 +63,7 @@ def loaded() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     with EmbeddedBroker(1, topics={"rows": 1}) as broker:
         options = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": "rows"}
-        found["planning"], writer = play("planning", {**options, "sink.id": "imports", "batch.id": "1"})
+        found["planning"], writer = play("planning", {**options, "sink.id": "imports", "batch.id": "export-1"})
         found["task"], written = play("task", writer)
         found["commit"], row_count = play("commit", written)
         assert row_count == 10

@@ -33,6 +33,7 @@ from tests.sim.delivery.stage import Stage
 
 Mutation = Callable[[], AbstractContextManager[None]]
 SHARED_RUN = "0" * 16
+INVALID_TXN_STATE = 48
 
 
 def _finding_changed(*ignored: Finding) -> Any:
@@ -99,8 +100,7 @@ def never_is_done() -> Iterator[None]:
     """INVALID_TXN_STATE as the answer to a commit is taken for "it has been committed"."""
 
     def changed(error_code: int, *, commit: bool) -> Meaning:
-        found = end_meaning(error_code, commit=commit)
-        return Meaning.DONE if found is Meaning.NEVER else found
+        return Meaning.DONE if error_code == INVALID_TXN_STATE else end_meaning(error_code, commit=commit)
 
     with mock.patch.object(ending, "end_meaning", changed):
         yield
@@ -188,7 +188,7 @@ def no_is_believed() -> Iterator[None]:
     on_ended = ending.Commits._on_ended
 
     def changed(self: ending.Commits, now_ms: int, key: Any, error_code: int) -> None:
-        if end_meaning(error_code, commit=True) is Meaning.NEVER:
+        if error_code == INVALID_TXN_STATE:
             self._settle(key, PledgeFate.LOST)
         else:
             on_ended(self, now_ms, key, error_code)
