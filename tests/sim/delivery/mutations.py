@@ -225,7 +225,7 @@ TRIALS: dict[Mutation, Trial] = {
     late_init_ignored: Trial(100),
     silence_is_consent: Trial(100),
     doubt_is_no: Trial(800),
-    sweep_of_every_run: Trial(100),
+    sweep_of_every_run: Trial(200),
     stale_identity_believed: breaking(20, PROCESSES),
     name_is_identity: breaking(30, TWINS),
     unmarked_intent_ignored: breaking(30, LOST_MARKERS),
