@@ -114,9 +114,16 @@ def judged(
     if is_fenced and ledger.older_key is not None and not session.older_is_fenced:
         return Judgement(Move.FENCE)
     if job.operation is Operation.COMMIT:
-        return _commit_judged_by_what_is_known(
-            job, session, settings, ledger, summary, is_fenced=is_fenced, is_remembered=is_remembered
-        )
+        assert job.key is not None
+        successor = session.successor(ledger)
+        if successor is not None:
+            reason = f"its run {successor} has claimed the ledger"
+            return Judgement(Move.END, error=texts.fenced(session.sink_id, job.key, summary, reason))
+        if not is_fenced and not is_replaced(ledger, job.key, session.run):
+            return Judgement(Move.FENCE)
+        found = _commit_judged(job, session, settings, ledger, summary)
+        is_going_on = found.move in (Move.CHECK, Move.RECORD)
+        return Judgement(Move.FENCE) if is_remembered and not is_going_on else found
     if job.operation is Operation.ABORT:
         assert job.key is not None
         if is_decided(ledger, job.key, session.run):
@@ -132,28 +139,6 @@ def judged(
     if job.operation in (Operation.ACCEPT, Operation.REPLAY):
         return _choice_judged(job, ledger, settings)
     return _open_judged(job, ledger)
-
-
-def _commit_judged_by_what_is_known(
-    job: Job,
-    session: DriverSession,
-    settings: DeliverySettings,
-    ledger: LedgerState,
-    summary: BatchSummary,
-    *,
-    is_fenced: bool,
-    is_remembered: bool,
-) -> Judgement:
-    assert job.key is not None
-    successor = session.successor(ledger)
-    if successor is not None:
-        reason = f"its run {successor} has claimed the ledger"
-        return Judgement(Move.END, error=texts.fenced(session.sink_id, job.key, summary, reason))
-    if not is_fenced and not is_replaced(ledger, job.key, session.run):
-        return Judgement(Move.FENCE)
-    found = _commit_judged(job, session, settings, ledger, summary)
-    is_going_on = found.move in (Move.CHECK, Move.RECORD)
-    return Judgement(Move.FENCE) if is_remembered and not is_going_on else found
 
 
 def _commit_judged(

@@ -218,13 +218,9 @@ class LedgerRead(Part):
                 newest[key] = record
             if record is not None and record.kind is Kind.INTENT:
                 doubtful.add(key)
-        older_key = self._named_sink_id or None
-        if older_key is not None and (older := newest.get(older_key)) is not None:
-            if self._sink_id in newest or not is_of_stream(older, self._sink_id):
-                del newest[older_key]
-                older_key = None
-        else:
-            older_key = None
+        older_key = self._older_key(newest)
+        if older_key is None:
+            newest.pop(self._named_sink_id, None)
         self.state = LedgerState(
             self._sink_id,
             newest,
@@ -233,6 +229,12 @@ class LedgerRead(Part):
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
         )
+
+    def _older_key(self, newest: Mapping[str, LedgerRecord]) -> str | None:
+        """Where the release before kept this stream, as long as there is nothing newer of it."""
+        older = newest.get(self._named_sink_id)
+        is_known = older is not None and self._sink_id not in newest and is_of_stream(older, self._sink_id)
+        return self._named_sink_id if is_known else None
 
     def _newest_believed(self, unmarked: Sequence[tuple[int, bytes]]) -> LedgerRecord | None:
         for offset, value in sorted(unmarked, reverse=True):
