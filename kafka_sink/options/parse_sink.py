@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.producer_options import ProducerOptions
+from kafka_sink.options.registry_names import is_registry_option
 from kafka_sink.options.sink_options import DEAD_LETTER, SinkOptions
 from kafka_sink.options.sink_table import (
     ASYNCHRONOUS_PROGRESS,
@@ -28,6 +29,9 @@ from kafka_sink.options.sink_table import (
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import FunctionName
 
+if TYPE_CHECKING:
+    from kafka_sink.options.registry_options import RegistrySettings
+
 PREFIX = "kafka."
 
 T = TypeVar("T")
@@ -38,6 +42,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     own: dict[str, Any] = {name: option.default for name, option in SINK_OPTIONS.items()}
     of_spark: dict[str, str] = {}
     of_producer: dict[str, str] = {}
+    of_registry: dict[str, str] = {}
     notices: list[str] = []
     problems: list[str] = []
     for given, value in settings.items():
@@ -48,6 +53,8 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
             of_spark[name] = value
         elif name in NO_EFFECT:
             notices.append(f"{given} has no effect: {NO_EFFECT[name]}")
+        elif is_registry_option(name):
+            of_registry[name] = value
         elif name in SINK_OPTIONS:
             own[name] = _tried(problems, SINK_OPTIONS[name].rule.parse, name, value)
         else:
@@ -58,6 +65,9 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     producer = _tried(problems, _producer_options, of_producer)
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
         _tried(problems, _check_exactly_once, producer, of_spark)
+    registry = None
+    if producer is not None and of_registry:
+        registry = _tried(problems, _registry_settings, of_registry, producer)
     if problems or producer is None:
         raise ConfigError(_told(problems))
     return SinkOptions(
@@ -78,7 +88,8 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         partitioner=partitioner,
         checkpoint_location=of_spark.get("checkpointlocation"),
         query_name=of_spark.get("queryname"),
-        notices=(*notices, *producer.notices),
+        registry=registry,
+        notices=(*notices, *producer.notices, *(registry.notices if registry is not None else ())),
     )
 
 
@@ -104,6 +115,12 @@ def _producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
         if "partitioner" in str(error):
             text += f"\n(a partitioner of your own is named as {PREFIX}partitioner.class=module:function)"
         raise ConfigError(text) from None
+
+
+def _registry_settings(of_registry: Mapping[str, str], producer: ProducerOptions) -> RegistrySettings:
+    from kafka_sink.options.parse_registry import parse_registry_options  # most writes have no registry
+
+    return parse_registry_options(of_registry, producer)
 
 
 def _check_fixed(of_producer: Mapping[str, str]) -> None:

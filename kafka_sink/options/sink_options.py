@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kafka_sink.options.producer_options import ProducerOptions
+
+if TYPE_CHECKING:
+    from kafka_sink.options.registry_options import RegistrySettings
 
 # Values of `record_errors`.
 FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
@@ -35,4 +39,6 @@ class SinkOptions:
     partitioner: str | None
     checkpoint_location: str | None
     query_name: str | None
+    # None: no option of the schema registry is set, and nobody loads what reads them.
+    registry: RegistrySettings | None = None
     notices: tuple[str, ...] = ()
