@@ -269,4 +269,4 @@ def _without(secrets: tuple[str, ...], answer: web.Answer) -> bytes:
 
 
 def _seconds(text: str) -> float:
-    return float(text) if text.isdigit() and len(text) < 6 else 0.0
+    return float(text) if text.isdigit() and len(text) < 10 else 0.0
