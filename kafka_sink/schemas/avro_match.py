@@ -27,6 +27,7 @@ from kafka_sink.schemas.avro_nodes import (
     Record,
     RecordField,
     Slot,
+    Text,
     Uuid,
 )
 from kafka_sink.schemas.naming import Problems, column_of, unfilled, unknown_columns
@@ -104,7 +105,7 @@ def _nested(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) 
     if schema.kind == "array" and is_list(kind):
         return Items((slot_of(kind.value_type, schema.items, f"{path}[]", problems),), ("[]",))
     if schema.kind == "map" and pa.types.is_map(kind) and is_text(plain_type(kind.key_type)):
-        return Items((Slot(Bytes()), slot_of(kind.item_type, schema.items, f"{path}{{}}", problems)), ("{key}", "{}"))
+        return Items((Slot(Text()), slot_of(kind.item_type, schema.items, f"{path}{{}}", problems)), ("{key}", "{}"))
     return None
 
 
@@ -149,7 +150,7 @@ def _scalar(kind: pa.DataType, schema: AvroType) -> Node | None:
     if schema.kind == "enum":
         return Enum(schema.symbols) if is_text(kind) else None
     if schema.kind == "string":
-        return Bytes() if is_text(kind) else None
+        return Text() if is_text(kind) else None
     if not is_bytes(kind) and not (schema.kind == "bytes" and is_text(kind)):
         return None
     return Bytes() if schema.kind == "bytes" else Fixed(schema.size)
@@ -183,7 +184,7 @@ def _logical(kind: pa.DataType, schema: AvroType) -> Node | None:
         return _decimal(kind, schema)
     if logical == "uuid":
         if is_text(kind):
-            return Uuid() if schema.kind == "fixed" else Bytes()
+            return Uuid() if schema.kind == "fixed" else Text()
         return Fixed(16) if schema.kind == "fixed" and is_bytes(kind) else None
     numbers: Numbers | None = None
     if logical == "date":

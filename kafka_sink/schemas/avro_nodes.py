@@ -19,6 +19,7 @@ from kafka_sink.schemas.decimals import halves_of, of_size, shortest
 from kafka_sink.schemas.misfit import Scope
 from kafka_sink.schemas.node import Node, Numbers
 from kafka_sink.schemas.pieces import Elements, Flat, Piece, fixed, joined, masked
+from kafka_sink.schemas.utf8 import checked_text
 
 NULL_REFUSED = "is null, and the schema has no null there"
 # Branches of a union that have a number of one byte.
@@ -86,9 +87,13 @@ class Float:
 
 
 @frozen
-class Bytes:
-    """Strings are the bytes that Spark holds, whether or not they are UTF-8."""
+class Text:
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        return Bytes().pieces(checked_text(array, scope), scope)
 
+
+@frozen
+class Bytes:
     def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
         column = BytesColumn.from_arrow(array, "")
         return [*_length_fields(column), bytes_elements(column)]

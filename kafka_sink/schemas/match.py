@@ -8,12 +8,22 @@ from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.avro_match import slot_of
 from kafka_sink.schemas.encoder import Encoder
+from kafka_sink.schemas.json_match import json_slot
+from kafka_sink.schemas.jsonschema import JsonSchema
 from kafka_sink.schemas.naming import Problems
+from kafka_sink.schemas.node import Node
+
+Schema = AvroSchema | JsonSchema
 
 
-def plan(kind: pa.DataType, schema: AvroSchema) -> Encoder:
-    """Raises `ConfigError` with every column that does not fit, its type, and what would fit."""
+def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
+    """Raises `ConfigError` with every column that does not fit, its type, and what would fit. No schema is JSON."""
     problems = Problems()
-    slot = slot_of(plain_type(kind), schema.type, "", problems)
-    problems.tell("Avro")
+    kind = plain_type(kind)
+    if isinstance(schema, AvroSchema):
+        slot: Node = slot_of(kind, schema.type, "", problems)
+        problems.tell("Avro")
+    else:
+        slot = json_slot(kind, None if schema is None else schema.found, "", problems)
+        problems.tell("JSON")
     return Encoder(slot)
