@@ -12,8 +12,10 @@ from kafka_sink.schemas.json_match import json_slot
 from kafka_sink.schemas.jsonschema import JsonSchema
 from kafka_sink.schemas.naming import Problems
 from kafka_sink.schemas.node import Node
+from kafka_sink.schemas.protobuf import ProtobufSchema
+from kafka_sink.schemas.protobuf_match import message_node
 
-Schema = AvroSchema | JsonSchema
+Schema = AvroSchema | JsonSchema | ProtobufSchema
 
 
 def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
@@ -23,6 +25,9 @@ def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
     if isinstance(schema, AvroSchema):
         slot: Node = slot_of(kind, schema.type, "", problems)
         problems.tell("Avro")
+    elif isinstance(schema, ProtobufSchema):
+        slot = message_node(kind, schema, problems)
+        problems.tell("Protobuf")
     else:
         slot = json_slot(kind, None if schema is None else schema.found, "", problems)
         problems.tell("JSON")

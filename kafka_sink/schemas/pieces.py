@@ -160,4 +160,4 @@ def _flat(array: pa.Array, step: int) -> Flat:
         return Flat(np.empty(0, np.uint8), np.zeros(1, np.int32))
     starts = np.frombuffer(starts_buffer, np.int32)[array.offset : array.offset + len(array) + 1 : step]
     data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
-    return Flat(data, starts)
+    return Flat(data, np.ascontiguousarray(starts))

@@ -47,10 +47,12 @@ def encoded(kind: pa.DataType, value: Any) -> str:
 
 def _text(value: str) -> str:
     # As Jackson does it: capital digits in escapes, nothing escaped that need not be.
-    parts = json.dumps(value, ensure_ascii=False)
-    for number in range(32):
-        parts = parts.replace(f"\\u{number:04x}", f"\\u{number:04X}")
-    return parts
+    return '"' + "".join(_escaped(character) for character in value) + '"'
+
+
+def _escaped(character: str) -> str:
+    found = json.dumps(character, ensure_ascii=False)[1:-1]
+    return found if not found.startswith("\\u") else f"\\u{ord(character):04X}"
 
 
 def _float(kind: pa.DataType, value: float) -> str:
