@@ -117,7 +117,7 @@ def joined(pieces: Sequence[Piece], row_count: int) -> Flat:
         if column.is_constant:
             places: Array | int = used
         else:
-            places = used + (rows if column.places is None else column.places)
+            places = used + (rows if column.places is None else column.places.astype(np.int32, copy=False))
         used += len(column.array)
         if column.present is not None:
             parts.append(_EMPTY)
