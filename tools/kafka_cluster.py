@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -215,12 +215,20 @@ class KafkaCluster:
         admin = self._admin()
         request = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=texts)
         admin.create_topics([request], operation_timeout=30)[name].result(60)
+        self.wait_for_topic(name, partitions)
+        return name
+
+    def wait_for_topic(self, name: str, partitions: int = 1) -> None:
+        """Until every node that answers knows the topic and its leaders. The controller says that a topic was created
+        before the other nodes have heard of it, and a client may ask any of them."""
+        admins = [self._admin_of([node]) for node in self._answering_nodes()]
         self._wait_until(
-            lambda: _led_partitions(admin.list_topics(name, timeout=5).topics[name]) == partitions,
+            lambda: all(
+                _led_partitions(admin.list_topics(name, timeout=5).topics[name]) == partitions for admin in admins
+            ),
             time.monotonic() + 30,
             lambda: f"topic {name} has no leaders",
         )
-        return name
 
     def delete_topic(self, name: str) -> None:
         admin = self._admin()
@@ -280,8 +288,11 @@ class KafkaCluster:
         return nodes
 
     def _admin(self) -> AdminClient:
+        return self._admin_of(self._answering_nodes())
+
+    def _admin_of(self, nodes: Sequence[KafkaNode]) -> AdminClient:
         """A new client each time: an old one would spend its time-outs on nodes that were killed since."""
-        addresses = ",".join(node.address for node in self._answering_nodes())
+        addresses = ",".join(node.address for node in nodes)
         settings: dict[str, str | int | float | bool] = {
             "bootstrap.servers": addresses,
             "reconnect.backoff.ms": 20,
