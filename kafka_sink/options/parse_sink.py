@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES
 from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.options.parse_formats import is_format_option, parse_format_options
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_options import DEAD_LETTER, SinkOptions
 from kafka_sink.options.sink_table import (
@@ -38,12 +39,15 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     own: dict[str, Any] = {name: option.default for name, option in SINK_OPTIONS.items()}
     of_spark: dict[str, str] = {}
     of_producer: dict[str, str] = {}
+    of_formats: dict[str, str] = {}
     notices: list[str] = []
     problems: list[str] = []
     for given, value in settings.items():
         name = given.lower()
         if name.startswith(PREFIX):
             of_producer[name.removeprefix(PREFIX)] = value
+        elif is_format_option(name):
+            of_formats[name] = value
         elif name in SPARK_OPTIONS or name in ASYNCHRONOUS_PROGRESS:
             of_spark[name] = value
         elif name in NO_EFFECT:
@@ -58,7 +62,8 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     producer = _tried(problems, _producer_options, of_producer)
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
         _tried(problems, _check_exactly_once, producer, of_spark)
-    if problems or producer is None:
+    formats = _tried(problems, parse_format_options, of_formats, producer) if producer is not None else None
+    if problems or producer is None or formats is None:
         raise ConfigError(_told(problems))
     return SinkOptions(
         producer=replace(producer, notices=()),
@@ -78,7 +83,8 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         partitioner=partitioner,
         checkpoint_location=of_spark.get("checkpointlocation"),
         query_name=of_spark.get("queryname"),
-        notices=(*notices, *producer.notices),
+        formats=formats[0],
+        notices=(*notices, *producer.notices, *formats[1]),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kafka_sink.options.format_options import FormatOptions
 from kafka_sink.options.producer_options import ProducerOptions
 
 # Values of `record_errors`.
@@ -35,4 +36,6 @@ class SinkOptions:
     partitioner: str | None
     checkpoint_location: str | None
     query_name: str | None
+    # Used while planning only; tasks and commits get options without it.
+    formats: FormatOptions | None = None
     notices: tuple[str, ...] = ()

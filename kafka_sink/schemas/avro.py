@@ -9,13 +9,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-NO_DEFAULT = object()
+
+
+class Default(Enum):
+    """No default at all, which is not null as a default. A member stays itself in another process."""
+
+    NONE = "none"
+
+
+NO_DEFAULT = Default.NONE
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A logical type counts only on the types that it is defined for.
 _LOGICAL: Mapping[str, tuple[str, ...]] = {
@@ -216,7 +225,7 @@ def _with_logical(made: AvroType, found: dict[str, Any]) -> AvroType:
     if logical == "decimal":
         precision, scale = found.get("precision"), found.get("scale", 0)
         is_whole = isinstance(precision, int) and isinstance(scale, int)
-        if not is_whole or not 0 < precision or not 0 <= scale <= precision:
+        if not is_whole or not precision > 0 or not 0 <= scale <= precision:
             return made
         made.precision, made.scale = precision, scale
     if logical == "uuid" and made.kind == "fixed" and made.size != 16:

@@ -30,8 +30,8 @@ from kafka_sink.schemas.avro_nodes import (
     Text,
     Uuid,
 )
-from kafka_sink.schemas.naming import Problems, column_of, unfilled, unknown_columns
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
+from kafka_sink.schemas.naming import Problems, column_of, unfilled, unknown_columns
 from kafka_sink.schemas.node import Node, Numbers, days, integer_dtype, integers, timestamps
 
 # What can be written as a type: the second half of an error text.

@@ -200,12 +200,13 @@ def bytes_elements(column: BytesColumn) -> Elements:
 def symbol_numbers(array: pa.Array, numbers: dict[str, int], scope: Scope) -> Array:
     """Texts by a table; what is not in it is 0, and told."""
     encoded = BytesColumn.from_arrow(array, "").elements().dictionary_encode()
-    known = [numbers.get(_text(symbol), None) for symbol in encoded.dictionary.to_pylist()]
+    known = [numbers.get(_text(symbol)) for symbol in encoded.dictionary.to_pylist()]
     places = encoded.indices.to_numpy()
     is_unknown = np.array([number is None for number in known], np.bool_)
     if is_unknown.any():
         scope.refuse(is_unknown[places], "is no symbol of its enum in the schema")
-    return np.array([number or 0 for number in known], np.int64)[places]
+    found: Array = np.array([number or 0 for number in known], np.int64)[places]
+    return found
 
 
 def uuid_bytes(text: bytes | None) -> bytes | None:
@@ -226,4 +227,3 @@ def _length_fields(column: BytesColumn) -> list[Field]:
     if column.is_equal_length:
         return fields_of(max(column.longest, 0))
     return fields_of(np.maximum(column.lengths, 0) if column.has_nulls else column.lengths)
-

@@ -212,5 +212,3 @@ def _cast(array: pa.Array) -> Elements:
     column = BytesColumn.from_arrow(array.cast(pa.string()), "")
     present = column.lengths >= 0 if column.has_nulls else None
     return Elements(column.elements(), int(column.starts[-1] - column.starts[0]), present=present)
-
-

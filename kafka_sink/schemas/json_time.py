@@ -43,8 +43,8 @@ def time_pieces(microseconds: Array) -> list[Piece]:
     minutes, second = np.divmod(seconds, 60)
     hour, minute = np.divmod(minutes, 60)
     milli, micro = np.divmod(fraction, 1000)
-    clock = _word(b"T") | _at(_TWO[hour], 1) | _at(_word(b":"), 3) | _at(_TWO[minute], 4) | _at(_word(b":"), 6)
-    tail = _TWO[second] | _at(_word(b"."), 2) | _at(_THREE[milli], 3)
+    clock = _at(_TWO[hour], 1) | _at(_TWO[minute], 4) | np.uint64(_word(b"T\0\0:\0\0:"))
+    tail = _TWO[second] | _at(_THREE[milli], 3) | np.uint64(_word(b"\0\0."))
     has_micro = micro > 0
     micro_words = np.where(has_micro, _THREE[micro], np.uint64(0))
     return [
@@ -55,10 +55,10 @@ def time_pieces(microseconds: Array) -> list[Piece]:
     ]
 
 
-def _word(content: bytes) -> np.uint64:
-    return np.uint64(int.from_bytes(content, "little"))
+def _word(content: bytes) -> int:
+    return int.from_bytes(content, "little")
 
 
-def _at(words: Array | np.uint64, place: int) -> Array:
+def _at(words: Array, place: int) -> Array:
     moved: Array = words << np.uint64(8 * place)
     return moved

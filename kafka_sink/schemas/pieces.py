@@ -91,7 +91,7 @@ def _masked(piece: Piece, present: Array) -> Piece:
     if isinstance(piece, Field):
         words: Array | int = piece.words
         if isinstance(words, int):
-            words = np.uint64(words)  # type: ignore[assignment]
+            words = np.uint64(words)
         return Field(
             np.where(present, words, np.uint64(0)), np.where(present, piece.counts, 0).astype(np.uint8), piece.count_max
         )

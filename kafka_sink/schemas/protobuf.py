@@ -66,6 +66,8 @@ class ProtobufSchema:
     text: str
     fullname: str
     message_indexes: tuple[int, ...]
+    # Its place among the full names of all messages of its file, sorted: how Glue names it.
+    message_rank: int
     types: ProtoTypes
 
     @property
@@ -105,4 +107,5 @@ class ProtobufSchema:
             known = ", ".join(message.fullname for message in messages)
             raise ConfigError(f"the Protobuf schema has no message {wanted}; it has {known}")
         types = ProtoTypes([*files, main])
-        return cls(text, found[0].fullname, found[0].path, types)
+        rank = sorted(message.fullname for message in messages).index(found[0].fullname)
+        return cls(text, found[0].fullname, found[0].path, rank, types)

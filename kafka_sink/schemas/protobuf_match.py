@@ -97,9 +97,7 @@ class _Matching:
             return None
         return RepeatedField(field.name, index, _tag(field, field.is_packed), content, field.is_packed)
 
-    def _map(
-        self, kind: pa.DataType, field: ProtoField, entry: ProtoMessage, index: int, path: str
-    ) -> MapField | None:
+    def _map(self, kind: pa.DataType, field: ProtoField, entry: ProtoMessage, index: int, path: str) -> MapField | None:
         if not pa.types.is_map(kind):
             return None
         key_field, value_field = sorted(entry.fields, key=lambda each: each.number)

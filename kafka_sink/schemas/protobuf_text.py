@@ -266,9 +266,7 @@ def _found_in(name: str, scope: str, kinds: Mapping[str, str]) -> str:
     for candidate in candidates:
         if candidate in kinds:
             return candidate
-    raise ConfigError(
-        f"the .proto file names a type {name} that neither it nor a schema that it refers to defines"
-    )
+    raise ConfigError(f"the .proto file names a type {name} that neither it nor a schema that it refers to defines")
 
 
 def _joined(scope: str, name: str) -> str:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from kafka_sink.delivery.identity import run_of_label, sink_id_of_checkpoint
 from kafka_sink.errors import ConfigError
+from kafka_sink.options.format_options import FormatOptions
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.runtime.imported import imported
@@ -22,6 +23,7 @@ from kafka_sink.spark.batch_name import named_batch
 from kafka_sink.spark.columns import WrittenColumns, written_columns
 from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafka
 from kafka_sink.spark.log import show_log
+from kafka_sink.spark.side_plan import SidePlan
 from kafka_sink.spark.sockets import advise_sockets
 from kafka_sink.spark.triggers import is_before_any_batch, refuse_continuous
 from kafka_sink.spark.writer import BatchWriter
@@ -87,16 +89,27 @@ def _sink_id_of_stream(options: SinkOptions) -> str:
 def _checked(settings: Mapping[str, str], schema: StructType) -> tuple[SinkOptions, WrittenColumns]:
     show_log()
     options = parse_sink_options(settings)
-    columns = written_columns(schema, options.topic)
+    columns = written_columns(schema, options.topic, options.formats)
     for name, option in (
         (options.partitioner, "kafka.partitioner.class"),
         (options.summary_listener, "summary.listener"),
     ):
         if name is not None:
             imported(name, option)
+    # Where the registry is and how to log in there stays here.
+    formats, options = options.formats, replace(options, formats=None)
     _tell_once(options, columns, os.getpid())
     advise_sockets()
-    return options, columns
+    return options, columns if formats is None else replace(columns, sides=_sides(formats, schema, columns, options))
+
+
+def _sides(
+    formats: FormatOptions, schema: StructType, columns: WrittenColumns, options: SinkOptions
+) -> tuple[SidePlan, ...]:
+    # Loads pyarrow, which planning needs for nothing else.
+    from kafka_sink.spark.side_planning import planned_sides
+
+    return planned_sides(formats, schema, columns, options.topic)
 
 
 @lru_cache(maxsize=CHECKS_MAX)
