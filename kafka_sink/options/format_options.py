@@ -5,14 +5,6 @@ from __future__ import annotations
 from kafka_sink.frozen import frozen
 from kafka_sink.options.registry_options import RegistryOptions, SchemaOptions
 
-AVRO, PROTOBUF, JSON, JSON_SCHEMA, STRING, BINARY = "avro", "protobuf", "json", "json-schema", "string", "binary"
-FORMATS = (AVRO, PROTOBUF, JSON, JSON_SCHEMA, STRING, BINARY)
-# Those whose bytes need a schema to be read.
-WITH_SCHEMA = frozenset({AVRO, PROTOBUF, JSON_SCHEMA})
-# Those that make bytes of any column; the others take the bytes that are there.
-ENCODED = WITH_SCHEMA | {JSON}
-EVERY_COLUMN = "*"
-
 
 @frozen
 class SideFormat:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafka_sink.options.format_options import EVERY_COLUMN, FORMATS
+from kafka_sink.options.format_names import EVERY_COLUMN, FORMATS
 from kafka_sink.options.option import Option
 from kafka_sink.options.values import Choice, Names, Rule, Text
 
@@ -28,11 +28,3 @@ _ROWS = (
 )  # fmt: skip
 
 FORMAT_OPTIONS: Mapping[str, Option] = {row.name: row for row in _ROWS}
-
-# Spark's own names for the same, from to_avro and to_protobuf.
-FORMAT_ALIASES: Mapping[str, str] = {
-    "avroschema": "value.schema",
-    "recordname": "value.record.name",
-    "descfilepath": "value.schema",
-    "messagename": "value.record.name",
-}

@@ -6,31 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.format_options import (
-    EVERY_COLUMN,
-    JSON_SCHEMA,
-    PROTOBUF,
-    WITH_SCHEMA,
-    FormatOptions,
-    SideFormat,
-)
-from kafka_sink.options.format_table import FORMAT_ALIASES, FORMAT_OPTIONS
-from kafka_sink.options.parse_registry import is_registry_option, parse_registry_options
+from kafka_sink.options.format_names import EVERY_COLUMN, FORMAT_ALIASES, JSON_SCHEMA, PROTOBUF, WITH_SCHEMA
+from kafka_sink.options.format_options import FormatOptions, SideFormat
+from kafka_sink.options.format_table import FORMAT_OPTIONS
+from kafka_sink.options.parse_registry import parse_registry_options
 from kafka_sink.options.producer_options import ProducerOptions
+from kafka_sink.options.registry_names import REGISTRY, SIDES
 from kafka_sink.options.registry_options import SchemaOptions
-from kafka_sink.options.registry_table import REGISTRY, SIDES
 
 
-def is_format_option(name: str) -> bool:
-    return name in FORMAT_OPTIONS or name in FORMAT_ALIASES or is_registry_option(name)
-
-
-def parse_format_options(
-    settings: Mapping[str, str], kafka: ProducerOptions
-) -> tuple[FormatOptions | None, tuple[str, ...]]:
-    """`settings`: those for which `is_format_option`; None if there are none. And notices."""
-    if not settings:
-        return None, ()
+def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) -> tuple[FormatOptions, tuple[str, ...]]:
+    """`settings`: those for which `is_format_option` says so. And notices."""
     canonical: dict[str, str] = {}
     for given, text in settings.items():
         name = FORMAT_ALIASES.get(given, given)

@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.frozen import frozen
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.producer_options import ProducerOptions
+from kafka_sink.options.registry_names import REGISTRY, SIDES, SSL
 from kafka_sink.options.registry_options import (
     CUSTOM,
     OAUTHBEARER,
@@ -22,9 +22,10 @@ from kafka_sink.options.registry_options import (
     STATIC_TOKEN,
     USER_INFO,
     RegistryOptions,
+    RegistrySettings,
     SchemaOptions,
 )
-from kafka_sink.options.registry_table import REGISTRY, REGISTRY_ALIASES, REGISTRY_OPTIONS, SIDES, SSL
+from kafka_sink.options.registry_table import REGISTRY_ALIASES, REGISTRY_OPTIONS
 from kafka_sink.registry.framing import BY_GUID, GLUE, NONE
 from kafka_sink.registry.request import LATEST
 from kafka_sink.registry.subject import in_context
@@ -43,22 +44,8 @@ _OF_TOKENS = {"issuer.endpoint.url": "token.endpoint.url", "client.id": "client.
               "token.provider": "token.provider"}  # fmt: skip
 
 
-@frozen
-class RegistrySettings:
-    """`registry` of None: no registry is asked."""
-
-    registry: RegistryOptions | None
-    value: SchemaOptions
-    key: SchemaOptions
-    notices: tuple[str, ...] = ()
-
-
-def is_registry_option(name: str) -> bool:
-    return name in REGISTRY_OPTIONS or name in REGISTRY_ALIASES or name.startswith(REGISTRY)
-
-
 def parse_registry_options(settings: Mapping[str, str], kafka: ProducerOptions) -> RegistrySettings:
-    """`settings`: those for which `is_registry_option`. `kafka`: the options of the connection to Kafka."""
+    """`settings`: those for which `is_registry_option` says so. `kafka`: the options of the connection to Kafka."""
     values, named, of_tls = _values(settings)
     _check_login(values)
     sides = {side: _schema_options(side, values) for side in SIDES}

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES
+from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.options.parse_formats import is_format_option, parse_format_options
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_options import DEAD_LETTER, SinkOptions
 from kafka_sink.options.sink_table import (
@@ -28,6 +28,9 @@ from kafka_sink.options.sink_table import (
 )
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import FunctionName
+
+if TYPE_CHECKING:
+    from kafka_sink.options.format_options import FormatOptions
 
 PREFIX = "kafka."
 
@@ -62,7 +65,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     producer = _tried(problems, _producer_options, of_producer)
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
         _tried(problems, _check_exactly_once, producer, of_spark)
-    formats = _tried(problems, parse_format_options, of_formats, producer) if producer is not None else None
+    formats = _tried(problems, _format_options, of_formats, producer) if producer is not None else None
     if problems or producer is None or formats is None:
         raise ConfigError(_told(problems))
     return SinkOptions(
@@ -110,6 +113,16 @@ def _producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
         if "partitioner" in str(error):
             text += f"\n(a partitioner of your own is named as {PREFIX}partitioner.class=module:function)"
         raise ConfigError(text) from None
+
+
+def _format_options(
+    of_formats: Mapping[str, str], producer: ProducerOptions
+) -> tuple[FormatOptions | None, tuple[str, ...]]:
+    if not of_formats:
+        return None, ()
+    from kafka_sink.options.parse_formats import parse_format_options  # most writes have no format
+
+    return parse_format_options(of_formats, producer)
 
 
 def _check_fixed(of_producer: Mapping[str, str]) -> None:
@@ -178,7 +191,7 @@ def _unknown(given: str) -> str:
         return f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
     import difflib  # most processes meet no unknown name
 
-    nearest = difflib.get_close_matches(name, [*SINK_OPTIONS, *(PREFIX + each for each in OPTIONS)], 1)
+    nearest = difflib.get_close_matches(name, [*SINK_OPTIONS, *FORMAT_NAMES, *(PREFIX + each for each in OPTIONS)], 1)
     if nearest:
         return f"{given!r} is not an option of this sink: did you mean {nearest[0]}?"
     return f"{given!r} is not an option of this sink; options of the Kafka producer have the prefix {PREFIX}"

@@ -54,3 +54,13 @@ class SchemaOptions:
     framing: str = PREFIX
     registers: bool = False
     normalizes: bool = False
+
+
+@frozen
+class RegistrySettings:
+    """`registry` of None: no registry is asked."""
+
+    registry: RegistryOptions | None
+    value: SchemaOptions
+    key: SchemaOptions
+    notices: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from uuid import UUID
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.option import Option
+from kafka_sink.options.registry_names import BARE, REGISTRY, SIDES
 from kafka_sink.options.registry_options import (
     CUSTOM,
     OAUTHBEARER,
@@ -22,10 +23,6 @@ from kafka_sink.options.values import Choice, Flag, FunctionName, Names, Rule, T
 from kafka_sink.registry.framing import FRAMINGS, PREFIX
 from kafka_sink.registry.request import LATEST
 from kafka_sink.registry.subject import STRATEGIES, TOPIC_NAME
-
-REGISTRY = "schema.registry."
-SSL = f"{REGISTRY}ssl."
-SIDES = ("value", "key")
 
 _WHOLE = re.compile(r"[0-9]{1,19}")
 _CONTEXT = re.compile(r"[A-Za-z0-9._\-]{1,200}")
@@ -190,5 +187,5 @@ REGISTRY_OPTIONS: Mapping[str, Option] = {
 REGISTRY_ALIASES: Mapping[str, str] = {
     name.removeprefix(REGISTRY): name
     for name in REGISTRY_OPTIONS
-    if name.startswith((f"{REGISTRY}basic.", f"{REGISTRY}bearer.", f"{REGISTRY}latest.", f"{REGISTRY}http."))
+    if name.startswith(REGISTRY) and name.removeprefix(REGISTRY).startswith(BARE)
 }

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from kafka_sink.options.format_options import FormatOptions
 from kafka_sink.options.producer_options import ProducerOptions
+
+if TYPE_CHECKING:
+    from kafka_sink.options.format_options import FormatOptions
 
 # Values of `record_errors`.
 FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"

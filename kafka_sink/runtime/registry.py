@@ -20,6 +20,7 @@ from functools import cache
 
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.registry_names import REGISTRY
 from kafka_sink.options.registry_options import (
     CUSTOM,
     OAUTHBEARER,
@@ -30,7 +31,6 @@ from kafka_sink.options.registry_options import (
     RegistryOptions,
     SchemaOptions,
 )
-from kafka_sink.options.registry_table import REGISTRY
 from kafka_sink.registry.answer import ANSWER_BYTES_MAX, RETRIABLE, RegistryAnswer
 from kafka_sink.registry.framing import BY_GUID
 from kafka_sink.registry.request import ACCEPT, CONTENT_TYPE, RegistryRequest

@@ -224,8 +224,9 @@ def _with_logical(made: AvroType, found: dict[str, Any]) -> AvroType:
         return made
     if logical == "decimal":
         precision, scale = found.get("precision"), found.get("scale", 0)
-        is_whole = isinstance(precision, int) and isinstance(scale, int)
-        if not is_whole or not precision > 0 or not 0 <= scale <= precision:
+        if not isinstance(precision, int) or not isinstance(scale, int):
+            return made
+        if precision < 1 or not 0 <= scale <= precision:
             return made
         made.precision, made.scale = precision, scale
     if logical == "uuid" and made.kind == "fixed" and made.size != 16:

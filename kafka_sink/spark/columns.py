@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import (
     ArrayType,
@@ -24,8 +25,11 @@ from pyspark.sql.types import (
 )
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.format_options import BINARY, ENCODED, EVERY_COLUMN, STRING, FormatOptions, SideFormat
+from kafka_sink.options.format_names import BINARY, ENCODED, EVERY_COLUMN, STRING
 from kafka_sink.spark.side_plan import SidePlan
+
+if TYPE_CHECKING:
+    from kafka_sink.options.format_options import FormatOptions, SideFormat
 
 
 @dataclass(frozen=True)
@@ -91,17 +95,17 @@ class WrittenColumns:
 
 def written_columns(schema: StructType, topic: str | None, formats: FormatOptions | None = None) -> WrittenColumns:
     """Raises `ConfigError` with every problem of the schema."""
-    formats = formats or FormatOptions()
+    value, key = (None, None) if formats is None else (formats.value, formats.key)
     names = [field.name for field in schema.fields]
     problems: list[str] = []
-    record = _record(schema, formats.value, problems)
+    record = _record(schema, value, problems)
     if topic is None and "topic" not in names:
         problems.append("no topic: set the option topic, or add a string column topic")
     found: list[tuple[str, int]] = []
     for column in _COLUMNS:
         if column.name == "value" and record:
             continue
-        side = {"value": formats.value, "key": formats.key}.get(column.name)
+        side = {"value": value, "key": key}.get(column.name)
         if column.name not in names or (column.name == "topic" and topic is not None):
             if column.name == "key" and side is not None:
                 problems.append("key.format is set, and there is no column key")
@@ -109,8 +113,8 @@ def written_columns(schema: StructType, topic: str | None, formats: FormatOption
         index = names.index(column.name)
         found.append((column.name, index))
         problems += _problem(column, schema.fields[index].dataType, side)
-    if record and formats.value is not None and formats.value.format in _PLAIN_FORMATS:
-        found += _only_column(schema, record, formats.value.format, problems)
+    if record and value is not None and value.format in _PLAIN_FORMATS:
+        found += _only_column(schema, record, value.format, problems)
         record = ()
     if problems:
         raise ConfigError("this DataFrame cannot be written to Kafka: " + "; ".join(problems))

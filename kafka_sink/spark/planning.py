@@ -15,7 +15,6 @@ from pyspark.sql.types import StructType
 
 from kafka_sink.delivery.identity import run_of_label, sink_id_of_checkpoint
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.format_options import FormatOptions
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.runtime.imported import imported
@@ -29,6 +28,7 @@ from kafka_sink.spark.triggers import is_before_any_batch, refuse_continuous
 from kafka_sink.spark.writer import BatchWriter
 
 if TYPE_CHECKING:
+    from kafka_sink.options.format_options import FormatOptions
     from kafka_sink.spark.stream_writer import StreamWriter
 
 _LOGGER = logging.getLogger("kafka_sink")

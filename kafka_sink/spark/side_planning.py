@@ -9,7 +9,8 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.format_options import AVRO, ENCODED, JSON, PROTOBUF, FormatOptions, SideFormat
+from kafka_sink.options.format_names import AVRO, ENCODED, JSON, PROTOBUF
+from kafka_sink.options.format_options import FormatOptions, SideFormat
 from kafka_sink.registry import schema as registered
 from kafka_sink.registry.framing import MessagePlace, frame
 from kafka_sink.registry.schema import Resolved
