@@ -11,10 +11,10 @@ import pyarrow as pa
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.records.bytes_column import plain
 from kafka_sink.records.varint import Array
+from kafka_sink.runtime.side_plan import SidePlan
 from kafka_sink.schemas.arrays import lists_of, valid_of
 from kafka_sink.schemas.encoder import Encoder
 from kafka_sink.schemas.match import plan
-from kafka_sink.spark.side_plan import SidePlan
 
 _ENTRY = pa.struct([("key", pa.string()), ("value", pa.binary())])
 

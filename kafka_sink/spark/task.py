@@ -43,8 +43,8 @@ from kafka_sink.spark.gather import gathered
 from kafka_sink.spark.identities import IDENTITIES
 
 if TYPE_CHECKING:
+    from kafka_sink.runtime.side_plan import SidePlan
     from kafka_sink.spark.encoding import RowEncoding
-    from kafka_sink.spark.side_plan import SidePlan
     from kafka_sink.spark.unsendable import Unsendable
 
 look_in_spark_files()

@@ -1,4 +1,4 @@
-"""Formats and schemas on the driver: what the columns are, which schema they are written by, how readers find it.
+"""Formats and schemas on the driver: which schema a column is written by, and how readers find it.
 
 The registry is asked here, before any task, and nowhere else. What comes out is all that a task needs.
 """
@@ -6,25 +6,23 @@ The registry is asked here, before any task, and nowhere else. What comes out is
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.format_names import AVRO, ENCODED, JSON, PROTOBUF
-from kafka_sink.options.format_options import FormatOptions, SideFormat
+from kafka_sink.options.format_names import AVRO, JSON, PROTOBUF
+from kafka_sink.options.format_options import SideFormat
+from kafka_sink.options.registry_options import RegistryOptions
 from kafka_sink.registry import schema as registered
 from kafka_sink.registry.framing import MessagePlace, frame
 from kafka_sink.registry.schema import Resolved
 from kafka_sink.runtime.files import read_file
 from kafka_sink.runtime.registry import resolve, schema_text
+from kafka_sink.runtime.side_plan import SidePlan
 from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.derive import avro_of
 from kafka_sink.schemas.derive_json import json_schema_of
 from kafka_sink.schemas.jsonschema import JsonSchema
 from kafka_sink.schemas.match import Schema, plan
 from kafka_sink.schemas.protobuf import ProtobufSchema
-from kafka_sink.spark.arrow_types import arrow_struct, arrow_type
-from kafka_sink.spark.columns import WrittenColumns
-from kafka_sink.spark.side_plan import SidePlan
 
 # Spark's to_avro calls it so, too.
 RECORD_NAME = "topLevelRecord"
@@ -33,37 +31,30 @@ _DESCRIPTORS = (".desc", ".pb", ".protoset", ".bin")
 _KINDS = {registered.AVRO: "Avro", registered.PROTOBUF: "Protobuf", registered.JSON: "JSON"}
 
 
-def planned_sides(
-    formats: FormatOptions, schema: StructType, columns: WrittenColumns, topic: str | None
-) -> tuple[SidePlan, ...]:
-    """Raises `ConfigError` for columns that do not fit their schema."""
-    sides = []
-    for side, chosen in (("value", formats.value), ("key", formats.key)):
-        if chosen is None or chosen.format not in ENCODED:
-            continue
-        try:
-            sides.append(_planned(side, chosen, formats, _kind(side, schema, columns), topic))
-        except ConfigError as error:
-            raise ConfigError(f"{side}.format={chosen.format}: {error}") from None
-    return tuple(sides)
+def planned_side(
+    side: str, chosen: SideFormat, registry: RegistryOptions | None, kind: pa.DataType, topic: str | None
+) -> tuple[SidePlan, Resolved | None]:
+    """Raises `ConfigError` if the column does not fit its schema. JSON without a schema resolves to none."""
+    try:
+        return _planned(side, chosen, registry, kind, topic)
+    except ConfigError as error:
+        raise ConfigError(f"{side}.format={chosen.format}: {error}") from None
 
 
-def _kind(side: str, schema: StructType, columns: WrittenColumns) -> pa.DataType:
-    if side == "value" and columns.record:
-        return arrow_struct([(name, schema.fields[index]) for name, index in columns.record], "")
-    index = columns.indices[columns.names.index(side)]
-    return arrow_type(schema.fields[index].dataType, "" if side == "value" else side)
-
-
-def _planned(side: str, chosen: SideFormat, formats: FormatOptions, kind: pa.DataType, topic: str | None) -> SidePlan:
+def _planned(
+    side: str, chosen: SideFormat, registry: RegistryOptions | None, kind: pa.DataType, topic: str | None
+) -> tuple[SidePlan, Resolved | None]:
     if chosen.format == JSON:
         plan(kind, None)
-        return SidePlan(side, None)
+        return SidePlan(side, None), None
     given = _given(chosen)
     if given is None and chosen.schema.identity is None and chosen.schema.version is None:
         given = derived(chosen.format, kind, chosen.record_name)
+    if given is not None:
+        # Before anything is registered.
+        plan(kind, given)
     resolved = resolve(
-        formats.registry,
+        registry,
         chosen.schema,
         None if given is None else registered.Schema(_registry_kind(chosen.format), given.text),
         topic=topic,
@@ -79,7 +70,7 @@ def _planned(side: str, chosen: SideFormat, formats: FormatOptions, kind: pa.Dat
         guid=resolved.guid,
         message=_place(schema),
     )
-    return SidePlan(side, schema, framed.prefix, framed.headers)
+    return SidePlan(side, schema, framed.prefix, framed.headers), resolved
 
 
 def derived(format_name: str, kind: pa.DataType, record_name: str | None) -> Schema:
@@ -93,14 +84,14 @@ def _given(chosen: SideFormat) -> Schema | None:
     if chosen.format == PROTOBUF and name is not None and name.endswith(_DESCRIPTORS):
         return ProtobufSchema.of_descriptors(read_file(f"{chosen.schema.side}.schema", name), chosen.record_name)
     text = schema_text(chosen.schema)
-    return None if text is None else parsed(chosen.format, text, {}, chosen.record_name)
+    return None if text is None else _parsed(chosen, text, {})
 
 
-def parsed(format_name: str, text: str, references: dict[str, str], record_name: str | None) -> Schema:
-    if format_name == AVRO:
+def _parsed(chosen: SideFormat, text: str, references: dict[str, str]) -> Schema:
+    if chosen.format == AVRO:
         return AvroSchema.parse(text, references)
-    if format_name == PROTOBUF:
-        return ProtobufSchema.parse(text, references, record_name)
+    if chosen.format == PROTOBUF:
+        return ProtobufSchema.parse(text, references, chosen.record_name)
     return JsonSchema.parse(text, references)
 
 
@@ -110,8 +101,7 @@ def _settled(chosen: SideFormat, given: Schema | None, resolved: Resolved) -> Sc
         raise ConfigError(f"the schema in the registry is {_KINDS[resolved.schema.kind]}")
     if given is not None and resolved.schema.text == given.text:
         return given
-    references = {each.name: each.schema.text for each in resolved.dependencies}
-    return parsed(chosen.format, resolved.schema.text, references, chosen.record_name)
+    return _parsed(chosen, resolved.schema.text, {each.name: each.schema.text for each in resolved.dependencies})
 
 
 def _registry_kind(format_name: str) -> str:
