@@ -26,12 +26,13 @@ FUNCTION_LINES_MAX = 70
 # Who may import whom inside the package; itself always. One way only: what is lower knows nothing of what is above.
 _BASE = frozenset({"errors", "frozen", "version"})
 _BYTES = _BASE | {"records", "wire"}
-_DECISIONS = _BYTES | {"security", "options", "engine", "delivery", "registry"}
+_DECISIONS = _BYTES | {"security", "options", "engine", "delivery", "registry", "schemas"}
 LAYERS: Mapping[str, frozenset[str]] = {
     "errors": frozenset(),
     "frozen": frozenset(),
     "version": frozenset(),
     "records": _BASE,
+    "schemas": _BASE | {"records"},
     "wire": _BASE,
     "security": _BASE,
     "options": _BASE | {"records", "security", "registry"},

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES
+from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.producer_options import ProducerOptions
-from kafka_sink.options.registry_names import is_registry_option
 from kafka_sink.options.sink_options import DEAD_LETTER, SinkOptions
 from kafka_sink.options.sink_table import (
     ASYNCHRONOUS_PROGRESS,
@@ -30,7 +30,7 @@ from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import FunctionName
 
 if TYPE_CHECKING:
-    from kafka_sink.options.registry_options import RegistrySettings
+    from kafka_sink.options.format_options import FormatOptions
 
 PREFIX = "kafka."
 
@@ -42,19 +42,19 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     own: dict[str, Any] = {name: option.default for name, option in SINK_OPTIONS.items()}
     of_spark: dict[str, str] = {}
     of_producer: dict[str, str] = {}
-    of_registry: dict[str, str] = {}
+    of_formats: dict[str, str] = {}
     notices: list[str] = []
     problems: list[str] = []
     for given, value in settings.items():
         name = given.lower()
         if name.startswith(PREFIX):
             of_producer[name.removeprefix(PREFIX)] = value
+        elif is_format_option(name):
+            of_formats[name] = value
         elif name in SPARK_OPTIONS or name in ASYNCHRONOUS_PROGRESS:
             of_spark[name] = value
         elif name in NO_EFFECT:
             notices.append(f"{given} has no effect: {NO_EFFECT[name]}")
-        elif is_registry_option(name):
-            of_registry[name] = value
         elif name in SINK_OPTIONS:
             own[name] = _tried(problems, SINK_OPTIONS[name].rule.parse, name, value)
         else:
@@ -65,10 +65,8 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     producer = _tried(problems, _producer_options, of_producer)
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
         _tried(problems, _check_exactly_once, producer, of_spark)
-    registry = None
-    if producer is not None and of_registry:
-        registry = _tried(problems, _registry_settings, of_registry, producer)
-    if problems or producer is None:
+    formats = _tried(problems, _format_options, of_formats, producer) if producer is not None else None
+    if problems or producer is None or formats is None:
         raise ConfigError(_told(problems))
     return SinkOptions(
         producer=replace(producer, notices=()),
@@ -88,8 +86,8 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         partitioner=partitioner,
         checkpoint_location=of_spark.get("checkpointlocation"),
         query_name=of_spark.get("queryname"),
-        registry=registry,
-        notices=(*notices, *producer.notices, *(registry.notices if registry is not None else ())),
+        formats=formats[0],
+        notices=(*notices, *producer.notices, *formats[1]),
     )
 
 
@@ -117,10 +115,14 @@ def _producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
         raise ConfigError(text) from None
 
 
-def _registry_settings(of_registry: Mapping[str, str], producer: ProducerOptions) -> RegistrySettings:
-    from kafka_sink.options.parse_registry import parse_registry_options  # most writes have no registry
+def _format_options(
+    of_formats: Mapping[str, str], producer: ProducerOptions
+) -> tuple[FormatOptions | None, tuple[str, ...]]:
+    if not of_formats:
+        return None, ()
+    from kafka_sink.options.parse_formats import parse_format_options  # most writes have no format
 
-    return parse_registry_options(of_registry, producer)
+    return parse_format_options(of_formats, producer)
 
 
 def _check_fixed(of_producer: Mapping[str, str]) -> None:
@@ -189,7 +191,7 @@ def _unknown(given: str) -> str:
         return f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
     import difflib  # most processes meet no unknown name
 
-    nearest = difflib.get_close_matches(name, [*SINK_OPTIONS, *(PREFIX + each for each in OPTIONS)], 1)
+    nearest = difflib.get_close_matches(name, [*SINK_OPTIONS, *FORMAT_NAMES, *(PREFIX + each for each in OPTIONS)], 1)
     if nearest:
         return f"{given!r} is not an option of this sink: did you mean {nearest[0]}?"
     return f"{given!r} is not an option of this sink; options of the Kafka producer have the prefix {PREFIX}"

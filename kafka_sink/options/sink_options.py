@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kafka_sink.options.producer_options import ProducerOptions
 
 if TYPE_CHECKING:
-    from kafka_sink.options.registry_options import RegistrySettings
+    from kafka_sink.options.format_options import FormatOptions
 
 # Values of `record_errors`.
 FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
@@ -39,6 +39,6 @@ class SinkOptions:
     partitioner: str | None
     checkpoint_location: str | None
     query_name: str | None
-    # None: no option of the schema registry is set, and nobody loads what reads them.
-    registry: RegistrySettings | None = None
+    # Used while planning only; tasks and commits get options without it.
+    formats: FormatOptions | None = None
     notices: tuple[str, ...] = ()
