@@ -31,7 +31,7 @@ class Apicurio:
         self._folder = _fetched()
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port: int = free.getsockname()[1]
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed when it ends)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

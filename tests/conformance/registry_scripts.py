@@ -149,9 +149,9 @@ SCRIPTS: dict[str, tuple[Step, ...]] = {
 
 # Of Avro: level, what is registered in this order, and whether the last may come after the others.
 STRING, INT, LONG = '"string"', '"int"', '"long"'
-ENUM_2, ENUM_3 = ('{"type":"enum","name":"E","symbols":%s}' % json.dumps(list(each)) for each in ("AB", "ABC"))
+ENUM_2, ENUM_3 = (json.dumps({"type": "enum", "name": "E", "symbols": list(each)}) for each in ("AB", "ABC"))
 ENUM_DEFAULT = '{"type":"enum","name":"E","symbols":["A","B"],"default":"A"}'
-FIXED_4, FIXED_8 = ('{"type":"fixed","name":"F","size":%d}' % size for size in (4, 8))
+FIXED_4, FIXED_8 = (json.dumps({"type": "fixed", "name": "F", "size": size}) for size in (4, 8))
 NESTED = record({"name": "x", "type": {"type": "array", "items": {"type": "map", "values": "int"}}})
 NESTED_LONG = NESTED.replace('"int"', '"long"')
 TREE = record({"name": "left", "type": ["null", "Order"], "default": None}, "a")

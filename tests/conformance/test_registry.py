@@ -189,11 +189,15 @@ def test_the_client_deletes(client: SchemaRegistryClient) -> None:
     assert client.delete_subject("s") == [2]
     assert refused(lambda: client.get_versions("s")) == (404, 40401)
     assert refused(lambda: client.delete_subject("s")) == (404, 40404)
-    # It deletes softly by itself first.
-    client.register_schema("t", Schema(A, "AVRO"))
-    assert client.delete_subject("t", permanent=True) == [1]
+    client.clear_caches()
     assert client.register_schema("s", Schema(A, "AVRO")) == 1
     assert client.get_versions("s") == [3]
+    assert refused(lambda: client.delete_subject("s", permanent=True)) == (404, 40405)
+    assert client.delete_subject("s") == [3]
+    assert client.delete_subject("s", permanent=True) == [1, 2, 3]
+    client.clear_caches()
+    assert client.register_schema("s", Schema(A, "AVRO")) == 1
+    assert client.get_versions("s") == [1]
 
 
 def test_the_client_refers(client: SchemaRegistryClient) -> None:
