@@ -6,15 +6,12 @@ Confluent's clients speak.
 
 from __future__ import annotations
 
-import json
 import shutil
 import socket
 import subprocess
 import tarfile
 import tempfile
 import time
-import urllib.error
-import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -63,19 +60,6 @@ class Apicurio:
             self._process.wait()
             self._process = None
         self._log.close()
-
-    def clear(self) -> None:
-        """No subjects, and levels and modes as at the start."""
-        with urllib.request.urlopen(f"{self.url}/subjects", timeout=30) as answer:
-            names = json.loads(answer.read())
-        for name in names:
-            self._delete(f"/subjects/{urllib.parse.quote(name, safe='')}")
-
-    def _delete(self, path: str) -> None:
-        try:
-            urllib.request.urlopen(urllib.request.Request(self.url + path, method="DELETE"), timeout=30).close()
-        except urllib.error.HTTPError as error:
-            error.close()
 
     def _answers(self) -> bool:
         try:

@@ -30,7 +30,8 @@ from kafka_sink.options.parse_registry import parse_registry_options
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.registry.request import by_version
 from kafka_sink.registry.schema import AVRO, Resolved, Schema
-from kafka_sink.runtime.registry import RegistryClient, resolve, schema_text
+from kafka_sink.runtime import registry_memory
+from kafka_sink.runtime.registry import RegistryClient, registry_client, resolve, schema_text
 from kafka_sink.testing import EmbeddedRegistry, RegistryFault
 from tests.certificates import Authority, Issued
 from tests.integration.token_server import TokenServer
@@ -125,10 +126,11 @@ def test_a_schema_may_stand_in_a_file(tmp_path: Path, registry: EmbeddedRegistry
     (tmp_path / "order.avsc").write_text(ONE.text)
     sink = {"kafka.bootstrap.servers": "b:1", "schema.registry.url": registry.url}
     for name in (str(tmp_path / "order.avsc"), ONE.text, f"\n{ONE.text}"):
-        settings = parse_sink_options({**sink, "value.schema": name}).registry
-        assert settings is not None and (schema_text(settings.value) or "").strip() == ONE.text
-    missing = parse_sink_options({**sink, "value.schema": "missing.avsc"}).registry
-    assert missing is not None
+        formats = parse_sink_options({**sink, "value.format": "avro", "value.schema": name}).formats
+        assert formats is not None and formats.value is not None
+        assert (schema_text(formats.value.schema) or "").strip() == ONE.text
+    kafka = parse_producer_options({"bootstrap.servers": "b:1"})
+    missing = parse_registry_options({"schema.registry.url": registry.url, "value.schema": "missing.avsc"}, kafka)
     with pytest.raises(ConfigError, match=r"value.schema=missing.avsc: there is no such file"):
         schema_text(missing.value)
 
@@ -151,6 +153,78 @@ def test_a_context_is_a_registry_of_its_own(registry: EmbeddedRegistry) -> None:
     by_id = resolved(registry.url, {"schema.registry.context": "eu", "value.schema.id": "1",
                                     "value.subject.name": "orders-value"}, schema=None)  # fmt: skip
     assert by_id.schema == ONE
+
+
+# ---- what the next process goes by -----------------------------------------------------------------------------------
+
+
+def forgotten() -> None:
+    """As a process that has just begun."""
+    registry_client.cache_clear()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(registry_memory, "_folders", [lambda: str(tmp_path / "application")])
+    return tmp_path / "application"
+
+
+@pytest.mark.parametrize("choice", [REGISTER, LATEST])
+def test_a_new_process_goes_on_while_the_registry_is_down(
+    registry: EmbeddedRegistry, folder: Path, choice: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    resolved(registry.url, REGISTER)
+    user = {"schema.registry.basic.auth.user.info": f"me:{PASSWORD}"}
+    schema = ONE if choice == REGISTER else None
+    first = resolved(registry.url, choice, user, schema=schema)
+    forgotten()
+    registry.stop()
+    assert resolved(registry.url, choice, user, schema=schema) == first
+    assert "did not answer: Connection refused; the schema is the one that an earlier process was told" in caplog.text
+    texts = [path.read_text() for path in folder.rglob("*") if path.is_file()]
+    assert texts and not any(PASSWORD in text for text in texts)
+    assert PASSWORD not in caplog.text
+    # Another question has no answer.
+    assert isinstance(
+        refusal(registry.url, choice, user, {"value.subject.name": "other"}, schema=schema), TransportError
+    )
+
+
+def test_a_new_process_asks_while_the_registry_is_there(registry: EmbeddedRegistry, folder: Path) -> None:
+    resolved(registry.url, REGISTER)
+    assert resolved(registry.url, LATEST, schema=None).version == 1
+    registry.do(lambda core: core.store.levels.update({"": "NONE"}))
+    resolved(registry.url, REGISTER, schema=TWO)
+    forgotten()
+    assert resolved(registry.url, LATEST, schema=None).version == 2
+    # What it refuses is not passed over.
+    forgotten()
+    registry.do(lambda core: core.denied_subjects.add("orders-value"))
+    assert isinstance(refusal(registry.url, LATEST, schema=None), AuthorizationError)
+
+
+def test_a_registry_that_is_not_needed_is_waited_for_once(registry: EmbeddedRegistry, folder: Path) -> None:
+    first = resolved(registry.url, REGISTER)
+    forgotten()
+    asked = len(registry.asked())
+    registry.inject(RegistryFault(status=503, times=100))
+    assert resolved(registry.url, REGISTER) == first
+    assert len(registry.asked()) == asked + 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "{}", '{"schema": 1}', '{"schema":{"kind":"X","text":"","references":[]}}']
+)
+def test_a_file_that_is_none_of_ours_is_as_if_it_were_not_there(
+    registry: EmbeddedRegistry, folder: Path, text: str
+) -> None:
+    resolved(registry.url, REGISTER)
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.write_text(text)
+    forgotten()
+    registry.stop()
+    assert isinstance(refusal(registry.url, REGISTER), TransportError)
 
 
 # ---- down, slow, and several addresses -------------------------------------------------------------------------------
@@ -517,6 +591,6 @@ def test_a_wait_grows_and_has_an_end(registry: EmbeddedRegistry, monkeypatch: py
     settings = parse_registry_options(given, parse_producer_options({"bootstrap.servers": "b:1"}))
     assert settings.registry is not None
     with pytest.raises(TransportError):
-        RegistryClient(settings.registry).ask(by_version("orders-value", "latest"))
+        RegistryClient(settings.registry).ask(by_version("orders-value", "latest"), 6)
     assert len(waits) == 6
     assert all(0.8 * whole <= wait <= whole for wait, whole in zip(waits, (1, 2, 4, 5, 5, 5), strict=True))
