@@ -87,7 +87,10 @@ class Version:
     def parse(self, name: str, value: object) -> int | str:
         if isinstance(value, str) and value.strip().lower() == LATEST:
             return LATEST
-        return Whole(1).parse(name, value)
+        try:
+            return Whole(1).parse(name, value)
+        except ConfigError:
+            raise refuse(name, value, self.valid) from None
 
 
 @frozen
