@@ -183,7 +183,7 @@ class _Draft:
     def _map_entry(self, entry: str, key: str, value: str, path: tuple[int, ...]) -> None:
         self.kinds[entry] = "message"
         parts = [
-            {"name": name, "number": number, "kind": kind, "scope": entry, "label": "optional", "oneof": "",
+            {"name": name, "number": number, "kind": kind, "scope": entry, "label": "", "oneof": "",
              "is_map": False, "options": {}}
             for name, number, kind in (("key", 1, key), ("value", 2, value))
         ]  # fmt: skip
