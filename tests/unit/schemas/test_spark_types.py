@@ -38,10 +38,11 @@ def test_json_of_a_schema_is_what_pyspark_makes_arrow_columns_of() -> None:
 
 
 def test_ddl_is_what_spark_reads_it_as() -> None:
-    text = (
-        "id BIGINT NOT NULL COMMENT 'the, key', `a b` string, "
-        "t STRUCT<x: decimal(10,2) NOT NULL, y:array<map<int,date>>>, n timestamp_ntz, d decimal, i interval day to second, c varchar(10), e struct<>, tt time(6)"
-    )
+    text = """
+        id BIGINT NOT NULL COMMENT 'the, key', `a b` string,
+        t STRUCT<x: decimal(10,2) NOT NULL, y:array<map<int,date>>>, n timestamp_ntz, d decimal,
+        i interval day to second, c varchar(10), e struct<>, tt time(6)
+    """
     inner = pa.struct(
         [
             pa.field("x", pa.decimal128(10, 2), False),
