@@ -6,12 +6,14 @@ What the latest version is does change, and is remembered all the same (`latest.
 query goes on as it was planned while somebody changes the subject, or while the registry is down. Which schema a batch
 was written by is settled in its plan, so batches of before and after never mix.
 
-A refusal is not remembered: what is missing may be registered the next minute.
+A refusal is not remembered: what is missing may be registered the next minute. Another process asks again; while the
+registry does not answer, it goes by what the one before was told (registry_memory.py).
 """
 
 from __future__ import annotations
 
 import base64
+import logging
 import os
 import random
 import time
@@ -40,11 +42,13 @@ from kafka_sink.registry.subject import in_context, subject_of
 from kafka_sink.runtime import web
 from kafka_sink.runtime.files import looked_up, read_file
 from kafka_sink.runtime.login import login_options
+from kafka_sink.runtime.registry_memory import recall, remember
 from kafka_sink.runtime.renewal import Renewed
 from kafka_sink.runtime.tls import tls_context
 from kafka_sink.runtime.token import token_source
 from kafka_sink.version import VERSION
 
+_LOGGER = logging.getLogger("kafka_sink")
 HIDDEN = "[hidden]"
 TIMEOUT_MS = 10_000
 # What a process remembers: a query that makes a schema for each batch must not fill its memory.
@@ -88,7 +92,7 @@ def resolve(
         normalizes=options.normalizes,
         needs_guid=options.framing in BY_GUID,
     )
-    return _client(registry, os.getpid()).resolved(question)
+    return registry_client(registry, os.getpid()).resolved(question)
 
 
 def _subject(
@@ -111,7 +115,7 @@ def schema_text(options: SchemaOptions) -> str | None:
 
 
 @cache
-def _client(options: RegistryOptions, pid: int) -> RegistryClient:
+def registry_client(options: RegistryOptions, pid: int) -> RegistryClient:
     """Per process: a forked child must not go by its parent's tokens."""
     return RegistryClient(options)
 
@@ -130,33 +134,52 @@ class RegistryClient:
         known = self._known.get(question)
         if known is not None and (question.is_for_ever or self._is_fresh(known[0])):
             return known[1]
-        steps = resolution(question)
-        try:
-            request = next(steps)
-            while True:
-                request = steps.send(self.ask(request))
-        except StopIteration as end:
-            found: Resolved = end.value
+        found = self._asked_or_recalled(question)
         self._known[question] = time.monotonic(), found
         while len(self._known) > KNOWN_MAX:
             self._known.pop(next(iter(self._known)))
         return found
 
+    def _asked_or_recalled(self, question: Question) -> Resolved:
+        before = recall(self._options.urls, question)
+        try:
+            # Nobody waits for a registry that is not needed.
+            found = self._asked(question, self._options.retries_max if before is None else 0)
+        except TransportError as error:
+            if before is None:
+                raise
+            _LOGGER.warning(
+                "%s; the schema is the one that an earlier process was told: %s", error, before.subject or before.guid
+            )
+            return before
+        remember(self._options.urls, question, found)
+        return found
+
+    def _asked(self, question: Question, retries_max: int) -> Resolved:
+        steps = resolution(question)
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(self.ask(request, retries_max))
+        except StopIteration as end:
+            found: Resolved = end.value
+            return found
+
     def _is_fresh(self, since_s: float) -> bool:
         life_s = self._options.latest_life_s
         return life_s < 0 or time.monotonic() - since_s < life_s
 
-    def ask(self, request: RegistryRequest) -> RegistryAnswer:
+    def ask(self, request: RegistryRequest, retries_max: int) -> RegistryAnswer:
         """Every address, and all of them again after a wait, until one answers for good."""
         attempt = 0
         while True:
             try:
                 answer = self._ask_each(request)
-                if answer.status not in RETRIABLE or attempt >= self._options.retries_max:
+                if answer.status not in RETRIABLE or attempt >= retries_max:
                     return answer
                 wanted_s = answer.retry_after_s
             except TransportError:
-                if attempt >= self._options.retries_max:
+                if attempt >= retries_max:
                     raise
                 wanted_s = 0.0
             longest_s = self._options.retry_wait_max_ms / 1000
@@ -269,4 +292,4 @@ def _without(secrets: tuple[str, ...], answer: web.Answer) -> bytes:
 
 
 def _seconds(text: str) -> float:
-    return float(text) if text.isdigit() and len(text) < 6 else 0.0
+    return float(text) if text.isdigit() and len(text) < 10 else 0.0

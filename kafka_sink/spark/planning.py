@@ -26,6 +26,7 @@ from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafk
 from kafka_sink.spark.log import show_log
 from kafka_sink.spark.sockets import advise_sockets
 from kafka_sink.spark.triggers import is_before_any_batch, refuse_continuous
+from kafka_sink.spark.unfinished import application_folder
 from kafka_sink.spark.writer import BatchWriter
 
 if TYPE_CHECKING:
@@ -108,9 +109,11 @@ def _sides(
     formats: FormatOptions, schema: StructType, columns: WrittenColumns, options: SinkOptions
 ) -> tuple[SidePlan, ...]:
     # Loads pyarrow, which planning needs for nothing else.
+    from kafka_sink.runtime.registry_memory import keep_schemas_in
     from kafka_sink.runtime.side_planning import planned_side
     from kafka_sink.schemas.spark_types import arrow_of_json
 
+    keep_schemas_in(application_folder)
     sides = []
     for side, chosen in (("value", formats.value), ("key", formats.key)):
         if chosen is None or chosen.format not in ENCODED:

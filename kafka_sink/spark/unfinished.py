@@ -74,5 +74,11 @@ def _goes_on(name: str) -> bool:
 
 
 def _folder(sink_id: str) -> str | None:
+    folder = application_folder()
+    return None if folder is None else os.path.join(folder, run_hash(sink_id))
+
+
+def application_folder() -> str | None:
+    """What processes on this driver have in common for as long as the application runs."""
     local_folder = os.environ.get(LOCAL_FOLDERS, "").split(",")[0]
-    return os.path.join(local_folder, "pykafka-sink", run_hash(sink_id)) if local_folder else None
+    return os.path.join(local_folder, "pykafka-sink") if local_folder else None

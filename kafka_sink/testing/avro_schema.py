@@ -130,7 +130,7 @@ class _Parser:
         fields = said.get("fields")
         if not isinstance(fields, list) or not all(isinstance(each, dict) for each in fields):
             raise InvalidAvro(f"record {full} without fields")
-        made = []
+        made: list[dict[str, Any]] = []
         for each in fields:
             name = each.get("name")
             if not isinstance(name, str) or not _NAME.fullmatch(name):

@@ -26,10 +26,12 @@ class _Server(ThreadingHTTPServer):
 
     def finish_request(self, request: Any, client_address: Any) -> None:
         """TLS begins in the connection's own thread, so that a silent client holds nobody up."""
-        if self.tls is not None:
-            request.settimeout(10)
-            request = self.tls.wrap_socket(request, server_side=True)
-        super().finish_request(request, client_address)
+        if self.tls is None:
+            super().finish_request(request, client_address)
+            return
+        request.settimeout(10)
+        with self.tls.wrap_socket(request, server_side=True) as encrypted:
+            super().finish_request(encrypted, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # the client went away, or spoke no TLS
@@ -52,7 +54,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, answer: HttpAnswer) -> None:
         fault = answer.fault or RegistryFault()
-        time.sleep(fault.delay_s)
+        if fault.delay_s:
+            time.sleep(fault.delay_s)
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
