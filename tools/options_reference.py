@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kafka_sink.options.foreign_table import ALIASES, FOREIGN_OPTIONS
+from kafka_sink.options.format_names import FORMAT_ALIASES
+from kafka_sink.options.format_table import FORMAT_OPTIONS
 from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.registry_names import BARE, REGISTRY, SSL
 from kafka_sink.options.registry_table import REGISTRY_OPTIONS
@@ -32,6 +34,13 @@ _SINK = """\
 `format("pykafka-sink")` takes the options of this table, in any case of letters, and every producer option below with
 the prefix `kafka.`: `.option("kafka.bootstrap.servers", "host:9092")` is required. What is unknown is an error with the
 nearest known name.
+"""
+
+_FORMATS = f"""\
+## Options of formats
+
+How values and keys are written: [schemas.md](schemas.md). They come without the prefix `kafka.`.
+Spark's names are known: {", ".join(f"`{alias}` is `{name}`" for alias, name in FORMAT_ALIASES.items())}.
 """
 
 _REGISTRY = f"""\
@@ -131,6 +140,9 @@ def _sink() -> list[str]:
         "| producer option | in the sink |",
         "|---|---|",
         *(f"| `kafka.{name}` | {said} |" for name, said in DIFFERENT_IN_SINK.items()),
+        "",
+        _FORMATS,
+        *_plain_table(FORMAT_OPTIONS.values()),
         "",
         _REGISTRY,
         *_plain_table(REGISTRY_OPTIONS.values()),

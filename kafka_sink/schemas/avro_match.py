@@ -39,7 +39,7 @@ _FITS = {
     "null": "void",
     "boolean": "boolean",
     "int": "tinyint, smallint, int, bigint if every value is small enough, date",
-    "long": "tinyint, smallint, int, bigint, timestamp",
+    "long": "tinyint, smallint, int, bigint, timestamp, interval day to second",
     "float": "float, tinyint, smallint",
     "double": "double, float, tinyint, smallint, int",
     "bytes": "binary, string",
@@ -52,7 +52,7 @@ _FITS = {
     "decimal": "decimal with no more digits behind the point",
     "uuid": "string, binary of 16 bytes",
     "time-millis": "time",
-    "time-micros": "time, interval day to second",
+    "time-micros": "time",
     "timestamp-millis": "timestamp, bigint",
     "timestamp-micros": "timestamp, bigint",
     "timestamp-nanos": "timestamp, bigint",
@@ -164,6 +164,8 @@ def _integer(kind: pa.DataType, schema: AvroType) -> Node | None:
     elif schema.kind == "long" and types.is_timestamp(kind):
         # Without a logical type Spark's to_avro takes milliseconds.
         numbers = timestamps(kind, "ms")
+    elif schema.kind == "long" and types.is_duration(kind):
+        numbers = timestamps(kind, "us")
     return None if numbers is None else Integer(numbers)
 
 
@@ -191,8 +193,7 @@ def _logical(kind: pa.DataType, schema: AvroType) -> Node | None:
         numbers = days(kind) if types.is_date(kind) else integers(kind, 32)
     elif logical.startswith("time-"):
         unit = _UNITS[logical.removeprefix("time-")]
-        is_time = types.is_time(kind) or (types.is_duration(kind) and unit == "us")
-        numbers = timestamps(kind, unit) if is_time else None
+        numbers = timestamps(kind, unit) if types.is_time(kind) else None
     else:
         is_local = logical.startswith("local-")
         if types.is_timestamp(kind) and (kind.tz is None) == is_local:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pyarrow as pa
 
@@ -9,8 +11,10 @@ from kafka_sink.records.varint import Array, Field
 from kafka_sink.schemas.pieces import Elements, Piece
 
 US_PER_DAY = 86_400_000_000
-# Days that lie closer together are written all, in a table; others each once.
-_TABLE_DAYS = 20_000
+# Days that lie close together are looked up in a table of some years, which is kept; others are written each once.
+_BLOCK_DAYS, _BLOCKS_MAX = 4096, 4
+# An int64 of days has a year of up to 17 digits.
+_LONGEST_DATE = 32
 
 
 def _digits(count: int) -> Array:
@@ -25,14 +29,24 @@ _TWO, _THREE = _digits(2), _digits(3)
 def date_texts(days: Array) -> Elements:
     if not len(days):
         return Elements(pa.array([], pa.binary()), 0)
-    first, last = int(days.min()), int(days.max())
-    if last - first < _TABLE_DAYS:
-        known, places = np.arange(first, last + 1), days - first
+    first, last = int(days.min()) // _BLOCK_DAYS, int(days.max()) // _BLOCK_DAYS
+    if last - first < _BLOCKS_MAX:
+        texts, places = _blocks(first, last), days - first * _BLOCK_DAYS
     else:
         known, places = np.unique(days, return_inverse=True)
-    texts = [each.encode() for each in np.datetime_as_string(known.astype("datetime64[D]")).tolist()]
-    longest = max(map(len, texts))
-    return Elements(pa.array(texts, pa.binary()), longest * len(days), places)
+        texts = _texts(known)
+    return Elements(texts, _LONGEST_DATE * len(days), places)
+
+
+@lru_cache(maxsize=16)
+def _blocks(first: int, last: int) -> pa.Array:
+    return _texts(np.arange(first * _BLOCK_DAYS, (last + 1) * _BLOCK_DAYS))
+
+
+def _texts(days: Array) -> pa.Array:
+    return pa.array(
+        [each.encode() for each in np.datetime_as_string(days.astype("datetime64[D]")).tolist()], pa.binary()
+    )
 
 
 def time_pieces(microseconds: Array) -> list[Piece]:

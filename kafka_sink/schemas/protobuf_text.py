@@ -144,7 +144,7 @@ class _Draft:
             elif word in ("option", "reserved", "extensions", "extend"):
                 self._skip_statement()
             elif word != ";":
-                fields.append(self._field(word, name, ""))
+                fields.append(self._field(word, name, "", (*path, nested)))
                 nested += fields[-1]["is_map"]
 
     def _oneof(self, message: str, fields: list[dict[str, Any]]) -> None:
@@ -154,9 +154,9 @@ class _Draft:
             if word == "option":
                 self._skip_statement()
             elif word != ";":
-                fields.append(self._field(word, message, oneof))
+                fields.append(self._field(word, message, oneof, ()))
 
-    def _field(self, word: str, message: str, oneof: str) -> dict[str, Any]:
+    def _field(self, word: str, message: str, oneof: str, path: tuple[int, ...]) -> dict[str, Any]:
         label = word if word in ("optional", "required", "repeated") else ""
         kind = self._next() if label else word
         entry = ""
@@ -171,7 +171,7 @@ class _Draft:
         name = self._next()
         if kind == "map":
             entry = _joined(message, _entry_name(name))
-            self._map_entry(entry, key, value)
+            self._map_entry(entry, key, value, path)
         self._expect("=")
         number = _whole(self._next())
         options = self._options()
@@ -180,14 +180,14 @@ class _Draft:
             "is_map": bool(entry), "options": options,
         }  # fmt: skip
 
-    def _map_entry(self, entry: str, key: str, value: str) -> None:
+    def _map_entry(self, entry: str, key: str, value: str, path: tuple[int, ...]) -> None:
         self.kinds[entry] = "message"
         parts = [
-            {"name": name, "number": number, "kind": kind, "scope": entry, "label": "optional", "oneof": "",
+            {"name": name, "number": number, "kind": kind, "scope": entry, "label": "", "oneof": "",
              "is_map": False, "options": {}}
             for name, number, kind in (("key", 1, key), ("value", 2, value))
         ]  # fmt: skip
-        self._messages.append((entry, parts, (), True))
+        self._messages.append((entry, parts, path, True))
 
     def _options(self) -> dict[str, str]:
         options: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 from collections.abc import Callable
@@ -129,7 +130,8 @@ class Store:
         """With its text as it is kept; a wrong one is refused."""
         texts = self.texts_of(content, subject)
         if content.kind == PROTOBUF:
-            if not any(word in content.text for word in ("message", "enum", "syntax")):
+            is_text = any(word in content.text for word in ("message", "enum", "syntax"))
+            if not is_text and not _is_descriptor(content.text):
                 raise Refused(422, 42201, "Invalid schema: no message in this Protobuf schema")
             return content
         try:
@@ -267,3 +269,11 @@ class Store:
             for context in self.contexts.values()
             for subject, versions in context.subjects.items()
         }
+
+
+def _is_descriptor(text: str) -> bool:
+    """Confluent's registry takes a FileDescriptorProto in base64 as well; it begins with the name of its file."""
+    try:
+        return base64.b64decode(text, validate=True)[:1] == b"\n"
+    except ValueError:
+        return False

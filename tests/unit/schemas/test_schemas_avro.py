@@ -87,6 +87,7 @@ NOON = dt.datetime(1969, 12, 31, 12, 0, 0, 123456)
         (pa.timestamp("us"), {"type": "long", "logicalType": "local-timestamp-micros"}, NOON, NOON),
         (pa.timestamp("us", "UTC"), "long", NOON, -43199877),
         (pa.time64("ns"), {"type": "long", "logicalType": "time-micros"}, dt.time(1, 2, 3, 4), dt.time(1, 2, 3, 4)),
+        (pa.duration("us"), "long", dt.timedelta(seconds=-1), -1_000_000),
         (pa.string(), ["null", "int", "string"], "a", "a"),
         (pa.int32(), ["long", "int", "null"], 1, 1),
         (pa.int32(), ["null", "string", "double"], 4, 4.0),
