@@ -82,9 +82,10 @@ def test_fastavro_reads_back_what_was_written(array: pa.Array) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=10_000, deadline=None)
+@pytest.mark.parametrize("part", range(10))
+@settings(max_examples=1_000, deadline=None)
 @given(structs())
-def test_ten_thousand_schemas_and_rows(array: pa.Array) -> None:
+def test_ten_thousand_schemas_and_rows(part: int, array: pa.Array) -> None:
     _check_against_the_twin(array)
     _check_against_fastavro(array)
 

@@ -48,8 +48,9 @@ def test_a_validator_accepts_what_a_derived_schema_describes(array: pa.Array) ->
 
 
 @pytest.mark.slow
-@settings(max_examples=10_000, deadline=None)
+@pytest.mark.parametrize("part", range(10))
+@settings(max_examples=1_000, deadline=None)
 @given(structs())
-def test_ten_thousand_types_and_rows(array: pa.Array) -> None:
+def test_ten_thousand_types_and_rows(part: int, array: pa.Array) -> None:
     _check_against_the_twin(array)
     _check_against_a_validator(array)
