@@ -26,7 +26,7 @@ from tests.chaos.bare_spark import (
 )
 from tests.chaos.faults import Fault, Harm
 from tests.chaos.kafka_proxy import KafkaProxy
-from tests.chaos.outages import TRANSACTION_TOPIC, Outage, wait_until_in_sync
+from tests.chaos.outages import TRANSACTION_TOPIC, Outage
 from tests.chaos.test_cluster_changes import cluster_of
 from tests.chaos.test_commit_errors import of_a_task, of_the_driver
 from tests.chaos.test_three_nodes import restarts_all
@@ -220,7 +220,7 @@ def commit_with_a_dead_leader(
     with KafkaProxy(kafka.bootstrap_servers) as proxy:
         # For the cluster's own topics.
         run_on(Checkpoint(), patient(proxy, first))
-        wait_until_in_sync(kafka, TRANSACTION_TOPIC)
+        kafka.wait_in_sync(TRANSACTION_TOPIC)
         settings = patient(proxy, topic)
         coordinators = {kafka.leader_of(TRANSACTION_TOPIC, partition) for partition in range(2)}
         victim = next(node for node in kafka.node_ids if node not in coordinators)

@@ -23,7 +23,7 @@ from tests.chaos.bare_spark import (
 )
 from tests.chaos.faults import Harm
 from tests.chaos.kafka_proxy import KafkaProxy
-from tests.chaos.outages import TRANSACTION_TOPIC, wait_until
+from tests.chaos.outages import TRANSACTION_TOPIC
 from tests.chaos.test_commit_errors import of_a_task
 from tests.chaos.test_driver_crashes import kill_after_the_decision
 from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
@@ -31,6 +31,7 @@ from tests.integration.asking import client_of
 from tools.foreign_reader import read_topic
 from tools.java import run_class
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 

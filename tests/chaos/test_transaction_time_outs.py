@@ -33,7 +33,7 @@ from tests.chaos.faults import Harm
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.chaos.test_commit_errors import of_a_task, of_the_driver
 from tests.chaos.test_driver_crashes import kill_after_the_decision
-from tools.foreign_reader import partition_ids, read_topic
+from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
@@ -99,7 +99,7 @@ def test_a_time_out_after_the_decision_stops_the_query_at_each_start_and_says_wh
 
 
 def coordinator_of(kafka: KafkaCluster, transactional_id: str) -> int:
-    count = len(partition_ids(kafka._admin(), TRANSACTION_TOPIC))
+    count = len(kafka.partitions_of(TRANSACTION_TOPIC))
     return kafka.leader_of(TRANSACTION_TOPIC, internal_partition(transactional_id, count))
 
 
