@@ -87,7 +87,8 @@ def scan_topic(
         unfinished = {partition for partition, end in ends.items() if end > 0}
         heard_at = time.monotonic()
         while unfinished:
-            messages = consumer.consume(10_000, timeout=0.05)
+            # Any: as in _foreign_record.
+            messages: list[Any] = consumer.consume(10_000, timeout=0.05)
             for message in messages:
                 heard_at = time.monotonic()
                 error = message.error()
