@@ -1,4 +1,4 @@
-"""A streaming query without Spark, whole: its topic, its checkpoint, a proxy between it and the brokers, and the oracle.
+"""A streaming query without Spark: its topic, its checkpoint, a proxy between it and the brokers, and the oracle.
 
 def test_...(stream: BareStream) -> None:
     fault = stream.proxy.on(END_TXN, Harm.LOSE_ANSWER, where=of_a_task)

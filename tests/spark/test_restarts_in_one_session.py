@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 from kafka_sink.wire.apis import END_TXN
-from tests.chaos.faults import Harm, Request
+from tests.chaos.faults import Harm, of_a_task
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.spark.parity import Folder, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
@@ -38,10 +38,6 @@ def proxy(kafka_4: KafkaCluster) -> Iterator[KafkaProxy]:
 @pytest.fixture
 def folder(spark: SparkSession, tmp_path: Path) -> Folder:
     return Folder(spark, tmp_path)
-
-
-def of_a_task(request: Request) -> bool:
-    return not request.body["transactional_id"].endswith("-driver")
 
 
 def kill_committing() -> None:
