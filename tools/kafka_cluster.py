@@ -205,13 +205,18 @@ class KafkaCluster:
         request = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=texts)
         admin = self._admin()  # has to outlive its future
         admin.create_topics([request], operation_timeout=30)[name].result(60)
+        self.wait_for_topic(name, partitions)
+        return name
+
+    def wait_for_topic(self, name: str, partitions: int = 1) -> None:
+        """Until every running node knows a leader of each partition. The controller says that a topic was created
+        before the other nodes have heard of it."""
 
         def is_led() -> bool:
             known = self.partitions_of(name)
             return len(known) == partitions and all(one.leader >= 0 for one in known)
 
         wait_until(is_led, f"topic {name} has leaders")
-        return name
 
     def delete_topic(self, name: str) -> None:
         admin = self._admin()

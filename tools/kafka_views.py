@@ -27,6 +27,7 @@ class Partition:
     topic: str
     index: int
     leader: int
+    leader_epoch: int
     replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
 
@@ -64,6 +65,7 @@ def view_of(address: str, *topics: str) -> View:
             topic["name"],
             int(one["partition_index"]),
             int(one["leader_id"]),
+            int(one["leader_epoch"]),
             tuple(one["replica_nodes"]),
             tuple(sorted(one["isr_nodes"])),
         )
