@@ -89,6 +89,7 @@ class LedgerRead(Part):
         self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
         self._newest: dict[str, tuple[int, bytes]] = {}
         self._claims: dict[str, int] = {}
+        self._younger: set[str] = set()
         topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
         ask_offset(self.inquiry, now_ms, LOG_START, topic, partition, EARLIEST)
         if self._stop_offset is None:
@@ -177,7 +178,10 @@ class LedgerRead(Part):
     def _take_claim(self, offset: int, value: bytes) -> None:
         # One that cannot be read names no run; a driver is never stopped by it.
         with suppress(RemoteProtocolError):
-            self._claims[decode_claim(value)] = offset
+            run = decode_claim(value)
+            if self._claim_offset is not None and offset > self._claim_offset and run not in self._claims:
+                self._younger.add(run)
+            self._claims[run] = offset
 
     def _own_key(self, key: bytes | None) -> str | None:
         text = (key or b"").decode("utf-8", "replace")
@@ -228,6 +232,7 @@ class LedgerRead(Part):
             self._sink_id,
             newest,
             claims=self._claims,
+            younger=frozenset(self._younger),
             older_key=older_key,
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
