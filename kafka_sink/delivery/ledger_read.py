@@ -22,7 +22,7 @@ A null value (set_aside.py) takes away what its key had before, as compaction do
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -219,10 +219,12 @@ class LedgerRead(Part):
         settled = dict(newest)
         doubtful = set()
         for key, found_unmarked in unmarked.items():
-            offset, record = self._newest_believed(found_unmarked)
-            if record is not None:
-                newest[key] = record
-            if record is not None and record.kind is Kind.INTENT:
+            for offset, record in self._believed(found_unmarked):
+                if key not in doubtful:
+                    newest[key] = record
+                if record.kind is not Kind.INTENT:
+                    settled[key] = record
+                    break
                 doubtful.add(key)
                 self.unmarked_offset = max(self.unmarked_offset, offset)
         older_key = self._older_key(newest)
@@ -244,12 +246,12 @@ class LedgerRead(Part):
         is_known = older is not None and self._sink_id not in newest and is_of_stream(older, self._sink_id)
         return self._named_sink_id if is_known else None
 
-    def _newest_believed(self, unmarked: Sequence[tuple[int, bytes]]) -> tuple[int, LedgerRecord | None]:
+    def _believed(self, unmarked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, LedgerRecord]]:
+        """The newest first."""
         for offset, value in sorted(unmarked, reverse=True):
             record = None if value == ERASED else self._decoded(offset, value)
             if record is not None and record.kind is not Kind.REPLAY and not record.is_accepted:
-                return offset, record
-        return -1, None
+                yield offset, record
 
     def _decoded(self, offset: int, value: bytes) -> LedgerRecord:
         try:

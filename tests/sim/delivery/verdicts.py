@@ -94,6 +94,11 @@ class Verdicts:
 
     def on_delivered(self, batch: Batch, verdict: Verdict) -> None:
         """A repetition that was not written again: if it was something else, that has to be said."""
+        for loss in batch.losses:
+            if not (loss.is_resolved or loss.committed) and self.assumptions.lost_markers:
+                # The record of the loss has lost its marker, too, and nothing of the batch was there: it ran again.
+                loss.is_replayed = True
+                self.on_resolved(loss)
         if verdict.conclusion is not Conclusion.ALREADY_DELIVERED or batch.must_be_there:
             return
         said = next((note for note in verdict.notes if _DROPPED in note), None)
