@@ -95,7 +95,7 @@ class Stream:
     def _note_end(self) -> None:
         error = self._query.exception()
         if error is not None:
-            self.ends.append(str(error))
+            self.ends.append(f"{error}\n{_causes(self._query)}")
 
     @property
     def commit_count(self) -> int:
@@ -103,6 +103,18 @@ class Stream:
         commits = self._checkpoint / "commits"
         names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
         return max((int(name) + 1 for name in names if name.isdigit()), default=0)
+
+
+def _causes(query: Any) -> str:
+    """The JVM's whole story. PySpark shows the outermost exception alone, and "Writing job failed" is all that this one
+    says when the processes of a commit and of its abort were both killed."""
+    java = getattr(query, "_jsq", None)
+    if java is None:
+        return ""  # Spark Connect sends the causes in the text
+    from pyspark import SparkContext
+
+    utils = getattr(SparkContext._jvm, "org.apache.spark.util.Utils")
+    return str(utils.exceptionString(java.exception().get()))
 
 
 def _labelled_write(options: Mapping[str, str], name: str) -> Any:
