@@ -35,7 +35,7 @@ from tools.kafka_cluster import KafkaCluster
 from tools.kafka_security import AUTHORIZER
 
 pytestmark = pytest.mark.kafka
-WAIT_S = 30.0
+WAIT_S = 90.0
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
 BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)
 

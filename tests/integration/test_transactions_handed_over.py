@@ -49,7 +49,7 @@ print("ended")
 
 
 def run(program: str, *arguments: str, expected: int = 0) -> str:
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=300)
     assert done.returncode == expected, done.stderr[-3000:]
     return done.stdout.strip()
 

@@ -8,7 +8,7 @@ from kafka_sink import Producer
 from tools.foreign_reader import Isolation, end_offsets, read_topic, wait_until_settled
 from tools.kafka_cluster import KafkaCluster
 
-TIMEOUT_S = 30
+TIMEOUT_S = 90
 
 
 def transactional(kafka: KafkaCluster, transactional_id: str, **more: object) -> Producer:
