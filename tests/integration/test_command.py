@@ -34,11 +34,6 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
-
-
-@pytest.fixture
 def sink(broker: EmbeddedBroker) -> Sink:
     return created(Sink(broker.bootstrap_servers, "t", "orders", LEDGER))
 

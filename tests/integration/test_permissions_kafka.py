@@ -156,11 +156,6 @@ def place(kafka: KafkaCluster, topic_name: str) -> Place:
     return Place(kafka, topic)
 
 
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
-
-
 # ---- what each mode does ---------------------------------------------------------------------------------------
 
 

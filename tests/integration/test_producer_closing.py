@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import gc
-import os
 import pickle
 import signal
 import subprocess
@@ -21,32 +20,13 @@ from kafka_sink import Producer
 from kafka_sink.engine.engine import Engine
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.testing import EmbeddedBroker
-from tools.foreign_reader import read_topic
+from tests.integration.producing import TIMEOUT_S, descriptor_count, producer_of, senders, values
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
-TIMEOUT_S = 90
 HOUR_MS = 3_600_000
-SENDER_NAME = "kafka-sink-sender"
 # Nobody listens there: connections are refused at once.
 NOBODY = "127.0.0.1:1"
-
-
-def producer_of(kafka: KafkaCluster, **options: object) -> Producer:
-    named = {name.replace("_", "."): options[name] for name in options}
-    return Producer({"bootstrap.servers": kafka.bootstrap_servers, **named})
-
-
-def values(kafka: KafkaCluster, topic: str) -> list[bytes | None]:
-    return [record.value for record in read_topic(kafka.bootstrap_servers, topic)]
-
-
-def senders() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith(SENDER_NAME)]
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def test_a_thousand_producers_opened_and_closed_leave_no_thread_and_no_descriptor(
@@ -56,7 +36,7 @@ def test_a_thousand_producers_opened_and_closed_leave_no_thread_and_no_descripto
     with producer_of(kafka_4, linger_ms=0) as producer:
         producer.send(topic_name, b"warm").result(TIMEOUT_S)
     gc.collect()
-    before = descriptors()
+    before = descriptor_count()
     assert not senders()
     for number in range(1000):
         producer = producer_of(kafka_4, linger_ms=0)
@@ -64,7 +44,7 @@ def test_a_thousand_producers_opened_and_closed_leave_no_thread_and_no_descripto
             producer.send(topic_name, b"%d" % number).result(TIMEOUT_S)
         producer.close(0 if number % 3 == 0 else TIMEOUT_S)
     assert not senders()
-    assert descriptors() <= before
+    assert descriptor_count() <= before
 
 
 def test_closing_sends_what_is_queued_and_may_be_repeated(kafka: KafkaCluster, topic_name: str) -> None:
@@ -172,11 +152,11 @@ def test_a_forgotten_producer_warns_sends_what_it_has_and_ends_its_thread(
 
 def test_a_constructor_that_fails_leaves_nothing_behind() -> None:
     gc.collect()  # what earlier tests have left is none of it
-    before = descriptors()
+    before = descriptor_count()
     with pytest.raises(KafkaSinkError):
         Producer({"bootstrap.servers": NOBODY, "compression.type": "lz4", "compression.lz4.level": 99})
     gc.collect()
-    assert descriptors() <= before and not senders()
+    assert descriptor_count() <= before and not senders()
 
 
 def test_a_producer_does_not_pickle() -> None:

@@ -9,22 +9,12 @@ import time
 import pyarrow as pa
 import pytest
 
-from kafka_sink import Producer, ProducerRecord, RecordMetadata
+from kafka_sink import ProducerRecord, RecordMetadata
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout
+from tests.integration.producing import TIMEOUT_S, producer_of, values
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
-
-TIMEOUT_S = 90
-
-
-def producer_of(kafka: KafkaCluster, **options: object) -> Producer:
-    named = {name.replace("_", "."): options[name] for name in options}
-    return Producer({"bootstrap.servers": kafka.bootstrap_servers, **named})
-
-
-def values(kafka: KafkaCluster, topic: str) -> list[bytes | None]:
-    return [record.value for record in read_topic(kafka.bootstrap_servers, topic)]
 
 
 def test_a_future_tells_where_the_record_is_and_how_large_it_was(kafka: KafkaCluster, topic_name: str) -> None:

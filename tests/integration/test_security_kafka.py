@@ -6,7 +6,7 @@ import logging
 import pickle
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime.client import Client
 from kafka_sink.wire.apis import FIND_COORDINATOR
 from tests.certificates import Authority
-from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
+from tests.conftest import NEWEST, or_without_kafka
 from tests.secured_kafka import MECHANISMS, SHORT, SHORT_SESSION_MS, USERS, SecuredKafka, running
 from tools.foreign_reader import read_topic
 from tools.kafka_security import LISTENER, MTLS, SASL_SSL, SSL
@@ -31,11 +31,6 @@ class Progress(NamedTuple):
     requests: list[DriverRequest]
     wake_at_ms: int | None
     verdict: bool | None
-
-
-@pytest.fixture(params=[NEWEST, FIRST_GENERATION])
-def secured(request: pytest.FixtureRequest, secured_kafka_of: Callable[[str], SecuredKafka]) -> SecuredKafka:
-    return secured_kafka_of(request.param)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -18,7 +18,7 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime.secured import authenticator
 from tests.certificates import Authority
-from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
+from tests.conftest import NEWEST, or_without_kafka
 from tests.integration.token_server import AUDIENCE, ISSUER, TokenServer, unsecured_token
 from tests.secured_kafka import SecuredKafka, running
 from tools.foreign_reader import read_topic
@@ -254,11 +254,6 @@ def test_a_token_that_has_ended_is_not_sent(server: TokenServer) -> None:
 
 
 # ---- Apache Kafka ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=[NEWEST, FIRST_GENERATION])
-def secured(request: pytest.FixtureRequest, secured_kafka_of: Callable[[str], SecuredKafka]) -> SecuredKafka:
-    return secured_kafka_of(request.param)
 
 
 def test_a_transaction_goes_on_while_its_token_ends(
