@@ -483,8 +483,8 @@ class World:
 
 def _forget_tries(committer: Committer) -> None:
     """How often a question was repeated is no part of the state, or the world would have no end."""
-    part = committer._part
-    for owner in (part, getattr(part, "_search", None)):
+    part, draft = committer._part, committer._draft
+    for owner in (part, getattr(part, "_search", None), draft, committer._listing):
         if owner is not None:
             owner.last_trouble = ""
             for question in owner.inquiry._open.values():
