@@ -2,8 +2,8 @@
 
 A warm stream of a thousand rows per micro-batch into our sink, exactly once, and into Spark's own sink and the null
 sink beside it, with the same settings of Spark. What takes the time is put together from three places: Spark's progress
-of the query, the spans that bench.traced_sink notes in the Python processes, and a read_committed reader that notes when the
-last row of a micro-batch is visible. Drawn is the micro-batch of the middle duration; the table has medians.
+of the query, the spans that bench.traced_sink notes in the Python processes, and a read_committed reader that notes
+when the last row of a micro-batch is visible. Drawn is the micro-batch of the middle duration; the table has medians.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ from kafka_sink.delivery.session import (
     Verdict,
 )
 from kafka_sink.delivery.sweep import OpenTransactions, Sweep, SweepRule
+from kafka_sink.delivery.visible import Visible
 from kafka_sink.frozen import frozen
 
 
@@ -188,8 +189,7 @@ class Committer(Opening):
             if has_lost or None in part.fates:
                 self._fail(texts.lost_without_ledger(record, part.fates, reason_of(part)))
             else:
-                self._outcome = Verdict(Conclusion.DELIVERED)
-                self._sweep(now_ms)
+                self._on_delivered(now_ms)
         elif None in part.fates:
             self._fail(texts.pending(record, part.fates, reason_of(part)))
         else:
@@ -221,8 +221,30 @@ class Committer(Opening):
         elif is_choice:
             self._end(Conclusion.RESOLVED)
         else:
-            self._outcome = Verdict(Conclusion.DELIVERED)
+            self._on_delivered(now_ms)
+
+    # ---- whether readers see it ----
+
+    def _on_delivered(self, now_ms: int) -> None:
+        self._outcome = Verdict(Conclusion.DELIVERED)
+        if not self._settings.visible_ms:
             self._sweep(now_ms)
+            return
+        self._move(Event.VERIFY)
+        self._deadline_ms = now_ms + self._settings.visible_ms
+        self._part = Visible(self._settings, self._summary.written, now_ms)
+        self._conclude(now_ms)
+
+    def _on_verified(self, now_ms: int, part: Part) -> None:
+        assert isinstance(part, Visible)
+        if part.note:
+            self._notes.append(part.note)
+        self._sweep(now_ms)
+
+    def _late_to_be_seen(self, now_ms: int) -> None:
+        part, self._part = self._part, None
+        assert part is not None
+        self._on_verified(now_ms, part)
 
     # ---- what no decision names ----
 
@@ -321,6 +343,7 @@ _ON_FINISHED = {
     Phase.COMMITTING: Committer._on_committed,
     Phase.RECORDING: Committer._on_recorded,
     Phase.DISCARDING: Committer._on_discarded,
+    Phase.VERIFYING: Committer._on_verified,
     Phase.SWEEPING: Committer._on_swept,
 }
 
@@ -335,6 +358,7 @@ _AT_DEADLINE = {
     Phase.COMMITTING: Committer._late_commit,
     Phase.RECORDING: Committer._late_write,
     Phase.DISCARDING: Committer._late_courtesy,
+    Phase.VERIFYING: Committer._late_to_be_seen,
     Phase.SWEEPING: Committer._late_courtesy,
 }
 
