@@ -36,7 +36,11 @@ from tools.foreign_reader import end_offsets
 
 ROWS, PARTITIONS, WARM_UP = 1000, 4, 10
 OURS = "ours, exactly once"
-SINKS: Mapping[str, str] = {OURS: "traced-sink", "Spark's own sink": "kafka", "null sink": "null-sink"}
+SINKS: Mapping[str, str] = {
+    OURS: "traced-sink",
+    "Spark's own sink": "kafka",
+    "null sink, collector asleep": "frozen-null-sink",
+}
 # In the order in which a micro-batch goes through them; Spark tells how long each took.
 PHASES = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
 

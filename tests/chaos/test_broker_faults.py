@@ -189,12 +189,15 @@ def test_batches_go_on_while_all_brokers_are_restarted_one_after_the_other(
 
 @pytest.mark.slow
 def test_a_partition_that_has_no_leader_when_it_is_committed_is_forgotten_by_brokers_of_4(
-    kafka_three_nodes: KafkaCluster, topic_name: str
+    kafka_three_nodes: KafkaCluster, topic_name: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """KAFKA-20734, kept here to notice when it is mended: the coordinator takes such a partition for a deleted one and
-    writes no marker into it. Its rows stay hidden, and nothing that a client can ask for changes that."""
+    writes no marker into it. Its rows stay hidden, and nothing that a client can ask for changes that. A commit that
+    waits for its rows to be visible says so."""
     kafka = kafka_three_nodes
-    settings = commit_with_a_dead_leader(kafka, topic_name)
+    settings = commit_with_a_dead_leader(kafka, topic_name, commit__visible__timeout__ms=2000)
+    (told,) = [line for line in capfd.readouterr().err.splitlines() if "KAFKA-20734" in line]
+    assert "read_committed readers do not see all of it yet" in told and f"{topic_name}-" in told
     kafka.heal()
     assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
     with pytest.raises(TimeoutError, match="a transaction is still open"):
@@ -212,7 +215,7 @@ def test_a_partition_that_has_no_leader_when_it_is_committed_shows_its_rows_when
 
 
 def commit_with_a_dead_leader(
-    kafka: KafkaCluster, topic: str, *, comes_back_after_s: float | None = None
+    kafka: KafkaCluster, topic: str, *, comes_back_after_s: float | None = None, **options: object
 ) -> dict[str, str]:
     """The node that led some of the rows' partitions, and is their only replica, is dead when a batch is committed."""
     first = kafka.create_topic(f"{topic}-first", partitions=PARTITIONS)
@@ -221,7 +224,9 @@ def commit_with_a_dead_leader(
         # For the cluster's own topics.
         run_on(Checkpoint(), patient(proxy, first))
         wait_until_in_sync(kafka, TRANSACTION_TOPIC)
-        settings = patient(proxy, topic)
+        settings = {
+            **patient(proxy, topic), **{name.replace("__", "."): str(value) for name, value in options.items()}
+        }  # fmt: skip
         coordinators = {kafka.leader_of(TRANSACTION_TOPIC, partition) for partition in range(2)}
         victim = next(node for node in kafka.node_ids if node not in coordinators)
         assert victim in {kafka.leader_of(topic, partition) for partition in range(PARTITIONS)}
