@@ -40,7 +40,7 @@ class NullStreamWriter(DataSourceStreamArrowWriter):
 
 
 class FrozenNullStreamWriter(NullStreamWriter):
-    """With what ours does about PySpark's collections between tasks: what is left is the floor of any sink in Python."""
+    """With what ours does about PySpark's collections between tasks: the floor of any sink in Python."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         HEAP.work_begins()
