@@ -1,4 +1,4 @@
-"""Our sink with a stopwatch in its hand: `format("traced-sink")`, used by bench.waterfall alone.
+"""Our sink, and the null sink, with a stopwatch in their hands: what bench.waterfall measures.
 
 In each Python process that Spark starts for it, what the sink does is noted as spans: planning, a task and its steps, a
 commit and each of its requests. A span is one line of JSON in a file of the process, in the folder that the environment
@@ -20,6 +20,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from bench.spark_peers import FrozenNullSink
 from kafka_sink.delivery.request import DriverAnswer, RequestKey
 from kafka_sink.runtime.client import Client, Machine, MachineStep
 from kafka_sink.spark.datasource import KafkaSinkDataSource
@@ -143,13 +144,27 @@ class TracedSink(DataSource):
         return "traced-sink"
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        self._inner = KafkaSinkDataSource(options)
+        self._inner: DataSource = self._new_inner(options)
+
+    def _new_inner(self, options: Mapping[str, str]) -> DataSource:
+        return KafkaSinkDataSource(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TracedWriter:
         start_ms = now_ms()
         NOTES.begin(PLAN)
         watch_driver(os.getpid())
-        writer = TracedWriter(self._inner.streamWriter(schema=schema, overwrite=overwrite))
+        writer = self._inner.streamWriter(schema=schema, overwrite=overwrite)
+        assert isinstance(writer, DataSourceStreamArrowWriter)
+        traced = TracedWriter(writer)
         NOTES.add("streamWriter()", start_ms)
         NOTES.write()
-        return writer
+        return traced
+
+
+class TracedNullSink(TracedSink):
+    @classmethod
+    def name(cls) -> str:
+        return "traced-null-sink"
+
+    def _new_inner(self, options: Mapping[str, str]) -> DataSource:
+        return FrozenNullSink(options)

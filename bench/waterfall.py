@@ -29,9 +29,10 @@ from typing import Any
 from confluent_kafka import Consumer, TopicPartition
 
 from bench.chart import Lane, waterfall
+from bench.process_tree import cpu_by_kind
 from bench.report import PAGES, PARTIAL, machine, publish
 from bench.spark_arena import Arena, open_arena
-from bench.traced_sink import COMMIT, FOLDER, PLAN, TASK, TracedSink
+from bench.traced_sink import COMMIT, FOLDER, PLAN, TASK, TracedNullSink, TracedSink
 from tools.foreign_reader import end_offsets
 
 ROWS, PARTITIONS, WARM_UP = 1000, 4, 10
@@ -39,7 +40,7 @@ OURS = "ours, exactly once"
 SINKS: Mapping[str, str] = {
     OURS: "traced-sink",
     "Spark's own sink": "kafka",
-    "null sink, collector asleep": "frozen-null-sink",
+    "null sink, collector asleep": "traced-null-sink",
 }
 # In the order in which a micro-batch goes through them; Spark tells how long each took.
 PHASES = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
@@ -56,6 +57,8 @@ class Batch:
     phases: Mapping[str, int]
     spans: list[Span] = field(default_factory=list)
     visible_ms: float | None = None
+    # Of the micro-batches around it: milliseconds of processor time per micro-batch, by kind of process.
+    cpu_ms: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def whole_ms(self) -> int:
@@ -90,18 +93,26 @@ def micro_batches(arena: Arena, sink: str, tasks: int, count: int, folder: Path)
         # With a pause between them, as in a stream that waits for its rows.
         query = writer.trigger(processingTime="100 milliseconds").start()
         batches: dict[int, Batch] = {}
+        counted_from: tuple[int, dict[str, float]] | None = None
         while len(batches) < WARM_UP + count:
+            if counted_from is None and len(batches) >= WARM_UP:
+                counted_from = (len(batches), cpu_by_kind(os.getpid()))
             if query.awaitTermination(0.2):
                 raise SystemExit(f"{sink} ended early: {query.exception()}")
             for each in query.recentProgress:
                 moment = datetime.fromisoformat(each["timestamp"].replace("Z", "+00:00")).timestamp() * 1000
                 batches[each["batchId"]] = Batch(each["batchId"], moment, each["durationMs"])
+        assert counted_from is not None
+        since, before = counted_from
+        after = cpu_by_kind(os.getpid())
+        cpu_ms = {kind: (after[kind] - before[kind]) * 1000 / (len(batches) - since) for kind in after}
         query.stop()
     stop.set()
     visible = found.get(timeout=60)
     reader.join()
     counted = [batches[number] for number in sorted(batches)][WARM_UP : WARM_UP + count]
     for batch in counted:
+        batch.cpu_ms = cpu_ms
         if batch.number in visible:
             batch.visible_ms = visible[batch.number] - batch.trigger_ms
     put_in_place(counted, list(noted(folder)))
@@ -154,6 +165,7 @@ def steps_of(batch: Batch) -> dict[str, float]:
     if batch.visible_ms is not None:
         found["last row visible"] = batch.visible_ms
     found["the whole micro-batch"] = float(batch.whole_ms)
+    found |= {f"processor time: {kind}": took_ms for kind, took_ms in batch.cpu_ms.items()}
     return found
 
 
@@ -255,7 +267,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="pykafka-sink-spans-") as folder:
         os.environ[FOLDER] = folder
         with open_arena() as arena:
-            arena.spark.dataSource.register(TracedSink)
+            for sink in (TracedSink, TracedNullSink):
+                arena.spark.dataSource.register(sink)
             found = measure(arena, options.tasks, count, Path(folder))
     about = {"micro-batches": f"{count} each, after {WARM_UP}", **machine()}
     figures = {

@@ -169,12 +169,19 @@ def test_a_batch_of_two_tasks_is_committed_on_apache_kafka(kafka: KafkaCluster, 
         check_committed(committed(client, servers, topic_name, f"sink-{topic_name}"[:100]), servers, topic_name)
 
 
-@pytest.mark.parametrize("partitions_led_by", [1, 3], ids=["one node", "three nodes"])
 def test_a_commit_that_waits_until_its_rows_are_visible_returns_when_they_are(
-    request: pytest.FixtureRequest, topic_name: str, partitions_led_by: int
+    kafka: KafkaCluster, topic_name: str
 ) -> None:
-    kafka: KafkaCluster = request.getfixturevalue("kafka" if partitions_led_by == 1 else "kafka_three_nodes")
-    servers = kafka.bootstrap_servers
+    check_visible_at_once(kafka.bootstrap_servers, topic_name)
+
+
+def test_a_commit_that_waits_until_its_rows_are_visible_asks_each_leader(
+    kafka_three_nodes: KafkaCluster, topic_name: str
+) -> None:
+    check_visible_at_once(kafka_three_nodes.bootstrap_servers, topic_name)
+
+
+def check_visible_at_once(servers: str, topic_name: str) -> None:
     with client_of(servers) as client:
         verdict = committed(client, servers, topic_name, f"sink-{topic_name}"[:100], visible_ms=30_000)
         assert verdict.conclusion is Conclusion.DELIVERED and not verdict.notes and verdict.summary is not None
