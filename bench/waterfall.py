@@ -11,22 +11,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
 import tempfile
-import time
 import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import pairwise
-from multiprocessing import get_context
-from multiprocessing.queues import Queue
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from statistics import median
 from typing import Any
-
-from confluent_kafka import Consumer, TopicPartition
 
 from bench.chart import Lane, waterfall
 from bench.process_tree import cpu_by_kind
@@ -65,26 +61,14 @@ class Batch:
         return self.phases["triggerExecution"]
 
 
-def read_visible(servers: str, topic: str, stop: Event, found: Queue[dict[int, float]]) -> None:
-    """When the last row of each micro-batch was seen."""
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "visible", "isolation.level": "read_committed"})
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    seen: dict[int, float] = {}
-    while not stop.is_set():
-        for message in consumer.consume(10_000, timeout=0.002):
-            seen[int(message.key()) // ROWS] = time.time() * 1000
-    consumer.close()
-    found.put(seen)
-
-
 def micro_batches(arena: Arena, sink: str, tasks: int, count: int, folder: Path) -> list[Batch]:
     servers = arena.kafka.bootstrap_servers
     topic = arena.kafka.create_topic(f"waterfall-{uuid.uuid4().hex[:12]}", partitions=PARTITIONS)
     end_offsets(servers, topic)
-    context = get_context("spawn")
-    stop, found = context.Event(), context.Queue()
-    reader = context.Process(target=read_visible, args=(servers, topic, stop, found))
-    reader.start()
+    reader = subprocess.Popen(
+        [sys.executable, "-m", "bench.visible_reader", servers, topic, str(PARTITIONS), str(ROWS)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
     rows = arena.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS, numPartitions=tasks)
     frame = rows.load().selectExpr("CAST(value AS STRING) AS key", "CAST(timestamp AS STRING) AS value")
     with tempfile.TemporaryDirectory() as checkpoint:
@@ -107,9 +91,7 @@ def micro_batches(arena: Arena, sink: str, tasks: int, count: int, folder: Path)
         after = cpu_by_kind(os.getpid())
         cpu_ms = {kind: (after[kind] - before[kind]) * 1000 / (len(batches) - since) for kind in after}
         query.stop()
-    stop.set()
-    visible = found.get(timeout=60)
-    reader.join()
+    visible = {int(number): seen_ms for number, seen_ms in json.loads(reader.communicate()[0]).items()}
     counted = [batches[number] for number in sorted(batches)][WARM_UP : WARM_UP + count]
     for batch in counted:
         batch.cpu_ms = cpu_ms
@@ -249,7 +231,7 @@ def _medians(batches: Sequence[Batch]) -> dict[str, float]:
 def measure(arena: Arena, task_counts: Sequence[int], count: int, folder: Path) -> Found:
     found: Found = {tasks: {} for tasks in task_counts}
     for sink in SINKS:  # warms up: the JVM compiles what all of them use
-        micro_batches(arena, sink, task_counts[0], count, folder)
+        micro_batches(arena, sink, task_counts[0], 1, folder)
     for tasks in task_counts:
         for sink in SINKS:
             batches = found[tasks][sink] = micro_batches(arena, sink, tasks, count, folder)
