@@ -18,7 +18,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -36,6 +35,7 @@ from tests.chaos import bare_work
 from tests.chaos.numbered_records import check_all
 from tests.integration.asking import answers_to, client_of, request
 from tools.foreign_reader import read_topic
+from tools.waiting import wait_until
 
 PARTITIONS, TASKS, ROWS = 3, 3, 60
 PATIENCE_S = 120
@@ -255,13 +255,10 @@ def problems(servers: str, topic: str, batches: int) -> list[str]:
 def open_transactions(servers: str, sink_id: str, patience_s: float = 10) -> list[str]:
     """Transactions of this sink that are neither committed nor aborted, by what all brokers list. The markers of one
     that has just been ended take a moment; with `patience_s` of 0 they count as open."""
-    deadline = time.monotonic() + patience_s
     with client_of(servers) as client:
-        while True:
-            found = _listed(client, f"{sink_id}-")
-            if not found or time.monotonic() > deadline:
-                return found
-            time.sleep(0.05)
+        with suppress(TimeoutError):
+            wait_until(lambda: not _listed(client, f"{sink_id}-"), "nothing is open", patience_s)
+        return _listed(client, f"{sink_id}-")
 
 
 def _listed(client: Client, prefix: str) -> list[str]:

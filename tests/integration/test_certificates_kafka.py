@@ -28,6 +28,7 @@ from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
 from tests.secured_kafka import SecuredKafka, running
 from tools.foreign_reader import read_topic
 from tools.kafka_security import MTLS, SSL
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 WAIT_S = 30.0
@@ -56,10 +57,10 @@ class Broker:
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(WAIT_S)
         # The controller has it now; each network thread of the listener follows by itself, and they take turns.
-        deadline_s = time.monotonic() + WAIT_S
-        while any(self._shown() != issued.certificate.public_bytes(Encoding.DER) for _ in range(NETWORK_THREADS)):
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        wanted = issued.certificate.public_bytes(Encoding.DER)
+        wait_until(
+            lambda: all(self._shown() == wanted for _ in range(NETWORK_THREADS)), "every thread shows the certificate"
+        )
 
     def _shown(self) -> bytes | None:
         host, port = self.secured.kafka.bootstrap_servers_of(SSL).split(":")

@@ -7,8 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from tools.java import run_class
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import KafkaUnavailable
 from tools.kafka_node import free_port
+from tools.waiting import wait_until
 
 ODD = b"tab\t line\n backslash\\ comma, colon: zero\x00 high\xff"
 
@@ -37,15 +36,6 @@ def fill(cluster: KafkaCluster, topic: str, count: int, transactional_id: str | 
         producer.produce(topic, b"value %d" % number, key=b"key %d" % number, partition=0)
     assert producer.flush(60) == 0
     return producer
-
-
-def wait_until(is_true: Callable[[], bool], timeout_s: float = 30) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not is_true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def test_both_foreign_readers_see_the_same_records_byte_for_byte(kafka: KafkaCluster, topic_name: str) -> None:
@@ -124,7 +114,7 @@ def test_a_paused_node_takes_connections_but_answers_only_after_it_is_resumed(
     cluster.pause(leader)
     host, _, port = cluster.address_of(leader).partition(":")
     socket.create_connection((host, int(port)), timeout=5).close()
-    assert wait_until(lambda: cluster.leader_of(topic_name, 0) not in (leader, -1))
+    wait_until(lambda: cluster.leader_of(topic_name, 0) not in (leader, -1), "another node leads")
     cluster.resume(leader)
     cluster.wait_ready()
     fill(cluster, topic_name, 10)
@@ -139,7 +129,7 @@ def test_three_nodes_elect_another_leader_when_one_is_killed_and_heal_brings_it_
     fill(cluster, topic_name, 10)
     leader = cluster.leader_of(topic_name, 0)
     cluster.kill(leader)
-    assert wait_until(lambda: cluster.leader_of(topic_name, 0) not in (leader, -1))
+    wait_until(lambda: cluster.leader_of(topic_name, 0) not in (leader, -1), "another node leads")
     assert len(read_topic(cluster.bootstrap_servers, topic_name)) == 10
     cluster.heal()
     assert cluster.process_id(leader) > 0
@@ -195,7 +185,7 @@ def test_an_owner_killed_with_sigkill_leaves_no_process_and_no_folder(kafka_4: K
     finally:
         owner.kill()
         owner.wait(30)
-    assert wait_until(lambda: not folder.exists() and kafka_watchdog.processes_using(str(folder)) == [])
+    wait_until(lambda: not folder.exists() and kafka_watchdog.processes_using(str(folder)) == [], "all is gone")
 
 
 TAKER = """

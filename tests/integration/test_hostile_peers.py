@@ -20,6 +20,7 @@ from kafka_sink import Producer
 from kafka_sink.errors import ConfigError, KafkaSinkError
 from tests.integration import hostile_peer as peers
 from tests.integration.hostile_peer import Behaviour, HostilePeer
+from tools.waiting import wait_until
 
 MAX_BLOCK_MS = 1000
 REQUEST_TIMEOUT_MS = 400
@@ -97,13 +98,6 @@ def cpu_s(thread: threading.Thread) -> float:
     return time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
 
 
-def wait_until_closed(peer: HostilePeer) -> bool:
-    deadline = time.monotonic() + CLOSE_S
-    while peer.open_count and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return peer.open_count == 0
-
-
 def test_a_peer_that_is_no_broker_ends_in_an_error_that_says_so_and_costs_nothing(case: Case) -> None:
     gc.collect()
     descriptors, resident = descriptor_count(), resident_bytes()
@@ -118,7 +112,7 @@ def test_a_peer_that_is_no_broker_ends_in_an_error_that_says_so_and_costs_nothin
             spent_s = cpu_s(sender) + time.thread_time() - own_cpu_s
             grown = resident_bytes() - resident
             producer.close(timeout_s=CLOSE_S)
-        assert wait_until_closed(peer)
+        wait_until(lambda: not peer.open_count, "every connection is closed")
         # With back-off from 50 ms to 1 s there is time for a handful of attempts, not for a storm.
         assert 1 <= peer.connection_count <= 12
     text = str(caught.value)
@@ -148,7 +142,7 @@ def test_transactions_also_end_in_an_error_in_time_with_a_peer_that_is_no_broker
             started = time.monotonic()
             producer.close(timeout_s=CLOSE_S)
             assert time.monotonic() - started <= CLOSE_S + SLACK_S
-        assert wait_until_closed(peer)
+        wait_until(lambda: not peer.open_count, "every connection is closed")
 
 
 def test_a_good_broker_among_bad_ones_is_found() -> None:

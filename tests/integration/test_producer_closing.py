@@ -13,7 +13,6 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError,
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 TIMEOUT_S = 30
 SENDER_NAME = "kafka-sink-sender"
@@ -46,13 +46,6 @@ def senders() -> list[threading.Thread]:
 
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_thousand_producers_opened_and_closed_leave_no_thread_and_no_descriptor(
@@ -137,7 +130,7 @@ def test_a_callback_may_close_the_producer(kafka_4: KafkaCluster, topic_name: st
     kafka_4.create_topic(topic_name)
     producer = producer_of(kafka_4)
     producer.send(topic_name, b"v", on_delivery=lambda *_: producer.close())
-    wait_until(lambda: not senders())
+    wait_until(lambda: not senders(), "its thread has ended")
     with pytest.raises(KafkaSinkError, match="closed"):
         producer.send(topic_name, b"late")
     producer.close()
@@ -173,7 +166,7 @@ def test_a_forgotten_producer_warns_sends_what_it_has_and_ends_its_thread(
     assert ["was not closed" in str(each.message) for each in told if each.category is ResourceWarning] == [True]
     assert is_alive() is None
     assert future.result(TIMEOUT_S).offset == 0
-    wait_until(lambda: not senders())
+    wait_until(lambda: not senders(), "its thread has ended")
     assert values(kafka_4, topic_name) == [b"kept"]
 
 

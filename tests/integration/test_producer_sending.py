@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -14,6 +13,7 @@ from kafka_sink import Producer, ProducerRecord, RecordMetadata
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 TIMEOUT_S = 30
 
@@ -279,17 +279,8 @@ def test_max_block_ms_zero_never_waits(kafka_4: KafkaCluster, topic_name: str) -
     with producer_of(kafka_4, max_block_ms=0) as producer:
         with pytest.raises(OperationTimeout, match=r"not known within max\.block\.ms=0"):
             producer.send(topic_name, b"v")
-        assert _eventually(lambda: producer.send(topic_name, b"v")).result(TIMEOUT_S).offset == 0
-
-
-def _eventually(call: Callable[[], object]) -> object:
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            return call()
-        except OperationTimeout:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        sent = wait_until(lambda: producer.send(topic_name, b"v"), "the topic is known", passing=(OperationTimeout,))
+        assert sent.result(TIMEOUT_S).offset == 0
 
 
 def test_metrics_have_java_names_and_count_what_was_sent(kafka_4: KafkaCluster, topic_name: str) -> None:

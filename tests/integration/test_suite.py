@@ -7,13 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tools import kafka_watchdog
+from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PASSES = "def test_passes(tmp_path):\n    assert True\n"
@@ -132,19 +131,10 @@ def test_a_run_of_no_test_is_no_success(suite: SmallSuite) -> None:
     assert code == 1 and output == "no test file at tests/unti\n"
 
 
-def wait_until(is_true: Callable[[], bool], timeout_s: float = 60) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not is_true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 def test_ctrl_c_lets_fixtures_end_and_leaves_no_process_and_no_file(suite: SmallSuite) -> None:
     suite.write(waits=WAITS)
     runner = suite.start()
-    assert wait_until((suite.tests / "started").exists)
+    wait_until((suite.tests / "started").exists, "the test runs")
     runner.send_signal(signal.SIGINT)
     output, _ = runner.communicate(timeout=60)
     assert runner.returncode == 1
@@ -156,8 +146,8 @@ def test_ctrl_c_lets_fixtures_end_and_leaves_no_process_and_no_file(suite: Small
 def test_a_runner_that_is_killed_leaves_no_process_and_no_file(suite: SmallSuite) -> None:
     suite.write(waits=WAITS)
     runner = suite.start()
-    assert wait_until((suite.tests / "started").exists)
+    wait_until((suite.tests / "started").exists, "the test runs")
     assert suite.left_behind() != ([], [])
     runner.kill()
     runner.communicate(timeout=60)
-    assert wait_until(lambda: suite.left_behind() == ([], []))
+    wait_until(lambda: suite.left_behind() == ([], []), "nothing is left")

@@ -7,8 +7,8 @@ that stays open would stop every reader of the topic. Both readers of `tools.for
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Sequence
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -23,6 +23,7 @@ from tests.integration.asking import client_of
 from tests.integration.transactional import TIMEOUT_S, is_settled, rows, transactional, values
 from tools.foreign_reader import read_topic, read_topic_java, wait_until_settled
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 
 def test_committed_records_are_seen_and_aborted_ones_never(kafka: KafkaCluster, topic_name: str) -> None:
@@ -169,18 +170,11 @@ def group_offsets(kafka: KafkaCluster, group: str, topic: str, partitions: Seque
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "isolation.level": "read_committed"}
     consumer = Consumer(settings)
     wanted = [TopicPartition(topic, partition) for partition in partitions]
-    deadline = time.monotonic() + TIMEOUT_S
-    try:
-        while True:
-            try:
-                found = consumer.committed(wanted, timeout=TIMEOUT_S)
-                break
-            except KafkaException:  # the group's coordinator is new, and loads
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-    finally:
-        consumer.close()
+    with closing(consumer):
+        # The group's coordinator may be new, and load.
+        found = wait_until(
+            lambda: consumer.committed(wanted, timeout=TIMEOUT_S), f"{group} is loaded", passing=(KafkaException,)
+        )
     assert all(each.error is None for each in found), found
     return {each.partition: each.offset for each in found}
 
