@@ -19,7 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,7 +31,7 @@ from bench.spark_arena import Arena, open_arena
 from bench.traced_sink import COMMIT, FOLDER, PLAN, TASK, TracedNullSink, TracedSink
 from tools.foreign_reader import end_offsets
 
-ROWS, PARTITIONS, WARM_UP = 1000, 4, 10
+ROWS, PARTITIONS, WARM_UP, ROUNDS = 1000, 4, 8, 2
 OURS = "ours, exactly once"
 SINKS: Mapping[str, str] = {
     OURS: "traced-sink",
@@ -229,12 +229,13 @@ def _medians(batches: Sequence[Batch]) -> dict[str, float]:
 
 
 def measure(arena: Arena, task_counts: Sequence[int], count: int, folder: Path) -> Found:
-    found: Found = {tasks: {} for tasks in task_counts}
+    found: Found = {tasks: {sink: [] for sink in SINKS} for tasks in task_counts}
     for sink in SINKS:  # warms up: the JVM compiles what all of them use
         micro_batches(arena, sink, task_counts[0], 1, folder)
     for tasks in task_counts:
-        for sink in SINKS:
-            batches = found[tasks][sink] = micro_batches(arena, sink, tasks, count, folder)
+        for _, sink in product(range(ROUNDS), SINKS):
+            batches = micro_batches(arena, sink, tasks, count, folder)
+            found[tasks][sink] += batches
             print(f"{tasks:3} tasks  {sink:20} {median(each.whole_ms for each in batches):6.0f} ms", flush=True)
     return found
 
@@ -242,17 +243,17 @@ def measure(arena: Arena, task_counts: Sequence[int], count: int, folder: Path) 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.waterfall", description="Where a micro-batch's time goes.")
     parser.add_argument("--tasks", type=int, nargs="+", default=[2, 16, 64])
-    parser.add_argument("--batches", type=int, default=30, help="micro-batches that count, per sink")
-    parser.add_argument("--quick", action="store_true", help="10 micro-batches each, to build/bench/")
+    parser.add_argument("--batches", type=int, default=20, help="micro-batches that count, per sink and round")
+    parser.add_argument("--quick", action="store_true", help="8 micro-batches each, to build/bench/")
     options = parser.parse_args()
-    pages, count = (PARTIAL, 10) if options.quick else (PAGES, options.batches)
+    pages, count = (PARTIAL, 8) if options.quick else (PAGES, options.batches)
     with tempfile.TemporaryDirectory(prefix="pykafka-sink-spans-") as folder:
         os.environ[FOLDER] = folder
         with open_arena() as arena:
             for sink in (TracedSink, TracedNullSink):
                 arena.spark.dataSource.register(sink)
             found = measure(arena, options.tasks, count, Path(folder))
-    about = {"micro-batches": f"{count} each, after {WARM_UP}", **machine()}
+    about = {"micro-batches": f"{ROUNDS} x {count} each, alternating, each time after {WARM_UP}", **machine()}
     figures = {
         str(tasks): {sink: _medians(batches) for sink, batches in sinks.items()} for tasks, sinks in found.items()
     }
