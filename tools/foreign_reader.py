@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from tools.java import console_consumer, release, run_class
 from tools.kafka_jars import VERSIONS
-from tools.waiting import wait_until
+from tools.waiting import PATIENCE_S, wait_until
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 
@@ -47,8 +47,8 @@ def read_topic(
     topic: str,
     isolation: Isolation = "read_committed",
     *,
-    timeout_s: float = 60,
-    settle_timeout_s: float = 20,
+    timeout_s: float = PATIENCE_S,
+    settle_timeout_s: float = 60,
 ) -> list[ForeignRecord]:
     """All records, by partition and then by offset."""
     records = list(
@@ -62,8 +62,8 @@ def scan_topic(
     topic: str,
     isolation: Isolation = "read_committed",
     *,
-    timeout_s: float = 60,
-    settle_timeout_s: float = 20,
+    timeout_s: float = PATIENCE_S,
+    settle_timeout_s: float = 60,
 ) -> Iterator[ForeignRecord]:
     """The same one by one, partitions mixed, for topics too large to hold. `timeout_s` is for silence, not in all."""
     if isolation == "read_committed" and settle_timeout_s > 0:
@@ -164,7 +164,7 @@ def end_offsets(bootstrap_servers: str, topic: str, isolation: Isolation = "read
     return _end_offsets(_admin(bootstrap_servers), topic, isolation)
 
 
-def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float = 20) -> dict[int, int]:
+def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float = 60) -> dict[int, int]:
     """Until no transaction is open in any partition of the topic; the offset after the last record of each."""
     admin = _admin(bootstrap_servers)
     stable: dict[int, int] = {}
@@ -196,7 +196,7 @@ def _while_settling(ask: Callable[[], T], what: str) -> T:
                 raise
             raise _NotYet from error
 
-    (answer,) = wait_until(asked, what, 20, passing=(_NotYet,))
+    (answer,) = wait_until(asked, what, passing=(_NotYet,))
     return answer
 
 
@@ -233,7 +233,7 @@ def read_topic_java(
     *,
     version: str = VERSIONS[0],
     silence_ms: int = 8000,
-    settle_timeout_s: float = 20,
+    settle_timeout_s: float = 60,
 ) -> list[ForeignRecord]:
     """All records as Java reads them. The console consumer knows no end: it stops after `silence_ms` without one.
 

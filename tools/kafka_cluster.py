@@ -54,7 +54,7 @@ class KafkaCluster:
         users: Mapping[str, str] | None = None,
         tls: kafka_security.BrokerTls | None = None,
         jvm_options: tuple[str, ...] = FAST_START,
-        start_timeout_s: float = 60,
+        start_timeout_s: float = 180,
     ) -> None:
         if nodes not in (1, 3):
             raise ValueError(f"a cluster has 1 or 3 nodes, not {nodes}")
@@ -144,7 +144,7 @@ class KafkaCluster:
         """SIGKILL: no farewell, connections reset, data as the page cache has it."""
         self._nodes[node_id].kill()
 
-    def stop(self, node_id: int, timeout_s: float = 60) -> None:
+    def stop(self, node_id: int, timeout_s: float = 180) -> None:
         """SIGTERM: a controlled shutdown that hands leadership over first."""
         self._nodes[node_id].signal(signal.SIGTERM)
         self._nodes[node_id].join(timeout_s)
@@ -176,7 +176,7 @@ class KafkaCluster:
                 node.start()
         self.wait_ready(self._start_timeout_s)
 
-    def wait_ready(self, timeout_s: float = 60) -> None:
+    def wait_ready(self, timeout_s: float = 180) -> None:
         """Until every running node takes connections and knows every other one as alive."""
         deadline = time.monotonic() + timeout_s
         wanted = self._answering_nodes()

@@ -78,7 +78,7 @@ class SubmittedJob:
         if not self.is_running:
             raise SparkFailed(f"the job has ended before {awaited}:\n{self.output}\n{self.log[-4000:]}")
 
-    def wait(self, timeout_s: float = 180) -> str:
+    def wait(self, timeout_s: float = 400) -> str:
         """What the script printed, once it has ended well."""
         try:
             code = self.process.wait(timeout_s)
@@ -100,7 +100,7 @@ class SparkCluster:
         *,
         cores: int = 1,
         conf: Mapping[str, str] | None = None,
-        start_timeout_s: float = 90,
+        start_timeout_s: float = 300,
     ) -> None:
         self._worker_count = workers
         self._cores = cores

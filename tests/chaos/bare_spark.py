@@ -38,7 +38,7 @@ from tools.foreign_reader import read_topic
 from tools.waiting import wait_until
 
 PARTITIONS, TASKS, ROWS = 3, 3, 60
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.chaos.bare_work"])

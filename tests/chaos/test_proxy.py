@@ -27,6 +27,7 @@ from tests.chaos.extent import IS_FULL
 from tests.chaos.kafka_proxy import Fault, Harm, KafkaProxy
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.chaos]
 
@@ -110,7 +111,7 @@ def test_records_are_there_once_and_in_order_whatever_happens_to_a_produce(
     with new_producer(proxy) as producer:
         started = time.monotonic()
         send_numbers(producer, topic)
-        producer.flush(timeout_s=20)
+        producer.flush(timeout_s=PATIENCE_S)
         took_s = time.monotonic() - started
         send_numbers(producer, topic, "after")
     assert fault.has_acted
@@ -127,11 +128,11 @@ def test_a_produce_that_arrives_after_its_repetition_changes_nothing(
     fault = proxy.on(PRODUCE, harm, nth=nth)
     with new_producer(proxy) as producer:
         send_numbers(producer, topic)
-        producer.flush(timeout_s=20)
+        producer.flush(timeout_s=PATIENCE_S)
         assert fault.has_acted
         fault.release()
         send_numbers(producer, topic, "after")
-        producer.flush(timeout_s=20)
+        producer.flush(timeout_s=PATIENCE_S)
     assert log_of(kafka, topic) == joined(numbers(), numbers("after"))
 
 
@@ -143,7 +144,7 @@ def test_a_producer_starts_although_a_first_request_goes_wrong(
     fault = proxy.on(api, harm)
     with new_producer(proxy) as producer:
         send_numbers(producer, topic)
-        producer.flush(timeout_s=20)
+        producer.flush(timeout_s=PATIENCE_S)
     assert fault.has_acted
     assert log_of(kafka, topic) == numbers()
 
@@ -196,7 +197,7 @@ def test_an_aborted_transaction_leaves_nothing_whatever_happens_to_a_request(
         fault = proxy.on(api, harm)
         producer.begin_transaction()
         send_numbers(producer, topic, "aborted")
-        producer.flush(timeout_s=20)
+        producer.flush(timeout_s=PATIENCE_S)
         producer.abort_transaction()
         producer.begin_transaction()
         send_numbers(producer, topic, "committed")
@@ -247,12 +248,12 @@ def test_an_end_that_arrives_in_the_next_transaction_ends_nothing(
         producer.init_transactions()
         producer.begin_transaction()
         send_numbers(producer, topic, "first")
-        producer.flush(timeout_s=20)
+        producer.flush(timeout_s=PATIENCE_S)
         end(producer, first_commits)
         assert fault.has_acted
         producer.begin_transaction()
         send_numbers(producer, topic, "second")
-        producer.flush(timeout_s=20)
+        producer.flush(timeout_s=PATIENCE_S)
         assert_it_hit_nothing(fault)
         send_numbers(producer, topic, "more")
         end(producer, second_commits)
@@ -282,7 +283,7 @@ def test_a_request_of_an_aborted_transaction_that_arrives_late_leaves_nothing(
         if moment == "begun":
             fault.release()
         send_numbers(producer, topic, "committed")
-        producer.flush(timeout_s=20)
+        producer.flush(timeout_s=PATIENCE_S)
         if moment == "in-next":
             fault.release()
         send_numbers(producer, topic, "more")

@@ -18,7 +18,7 @@ from kafka_sink.errors import ConfigError, DataError, KafkaSinkError
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
-TIMEOUT_S = 30
+TIMEOUT_S = 90
 SECRET = "content-that-no-text-may-show"
 
 

@@ -20,7 +20,7 @@ from kafka_sink import Producer
 from kafka_sink.testing import Acl, EmbeddedBroker
 from tests.certificates import Authority
 
-WAIT_S = 20
+WAIT_S = 90
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USERS = {"alice": "secret of alice", "bob": "secret of bob"}
 

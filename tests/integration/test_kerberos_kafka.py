@@ -31,7 +31,7 @@ from tools.kerberos import NAME, KerberosUnavailable, Realm
 pytest.importorskip("gssapi", reason="the package gssapi is missing: pip install 'pykafka-sink[kerberos]'")
 pytestmark = pytest.mark.kafka
 
-WAIT_S = 30.0
+WAIT_S = 90.0
 SESSION_MS = 3_000
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
 

@@ -20,7 +20,7 @@ from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAbo
 from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID
 from tests.conftest import NEWEST, or_without_kafka
 from tests.integration.asking import client_of
-from tests.integration.transactional import TIMEOUT_S, is_settled, rows, transactional, values
+from tests.integration.producing import TIMEOUT_S, is_settled, rows, transactional, values
 from tools.foreign_reader import read_topic, read_topic_java, wait_until_settled
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until

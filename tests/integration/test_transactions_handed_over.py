@@ -17,7 +17,7 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, ProducerFenced, TransactionAborted, TransactionError
 from tests.conftest import VERSIONS, or_without_kafka
-from tests.integration.transactional import TIMEOUT_S, is_settled, rows, transactional, values
+from tests.integration.producing import TIMEOUT_S, is_settled, rows, transactional, values
 from tools.foreign_reader import read_topic, wait_until_settled
 from tools.kafka_cluster import KafkaCluster
 
@@ -49,7 +49,7 @@ print("ended")
 
 
 def run(program: str, *arguments: str, expected: int = 0) -> str:
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=300)
     assert done.returncode == expected, done.stderr[-3000:]
     return done.stdout.strip()
 
