@@ -301,7 +301,9 @@ class Opening(ABC):
             self._judge(now_ms)
 
     def _write(self, now_ms: int, event: Event, record: LedgerRecord) -> None:
-        part, self._draft = self._draft, None
+        part = None
+        if event is Event.DECIDE:
+            part, self._draft = self._draft, None
         try:
             part = part or LedgerWrite(self._settings, self._session, record, now_ms)
         except Unrecordable as error:
