@@ -86,10 +86,11 @@ def micro_batches(arena: Arena, sink: str, tasks: int, count: int, folder: Path)
             for each in query.recentProgress:
                 moment = datetime.fromisoformat(each["timestamp"].replace("Z", "+00:00")).timestamp() * 1000
                 batches[each["batchId"]] = Batch(each["batchId"], moment, each["durationMs"])
-        assert counted_from is not None
-        since, before = counted_from
-        after = cpu_by_kind(os.getpid())
-        cpu_ms = {kind: (after[kind] - before[kind]) * 1000 / (len(batches) - since) for kind in after}
+        cpu_ms: dict[str, float] = {}
+        if counted_from is not None:
+            since, before = counted_from
+            after = cpu_by_kind(os.getpid())
+            cpu_ms = {kind: (after[kind] - before[kind]) * 1000 / (len(batches) - since) for kind in after}
         query.stop()
     visible = {int(number): seen_ms for number, seen_ms in json.loads(reader.communicate()[0]).items()}
     counted = [batches[number] for number in sorted(batches)][WARM_UP : WARM_UP + count]
