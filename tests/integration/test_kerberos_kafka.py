@@ -22,7 +22,7 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime.client import Client
 from kafka_sink.runtime.secured import authenticator
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
-from tools.foreign_reader import read_topic
+from tests.integration.producing import transacted_for, values
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_node import FAST_START, HOST
 from tools.kafka_security import LISTENER
@@ -114,7 +114,7 @@ def written_by(options: dict[str, Any], kerberized: Kerberized, topic: str) -> l
         producer.begin_transaction()
         producer.send(topic, value=b"2")
         producer.commit_transaction()
-    return sorted(record.value or b"" for record in read_topic(kerberized.kafka.bootstrap_servers, topic))
+    return values(kerberized.kafka, topic)
 
 
 def said(options: dict[str, Any]) -> KafkaSinkError:
@@ -278,19 +278,8 @@ def test_a_transaction_goes_on_through_new_sessions_and_new_tickets(
     topic = kerberized.kafka.create_topic(topic_name)
     more = {"sasl_kerberos_keytab": str(keytab), "sasl_kerberos_principal": "frank"}
     options = kerberized.with_keytab(**more, transactional_id=topic, linger_ms="0")
-    sent = []
-    with caplog.at_level("DEBUG", "kafka_sink"), Producer(options) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        until_s = time.monotonic() + 4 * SESSION_MS / 1000
-        while time.monotonic() < until_s:
-            sent.append(b"%06d" % len(sent))
-            producer.send(topic, value=sent[-1])
-            time.sleep(0.005)
-        producer.commit_transaction()
-    records = read_topic(kerberized.kafka.bootstrap_servers, topic)
-    assert sorted(record.value or b"" for record in records) == sent
-    told = [record.getMessage() for record in caplog.records]
+    sent, told = transacted_for(4 * SESSION_MS / 1000, options, topic, caplog)
+    assert values(kerberized.kafka, topic) == sent
     assert any("new session with" in text for text in told)
     assert not [text for text in told if "refused" in text or "Kerberos gives" in text]
     # One ticket is good for four seconds: the realm was asked for more than one.
