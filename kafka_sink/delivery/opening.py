@@ -54,6 +54,8 @@ class Opening(ABC):
         # The ledger as this operation knows it: the session's once fenced, its own when only looked at.
         self._ledger: LedgerState | None = session.ledger if session.identity is not None else None
         self._claim_offset: int | None = None
+        # What stands in the ledger up to here was there before the last fence of this operation, so it has ended.
+        self._ended_offset = -1
         # This operation has decided its batch; all of its transactions are committed.
         self._has_decided = False
         self._has_committed = False
@@ -213,6 +215,11 @@ class Opening(ABC):
             assert self._claim_offset is not None
             self._session.ledger = part.state
             self._session.meet(part.state, self._claim_offset)
+            if part.unmarked_offset > self._ended_offset:
+                # It may be of a driver that fenced this one before its claim was there, and be open still.
+                self._ended_offset = self._claim_offset
+                self._follow(now_ms, Judgement(Move.FENCE))
+                return
         self._judge(now_ms)
 
     def _fail_before_decision(self, part: Part) -> None:

@@ -129,7 +129,7 @@ class DriverSession:
         if self.claimed_at is None:
             self.claimed_at = claimed_at
             decided = {run for record in ledger.newest.values() for run in (record.run, *record.runs)}
-            self.elders = frozenset(decided | set(ledger.claims)) - {self.run}
+            self.elders = frozenset(decided | set(ledger.claims)) - ledger.younger - {self.run}
 
     def successor(self, ledger: LedgerState) -> str | None:
         """A run that claimed the ledger after this one had come, or None. An elder that comes back is not one: it has
