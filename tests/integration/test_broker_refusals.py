@@ -146,6 +146,7 @@ def test_log_append_time_is_what_the_future_tells(kafka: KafkaCluster, topic_nam
 def test_a_partition_out_of_range_names_the_partitions_there_are(kafka_4: KafkaCluster, topic_name: str) -> None:
     kafka_4.create_topic(topic_name, partitions=3)
     with producer_of(kafka_4, max_block_ms=3000) as producer:
+        wait_until(lambda: producer.partitions_for(topic_name), "the topic is known", passing=(OperationTimeout,))
         with pytest.raises(DataError, match=r"3 partitions \(0 to 2\).*partition 3"):
             producer.send(topic_name, value=SECRET, partition=3).result(TIMEOUT_S)
         rows = pa.table({"value": [SECRET] * 3, "partition": pa.array([0, 2, 9], pa.int32())})
