@@ -37,6 +37,14 @@ def transactional(kafka: Servers, transactional_id: str, **more: object) -> Prod
     return producer_of(kafka, transactional_id=transactional_id, **more)
 
 
+def transact(producer: Producer, topic: str, *sent: bytes) -> None:
+    """One committed transaction."""
+    producer.begin_transaction()
+    for value in sent:
+        producer.send(topic, value=value)
+    producer.commit_transaction()
+
+
 def values(kafka: Servers, topic: str, isolation: Isolation = "read_committed") -> list[bytes | None]:
     return [record.value for record in read_topic(kafka.bootstrap_servers, topic, isolation)]
 

@@ -22,7 +22,7 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime.client import Client
 from kafka_sink.runtime.secured import authenticator
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
-from tests.integration.producing import transacted_for, values
+from tests.integration.producing import transact, transacted_for, values
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_node import FAST_START, HOST
 from tools.kafka_security import LISTENER
@@ -111,9 +111,7 @@ def written_by(options: dict[str, Any], kerberized: Kerberized, topic: str) -> l
         producer.send(topic, value=b"never")
         producer.flush()
         producer.abort_transaction()
-        producer.begin_transaction()
-        producer.send(topic, value=b"2")
-        producer.commit_transaction()
+        transact(producer, topic, b"2")
     return values(kerberized.kafka, topic)
 
 
