@@ -41,6 +41,8 @@ _LOGICAL: Mapping[str, tuple[str, ...]] = {
     "local-timestamp-nanos": ("long",),
 }
 NESTING_MAX = 200
+# Of a fixed: no record is larger.
+FIXED_BYTES_MAX = 2**31 - 1
 
 
 @frozen
@@ -179,7 +181,9 @@ class _Reader:
         name = _needed(found, "name")
         if not isinstance(name, str) or not all(_NAME.fullmatch(part) for part in name.split(".")):
             raise ConfigError(f"{name!r} is no name in Avro: letters, digits and underscores, no digit first")
-        own = found.get("namespace", namespace)
+        own = found.get("namespace", namespace) or ""
+        if not isinstance(own, str):
+            raise ConfigError(f"the namespace of {name} is no text")
         full = name if "." in name or not own else f"{own}.{name}"
         if full in self._names or full in PRIMITIVES:
             raise ConfigError(f"the Avro schema defines {full} twice")
@@ -190,7 +194,10 @@ class _Reader:
     def _record(self, found: dict[str, Any], namespace: str, depth: int) -> AvroType:
         made, inner = self._defined("record", found, namespace)
         fields = []
-        for field in _needed(found, "fields"):
+        listed = _needed(found, "fields")
+        if not isinstance(listed, list):
+            raise ConfigError(f"the fields of {made.name} are no list")
+        for field in listed:
             if not isinstance(field, dict) or not _NAME.fullmatch(str(field.get("name", ""))):
                 raise ConfigError(f"{made.name} has a field whose name is no name in Avro: {json.dumps(field)[:80]}")
             kind = self.read(_needed(field, "type"), inner, depth + 1)
@@ -212,7 +219,7 @@ class _Reader:
     def _fixed(self, found: dict[str, Any], namespace: str) -> AvroType:
         made, _ = self._defined("fixed", found, namespace)
         size = _needed(found, "size")
-        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= FIXED_BYTES_MAX:
             raise ConfigError(f"the size of {made.name} is no number of bytes: {size!r}")
         made.size = size
         return _with_logical(made, found)

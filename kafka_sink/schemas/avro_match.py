@@ -30,6 +30,7 @@ from kafka_sink.schemas.avro_nodes import (
     Text,
     Uuid,
 )
+from kafka_sink.schemas.decimals import PRECISION_MAX
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
 from kafka_sink.schemas.naming import Problems, column_of, unfilled, unknown_columns
 from kafka_sink.schemas.node import Node, Numbers, days, integer_dtype, integers, timestamps
@@ -61,6 +62,7 @@ _FITS = {
     "local-timestamp-nanos": "timestamp_ntz, bigint",
 }
 _UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_DECIMAL_BYTES_MAX = 1024
 _NOT_SCALAR = frozenset({"array", "map", "record", "union"})
 
 
@@ -204,11 +206,15 @@ def _logical(kind: pa.DataType, schema: AvroType) -> Node | None:
 
 
 def _decimal(kind: pa.DataType, schema: AvroType) -> Node | None:
-    if not pa.types.is_decimal(kind) or kind.precision > 38 or kind.scale < 0 or kind.scale > schema.scale:
+    """A schema may speak of more digits and bytes than there are; numbers here have 38 digits."""
+    if not pa.types.is_decimal(kind) or kind.precision > PRECISION_MAX or not 0 <= kind.scale <= schema.scale:
         return None
-    if schema.kind == "fixed" and 10**schema.precision > 2 ** (8 * schema.size - 1):
+    if schema.scale > PRECISION_MAX or schema.size > _DECIMAL_BYTES_MAX:
         return None
-    return Decimal(schema.precision, schema.scale, schema.size)
+    precision = min(schema.precision, PRECISION_MAX)
+    if schema.kind == "fixed" and 10**precision > 2 ** (8 * schema.size - 1):
+        return None
+    return Decimal(precision, schema.scale, schema.size)
 
 
 def _is_natural(kind: pa.DataType, schema: AvroType) -> bool:

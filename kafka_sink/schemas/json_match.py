@@ -104,7 +104,7 @@ def _object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problem
 
 def _check_type(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> None:
     said = (schema or {}).get("type")
-    names = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+    names = [name for name in (said if isinstance(said, list) else [said]) if isinstance(name, str)]
     made = json_type(kind)
     if not names or made in names or (made == "integer" and "number" in names) or made == "null":
         return

@@ -159,7 +159,7 @@ class _Draft:
     def _field(self, word: str, message: str, oneof: str, path: tuple[int, ...]) -> dict[str, Any]:
         label = word if word in ("optional", "required", "repeated") else ""
         kind = self._next() if label else word
-        entry = ""
+        key = value = ""
         if kind == "group":
             raise ConfigError(f"{message} has a group, which is not supported; use a message")
         if kind == "map" and self._peek() == "<":
@@ -169,7 +169,8 @@ class _Draft:
             value = self._next()
             self._expect(">")
         name = self._next()
-        if kind == "map":
+        entry = ""
+        if key:
             entry = _joined(message, _entry_name(name))
             self._map_entry(entry, key, value, path)
         self._expect("=")

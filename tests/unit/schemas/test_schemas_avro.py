@@ -78,6 +78,7 @@ NOON = dt.datetime(1969, 12, 31, 12, 0, 0, 123456)
         (pa.decimal128(6, 2), DECIMAL, D("-12.50"), D("-12.5000")),
         (pa.decimal128(38, 2), FIXED_DECIMAL, -D(10) ** 35, -D(10) ** 35),
         (pa.decimal128(5, 2), {**FIXED_DECIMAL, "size": 3, "precision": 5}, D("-1.01"), D("-1.01")),
+        (pa.decimal128(5, 2), {**DECIMAL, "precision": 100}, D("-1.01"), D("-1.0100")),
         (pa.decimal128(20, 2), {**FIXED_DECIMAL, "size": 12, "precision": 20}, D("-1.01"), D("-1.01")),
         (pa.string(), {"type": "string", "logicalType": "uuid"}, str(UUID), UUID),
         (pa.string(), {"type": "fixed", "name": "U", "size": 16, "logicalType": "uuid"}, str(UUID), UUID.bytes),
@@ -122,6 +123,8 @@ def test_the_branch_that_is_meant_is_taken_and_not_the_first_that_would_do() -> 
         (pa.list_(pa.int64()), {"type": "array", "items": "string"}, "column x[] has type bigint"),
         (pa.bool_(), ["null", "string", "int"], "column x has type boolean, the schema says [null, string, int]"),
         (pa.decimal128(5, 2), {**FIXED_DECIMAL, "size": 2, "precision": 5}, "what fits there: decimal"),
+        (pa.decimal128(5, 2), {**FIXED_DECIMAL, "size": 2**30, "precision": 5}, "what fits there: decimal"),
+        (pa.decimal128(5, 2), {**DECIMAL, "precision": 2**70, "scale": 2**69}, "what fits there: decimal"),
     ],
 )
 def test_a_column_that_cannot_fit_is_refused_by_name_and_type(kind: pa.DataType, schema: Any, said: str) -> None:
