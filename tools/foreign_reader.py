@@ -70,18 +70,7 @@ def scan_topic(
         ends = wait_until_settled(bootstrap_servers, topic, timeout_s=settle_timeout_s)
     else:
         ends = end_offsets(bootstrap_servers, topic, isolation)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": f"foreign-reader-{uuid.uuid4()}",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-            "check.crcs": True,
-        },
-        logger=_LOGGER,
-    )
+    consumer = _consumer(bootstrap_servers, isolation)
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
         unfinished = {partition for partition, end in ends.items() if end > 0}
@@ -106,20 +95,12 @@ def scan_topic(
 
 
 class TopicFollower:
-    """Committed records as they come, for a look while somebody writes. It knows no end."""
+    """Committed records as they come, for a look while somebody writes, through every outage."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "group.id": f"foreign-reader-{uuid.uuid4()}",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 50,
-            },
-            logger=_LOGGER,
-        )
+        # How far each partition was read to its end.
+        self.ends: dict[int, int] = {}
+        self._consumer = _consumer(bootstrap_servers, "read_committed", **{"fetch.wait.max.ms": 50})
         found = partition_ids(self._consumer, topic)
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
 
@@ -131,8 +112,32 @@ class TopicFollower:
 
     def poll(self, timeout_s: float) -> list[ForeignRecord]:
         """What has come since; waits if there is nothing."""
-        messages = self._consumer.consume(10_000, timeout=timeout_s)
-        return [_foreign_record(message) for message in messages if message.error() is None]
+        found = []
+        # Any: as in _foreign_record.
+        messages: list[Any] = self._consumer.consume(10_000, timeout=timeout_s)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                found.append(_foreign_record(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self.ends[message.partition()] = message.offset()
+            elif not error.retriable() and error.code() not in _PASSING:
+                raise KafkaException(error)
+        return found
+
+
+def _consumer(bootstrap_servers: str, isolation: Isolation, **more: Any) -> Consumer:
+    settings = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": f"foreign-reader-{uuid.uuid4()}",
+        "isolation.level": isolation,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "check.crcs": True,
+        "reconnect.backoff.max.ms": 500,
+    }
+    return Consumer({**settings, **more}, logger=_LOGGER)
 
 
 def _foreign_record(message: Any) -> ForeignRecord:

@@ -22,7 +22,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any
 
 from kafka_sink.delivery.identity import run_hash, sink_id_of_checkpoint, sink_id_of_query
@@ -131,9 +130,7 @@ class BareQuery:
     def __enter__(self) -> BareQuery:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """As SIGKILL of the whole application: no process gets to say anything."""
         self.kill()
 

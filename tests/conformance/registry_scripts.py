@@ -81,6 +81,8 @@ COMPATIBLE = (
     Step("the level is BACKWARD", "GET", "/config", told={"compatibilityLevel": "BACKWARD"}),
     Step("no level of its own", "GET", "/config/orders-value", status=404, code=40408),
     Step("register", "POST", VERSIONS, schema(A)),
+    Step("the same level of its own", "PUT", "/config/orders-value", {"compatibility": "BACKWARD"},
+         told={"compatibility": "BACKWARD"}),
     Step("a field without default", "POST", f"{COMPATIBILITY}/latest", schema(AB), told={"is_compatible": False}),
     Step("is refused", "POST", VERSIONS, schema(AB), status=409, code=409),
     Step("and is not there", "GET", VERSIONS, told=[1]),

@@ -176,12 +176,12 @@ def test_a_thousand_futures_and_flush_end_when_the_peer_goes_silent_after_the_me
 
     embedded = EmbeddedBroker(1, topics={"rows": 3})
     with embedded:
-        options = {**settings(embedded.bootstrap_servers), "max.block.ms": 5000}
+        options = {**settings(embedded.bootstrap_servers), "max.block.ms": 60_000}
         producer = Producer(options)
-        assert producer.send("rows", value=b"first").result(10).offset == 0
+        assert producer.send("rows", value=b"first").result(60).offset == 0
     # The broker is gone.
     futures = [producer.send("rows", value=b"%d" % number) for number in range(1000)]
-    errors = [future.exception(10) for future in futures]
+    errors = [future.exception(60) for future in futures]
     assert {type(error) for error in errors} == {DeliveryTimeout}
     assert all("rows-" in str(error) and "delivery.timeout.ms" in str(error) for error in errors)
     producer.flush(timeout_s=5)

@@ -19,6 +19,7 @@ from kafka_sink.runtime.client import Client
 from kafka_sink.wire.apis import FIND_COORDINATOR
 from tests.certificates import Authority
 from tests.conftest import NEWEST, or_without_kafka
+from tests.integration.producing import transacted_for
 from tests.secured_kafka import MECHANISMS, SHORT, SHORT_SESSION_MS, USERS, SecuredKafka, running
 from tools.foreign_reader import read_topic
 from tools.kafka_security import LISTENER, MTLS, SASL_SSL, SSL
@@ -193,8 +194,8 @@ def test_a_missing_reference_is_told_by_name(secured: SecuredKafka, topic: str) 
         producer.send(topic, value=b"never").result(WAIT_S)
 
 
-def said(options: dict[str, Any]) -> KafkaSinkError:
-    with Client(parse_producer_options({**options, "max.block.ms": 3_000})) as client:
+def said(options: dict[str, Any], limit_ms: int = 90_000) -> KafkaSinkError:
+    with Client(parse_producer_options({**options, "max.block.ms": limit_ms})) as client:
         with pytest.raises(KafkaSinkError) as caught:
             client.reach()
         return caught.value
@@ -220,7 +221,7 @@ def test_the_wrong_port_is_recognised(secured: SecuredKafka, door: str) -> None:
     options: dict[str, Any] = {}
     if ours != "PLAINTEXT":
         options = secured.options(ours, "PLAIN" if ours == LISTENER else "")
-    error = said({**options, "bootstrap.servers": address})
+    error = said({**options, "bootstrap.servers": address}, 5_000 if kind is OperationTimeout else 90_000)
     assert isinstance(error, kind), error
     assert re.search(says, str(error)), error
 
@@ -244,18 +245,8 @@ def test_a_transaction_goes_on_through_new_sessions(
     secured: SecuredKafka, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = secured.options(SASL_SSL, SHORT, transactional_id=topic, linger_ms="0")
-    sent = []
-    with caplog.at_level(logging.DEBUG, "kafka_sink"), Producer(options) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        until_s = time.monotonic() + 2.5 * SHORT_SESSION_MS / 1000
-        while time.monotonic() < until_s:
-            sent.append(b"%06d" % len(sent))
-            producer.send(topic, value=sent[-1])
-            time.sleep(0.002)
-        producer.commit_transaction()
+    sent, told = transacted_for(2.5 * SHORT_SESSION_MS / 1000, options, topic, caplog)
     assert values(secured, topic) == sent
-    told = [record.getMessage() for record in caplog.records]
     # A machine that stands still for a moment misses the end of a session, and the broker closes the connection; on
     # any other one it is renewed twice.
     assert any("new session with" in text for text in told)

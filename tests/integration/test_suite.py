@@ -90,7 +90,7 @@ def test_a_test_that_fails_is_shown_whole_and_named_with_what_repeats_it(suite: 
     suite.write(good=PASSES, fails=fails, cannot="import nowhere\n", torn=fixture)
     code, output = suite.run("--seed", "5")
     assert code == 1
-    assert output.splitlines()[-1] == "2 passed, 3 failed, 0 skipped"
+    assert output.splitlines()[-2:] == ["seed 5", "2 passed, 3 failed, 0 skipped"]
     assert "what it printed" in output and "assert [1, 2] == [1, 3]" in output and "No module named 'nowhere'" in output
     assert "  tests/unit/test_fails.py::test_fails" in output.splitlines()
     assert re.search(r"^ +\.venv/bin/pytest --randomly-seed=5 .*tests/unit/test_fails.py", output, re.MULTILINE)

@@ -19,9 +19,9 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime.secured import authenticator
 from tests.certificates import Authority
 from tests.conftest import NEWEST, or_without_kafka
+from tests.integration.producing import transacted_for, values
 from tests.integration.token_server import AUDIENCE, ISSUER, TokenServer, unsecured_token
 from tests.secured_kafka import SecuredKafka, running
-from tools.foreign_reader import read_topic
 from tools.kafka_node import FAST_START
 from tools.kafka_security import SASL_SSL
 from tools.waiting import wait_until
@@ -241,7 +241,7 @@ def test_nobody_is_asked_for_tokens_that_nobody_needs(caplog: pytest.LogCaptureF
         time.sleep(1.0)
         return len(asked) == count
 
-    wait_until(is_quiet, "nobody asks any more", 20)
+    assert wait_until(is_quiet, "nobody asks any more", 20)
 
 
 def test_a_token_that_has_ended_is_not_sent(server: TokenServer) -> None:
@@ -269,20 +269,11 @@ def test_a_transaction_goes_on_while_its_token_ends(
     chosen = secured.options(
         SASL_SSL, "OAUTHBEARER", sasl_oauthbearer_token_provider=next_token, transactional_id=topic, linger_ms=0
     )
-    sent = []
-    with caplog.at_level(logging.DEBUG, "kafka_sink"), Producer(chosen) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        until_s = time.monotonic() + 9
-        while time.monotonic() < until_s:
-            sent.append(b"%06d" % len(sent))
-            producer.send(topic, value=sent[-1])
-            time.sleep(0.005)
-        producer.commit_transaction()
-    assert sorted(record.value or b"" for record in read_topic(secured.kafka.bootstrap_servers, topic)) == sent
+    sent, told = transacted_for(9, chosen, topic, caplog)
+    assert values(secured.kafka, topic) == sent
     assert len(tokens) >= 3
     # Its own: a source of tokens of the test before may take a moment to go.
-    told = [text for record in caplog.records if topic in (text := record.getMessage())]
+    told = [text for text in told if topic in text]
     # Not twice, as it would be: a machine that stands still for a moment misses the end of a session.
     assert any("new session with" in text for text in told)
     assert not [text for text in told if "refused" in text or "Bearer" in text]
@@ -327,6 +318,6 @@ def test_kafka_takes_the_signed_token_of_an_endpoint_and_its_next_one(
                 producer.send(topic, value=b"%d" % count).result(WAIT_S)
                 count += 1
                 time.sleep(0.05)
-        assert len(list(read_topic(secured.kafka.bootstrap_servers, topic))) == count
+        assert len(values(secured.kafka, topic)) == count
     assert len(server.requests) >= 2
     assert "new session with" in caplog.text and "hunter2" not in caplog.text and "refused" not in caplog.text

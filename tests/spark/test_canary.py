@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from tools.kafka_security import SASL_SSL
 from tools.make_zip import write_zip
 from tools.spark_cluster import SparkCluster
 
+ROOT = Path(__file__).parents[2]
 JOB = Path(__file__).parent / "jobs" / "canary.py"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 # The value of an option that is no secret.
@@ -118,7 +120,7 @@ def test_no_secret_is_in_any_output(
         (tmp_path / "order.json").write_text(json.dumps(order))
         package = tmp_path / "package.zip"
         write_zip(package)
-        environment = {"PYTHONPATH": str(tmp_path / "site")}
+        environment = {"PYTHONPATH": os.pathsep.join((str(tmp_path / "site"), str(ROOT)))}
         job = cluster.submit(JOB, [str(tmp_path / "order.json")], py_files=[package], environment=environment)
         assert "\nend\n" in job.wait(500)
     # Four rows of each batch, one of each engine, two of the stream.

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import DataFrame, SparkSession
@@ -152,27 +152,32 @@ def test_a_stream_goes_on_without_the_registry_even_when_spark_ends_its_processe
 def test_a_stream_goes_on_by_its_version_while_the_subject_gets_a_new_one(
     spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry, tmp_path: Path
 ) -> None:
-    options = {"schema_registry_url": embedded_registry.url}
+    def register(text: str) -> int:
+        client = SchemaRegistryClient({"url": embedded_registry.url})
+        return client.register_schema("orders-value", Schema(text, "AVRO"))
+
+    first = register('{"type":"record","name":"L","fields":[{"name":"line","type":["null","string"]}]}')
     folder = Folder(spark, tmp_path)
     folder.add("a")
-    checkpoint = str(tmp_path / "c")
-    servers = orders.bootstrap_servers
-    run_to_end(start(of_lines(folder), servers, checkpoint, topic="orders", **REGISTER, **options))
-    client = SchemaRegistryClient({"url": embedded_registry.url})
-    first = client.get_latest_version("orders-value").schema_id
-    folder.add("b")
-    run_to_end(start(of_lines(folder), servers, checkpoint, topic="orders", **LATEST, **options))
-    # One more field: the columns of the stream do not fit it.
-    embedded_registry.do(lambda core: core.store.levels.update({"": "NONE"}))
-    append(
-        spark.range(1).selectExpr("'x' AS line", "'y' AS more"), servers, topic="orders",
-        value_format="avro", auto_register_schemas="true", **options,
-    )  # fmt: skip
-    assert client.get_latest_version("orders-value").schema_id != first
-    folder.add("c")
-    run_to_end(start(of_lines(folder), servers, checkpoint, topic="orders", **LATEST, **options))
-    ids = {row.value[:5] for row in read_rows(servers, "orders") if row.value and b"x" not in row.value}
-    assert ids == {b"\0" + first.to_bytes(4, "big")}
+    writer = of_lines(folder).writeStream.format(OURS).option("kafka.bootstrap.servers", orders.bootstrap_servers)
+    options = {**LATEST, "schema_registry_url": embedded_registry.url, "topic": "orders"}
+    writer = writer.options(**{name.replace("_", "."): value for name, value in options.items()})
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
+    try:
+        query.processAllAvailable()
+        second = register(
+            '{"type":"record","name":"L","fields":[{"name":"line","type":["null","string"]},'
+            '{"name":"more","type":"int","default":1}]}'
+        )
+        folder.add("b")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert lines(orders, embedded_registry) == ["a", "b"]
+    ids = {int.from_bytes(row.value[1:5], "big") for row in read_rows(orders.bootstrap_servers, "orders") if row.value}
+    # On a machine with much other work Spark may have ended the process that planned the first batch.
+    times = embedded_registry.asked().count(("GET", "/subjects/orders-value/versions/latest"))
+    assert ids == ({first} if times == 1 else {first, second})
 
 
 # ---- how often -------------------------------------------------------------------------------------------------------
