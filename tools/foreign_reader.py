@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from tools.java import console_consumer, release, run_class
 from tools.kafka_jars import VERSIONS
-from tools.waiting import wait_until
+from tools.waiting import PATIENCE_S, wait_until
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 
@@ -47,8 +47,8 @@ def read_topic(
     topic: str,
     isolation: Isolation = "read_committed",
     *,
-    timeout_s: float = 60,
-    settle_timeout_s: float = 20,
+    timeout_s: float = PATIENCE_S,
+    settle_timeout_s: float = 60,
 ) -> list[ForeignRecord]:
     """All records, by partition and then by offset."""
     records = list(
@@ -62,26 +62,15 @@ def scan_topic(
     topic: str,
     isolation: Isolation = "read_committed",
     *,
-    timeout_s: float = 60,
-    settle_timeout_s: float = 20,
+    timeout_s: float = PATIENCE_S,
+    settle_timeout_s: float = 60,
 ) -> Iterator[ForeignRecord]:
     """The same one by one, partitions mixed, for topics too large to hold. `timeout_s` is for silence, not in all."""
     if isolation == "read_committed" and settle_timeout_s > 0:
         ends = wait_until_settled(bootstrap_servers, topic, timeout_s=settle_timeout_s)
     else:
         ends = end_offsets(bootstrap_servers, topic, isolation)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": f"foreign-reader-{uuid.uuid4()}",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-            "check.crcs": True,
-        },
-        logger=_LOGGER,
-    )
+    consumer = _consumer(bootstrap_servers, isolation)
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
         unfinished = {partition for partition, end in ends.items() if end > 0}
@@ -106,20 +95,12 @@ def scan_topic(
 
 
 class TopicFollower:
-    """Committed records as they come, for a look while somebody writes. It knows no end."""
+    """Committed records as they come, for a look while somebody writes, through every outage."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "group.id": f"foreign-reader-{uuid.uuid4()}",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 50,
-            },
-            logger=_LOGGER,
-        )
+        # How far each partition was read to its end.
+        self.ends: dict[int, int] = {}
+        self._consumer = _consumer(bootstrap_servers, "read_committed", **{"fetch.wait.max.ms": 50})
         found = partition_ids(self._consumer, topic)
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
 
@@ -131,8 +112,32 @@ class TopicFollower:
 
     def poll(self, timeout_s: float) -> list[ForeignRecord]:
         """What has come since; waits if there is nothing."""
-        messages = self._consumer.consume(10_000, timeout=timeout_s)
-        return [_foreign_record(message) for message in messages if message.error() is None]
+        found = []
+        # Any: as in _foreign_record.
+        messages: list[Any] = self._consumer.consume(10_000, timeout=timeout_s)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                found.append(_foreign_record(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self.ends[message.partition()] = message.offset()
+            elif not error.retriable() and error.code() not in _PASSING:
+                raise KafkaException(error)
+        return found
+
+
+def _consumer(bootstrap_servers: str, isolation: Isolation, **more: Any) -> Consumer:
+    settings = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": f"foreign-reader-{uuid.uuid4()}",
+        "isolation.level": isolation,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "check.crcs": True,
+        "reconnect.backoff.max.ms": 500,
+    }
+    return Consumer({**settings, **more}, logger=_LOGGER)
 
 
 def _foreign_record(message: Any) -> ForeignRecord:
@@ -164,7 +169,7 @@ def end_offsets(bootstrap_servers: str, topic: str, isolation: Isolation = "read
     return _end_offsets(_admin(bootstrap_servers), topic, isolation)
 
 
-def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float = 20) -> dict[int, int]:
+def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float = 60) -> dict[int, int]:
     """Until no transaction is open in any partition of the topic; the offset after the last record of each."""
     admin = _admin(bootstrap_servers)
     stable: dict[int, int] = {}
@@ -196,7 +201,7 @@ def _while_settling(ask: Callable[[], T], what: str) -> T:
                 raise
             raise _NotYet from error
 
-    (answer,) = wait_until(asked, what, 20, passing=(_NotYet,))
+    (answer,) = wait_until(asked, what, passing=(_NotYet,))
     return answer
 
 
@@ -233,7 +238,7 @@ def read_topic_java(
     *,
     version: str = VERSIONS[0],
     silence_ms: int = 8000,
-    settle_timeout_s: float = 20,
+    settle_timeout_s: float = 60,
 ) -> list[ForeignRecord]:
     """All records as Java reads them. The console consumer knows no end: it stops after `silence_ms` without one.
 

@@ -19,7 +19,6 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not re-export them
@@ -54,7 +53,7 @@ class KafkaCluster:
         users: Mapping[str, str] | None = None,
         tls: kafka_security.BrokerTls | None = None,
         jvm_options: tuple[str, ...] = FAST_START,
-        start_timeout_s: float = 60,
+        start_timeout_s: float = 180,
     ) -> None:
         if nodes not in (1, 3):
             raise ValueError(f"a cluster has 1 or 3 nodes, not {nodes}")
@@ -76,9 +75,7 @@ class KafkaCluster:
             self.open()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def open(self) -> None:
@@ -144,7 +141,7 @@ class KafkaCluster:
         """SIGKILL: no farewell, connections reset, data as the page cache has it."""
         self._nodes[node_id].kill()
 
-    def stop(self, node_id: int, timeout_s: float = 60) -> None:
+    def stop(self, node_id: int, timeout_s: float = 180) -> None:
         """SIGTERM: a controlled shutdown that hands leadership over first."""
         self._nodes[node_id].signal(signal.SIGTERM)
         self._nodes[node_id].join(timeout_s)
@@ -176,7 +173,7 @@ class KafkaCluster:
                 node.start()
         self.wait_ready(self._start_timeout_s)
 
-    def wait_ready(self, timeout_s: float = 60) -> None:
+    def wait_ready(self, timeout_s: float = 180) -> None:
         """Until every running node takes connections and knows every other one as alive."""
         deadline = time.monotonic() + timeout_s
         wanted = self._answering_nodes()

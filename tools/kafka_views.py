@@ -17,7 +17,7 @@ from kafka_sink.wire.apis import METADATA, Api
 from kafka_sink.wire.frames import decode_response, encode_request
 
 _METADATA_VERSION = 9
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)

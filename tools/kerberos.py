@@ -16,7 +16,6 @@ import socket
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
 from tools.kafka_node import HOST, free_port
 from tools.waiting import wait_until
@@ -55,9 +54,7 @@ class Realm:
             raise
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -27,7 +27,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from tools import kafka_watchdog
 from tools.kafka_node import free_port
@@ -78,7 +77,7 @@ class SubmittedJob:
         if not self.is_running:
             raise SparkFailed(f"the job has ended before {awaited}:\n{self.output}\n{self.log[-4000:]}")
 
-    def wait(self, timeout_s: float = 180) -> str:
+    def wait(self, timeout_s: float = 400) -> str:
         """What the script printed, once it has ended well."""
         try:
             code = self.process.wait(timeout_s)
@@ -100,7 +99,7 @@ class SparkCluster:
         *,
         cores: int = 1,
         conf: Mapping[str, str] | None = None,
-        start_timeout_s: float = 90,
+        start_timeout_s: float = 300,
     ) -> None:
         self._worker_count = workers
         self._cores = cores
@@ -120,9 +119,7 @@ class SparkCluster:
             self.open()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def open(self) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = "pykafka-sink"
 TRIES_MAX = 20
+WORKER_LATE = "Python worker failed to connect back"
 
 
 class NumberedFiles:
@@ -67,8 +68,19 @@ class Stream:
             writer = writer.foreachBatch(_labelled_write(self._options, self.name))
         else:
             writer = writer.format(FORMAT).options(**self._options)
-        self._query = writer.trigger(**trigger).start()
+        self._query = self._started(writer.trigger(**trigger))
         self.start_count += 1
+
+    def _started(self, writer: Any) -> Any:
+        """Over Spark Connect a foreachBatch has a process of its own, and Spark waits ten seconds for it. On a busy
+        machine that is too short, and the query did not start."""
+        for _ in range(TRIES_MAX):
+            try:
+                return writer.start()
+            except Exception as error:
+                if WORKER_LATE not in str(error):
+                    raise
+        raise TimeoutError(f"{self.name} could not be started in {TRIES_MAX} tries: {WORKER_LATE}")
 
     def stop(self) -> None:
         """In the middle of whatever it does. Nothing happens to one that has ended."""

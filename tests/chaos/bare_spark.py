@@ -22,7 +22,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any
 
 from kafka_sink.delivery.identity import run_hash, sink_id_of_checkpoint, sink_id_of_query
@@ -38,7 +37,7 @@ from tools.foreign_reader import read_topic
 from tools.waiting import wait_until
 
 PARTITIONS, TASKS, ROWS = 3, 3, 60
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.chaos.bare_work"])
@@ -131,9 +130,7 @@ class BareQuery:
     def __enter__(self) -> BareQuery:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """As SIGKILL of the whole application: no process gets to say anything."""
         self.kill()
 

@@ -26,7 +26,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from kafka_sink.wire.api import Api
@@ -74,9 +73,7 @@ class KafkaProxy:
             self.listener_for(address)
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self.lock:
             self._over.set()
             connections, listeners = list(self._connections), list(self._listeners.values())

@@ -15,7 +15,7 @@ import pytest
 from kafka_sink.wire.apis import END_TXN, FIND_COORDINATOR, METADATA
 from kafka_sink.wire.frames import decode_request_header, decode_response, encode_request, encode_response
 from tests.chaos.kafka_proxy import Harm, KafkaProxy
-from tools.waiting import wait_until
+from tools.waiting import PATIENCE_S, wait_until
 
 END_BODY = {"transactional_id": "id", "producer_id": 7, "producer_epoch": 3, "committed": True}
 VERSION = 1
@@ -80,7 +80,7 @@ class Client:
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 
-    def read(self, timeout_s: float = 5) -> bytes | None:
+    def read(self, timeout_s: float = PATIENCE_S) -> bytes | None:
         """What comes: None for nothing in time, empty for the end."""
         self._socket.settimeout(timeout_s)
         try:

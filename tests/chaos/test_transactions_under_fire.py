@@ -88,7 +88,7 @@ def test_exactly_the_committed_transactions_are_visible(kafka_under_fire: KafkaC
     topic = create_topic(kafka, topic_name, PARTITIONS, {"min.insync.replicas": 2})
     loop = TransactionLoop({"bootstrap.servers": kafka.bootstrap_servers, **SETTINGS}, topic)
     beside, afterwards = TransactionChecker(loop.fates), TransactionChecker(loop.fates)
-    tail = Tail(kafka.bootstrap_servers, topic, PARTITIONS, beside.on_record)
+    tail = Tail(kafka.bootstrap_servers, topic, beside.on_record)
     tail.start()
     fire = Fire(kafka, topic, loop)
     outage = Outage(fire.run)

@@ -28,8 +28,8 @@ PROPERTIES = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
-ANSWER_TIMEOUT_S = 20
-SETTLE_S = 10
+ANSWER_TIMEOUT_S = 90
+SETTLE_S = 60
 _names = itertools.count()
 
 

@@ -31,7 +31,8 @@ from tools.kafka_security import MTLS, SSL
 from tools.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
-WAIT_S = 30.0
+WAIT_S = 90.0
+HOUR_MS = 3_600_000
 NOW = datetime.datetime.now(datetime.timezone.utc)
 _NUMBERS = count()
 NETWORK_THREADS = 2
@@ -121,16 +122,14 @@ WRONG: dict[str, tuple[Callable[[Authority], Issued], str]] = {
 
 
 def refused_with(options: dict[str, Any], says: str) -> None:
-    """At once, to the producer and to the driver alike."""
-    began_s = time.monotonic()
+    """At once, to the producer and to the driver alike: whoever tried again would do so beyond the time of a test."""
+    options = {**options, "max.block.ms": HOUR_MS, "delivery.timeout.ms": HOUR_MS}
     with Client(parse_producer_options(options)) as client, pytest.raises(AuthenticationError) as caught:
         client.reach()
     assert says in str(caught.value), caught.value
     with Producer(options) as producer, pytest.raises(AuthenticationError) as caught:
         producer.send("t", value=b"never").result(WAIT_S)
     assert says in str(caught.value), caught.value
-    # The time limits are a minute and two.
-    assert time.monotonic() - began_s < WAIT_S
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -164,7 +163,7 @@ def test_a_certificate_that_expires_during_a_run_stops_new_connections_and_no_op
     broker: Broker, topic: str
 ) -> None:
     # Certificates count in seconds.
-    end = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0) + datetime.timedelta(seconds=6)
+    end = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0) + datetime.timedelta(seconds=15)
     broker.use(broker.authority.issue("short", "127.0.0.1", valid_until=end))
     with Producer(broker.options()) as producer:
         assert producer.send(topic, value=b"1").result(WAIT_S).offset == 0

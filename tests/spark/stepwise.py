@@ -11,7 +11,6 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from tools.driver_processes import driver_processes, kill
 from tools.quiet_spark import quiet_configuration
@@ -58,9 +57,7 @@ class StepwiseStream:
     def __enter__(self) -> StepwiseStream:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         self.wait_until_dead()
 

@@ -35,11 +35,6 @@ def proxy(kafka_4: KafkaCluster) -> Iterator[KafkaProxy]:
         yield proxy
 
 
-@pytest.fixture
-def folder(spark: SparkSession, tmp_path: Path) -> Folder:
-    return Folder(spark, tmp_path)
-
-
 def kill_committing() -> None:
     for process_id in driver_processes(COMMIT):
         kill(process_id)

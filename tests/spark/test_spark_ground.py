@@ -18,7 +18,7 @@ from tools.spark_cluster import SparkCluster, SparkFailed
 from tools.waiting import wait_until
 
 JOBS = Path(__file__).parent / "jobs"
-PATIENCE_S = 180
+PATIENCE_S = 400
 
 
 def test_rows_of_sparks_own_sink_are_read_back_whole(
