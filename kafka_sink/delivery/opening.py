@@ -21,6 +21,7 @@ from kafka_sink.delivery.part import Part
 from kafka_sink.delivery.phase import TRANSITIONS, Event, Phase
 from kafka_sink.delivery.receipt import BatchKey, summarised
 from kafka_sink.delivery.session import Conclusion, Decision, DeliverySettings, DriverSession, Job, Operation, Verdict
+from kafka_sink.delivery.sweep import OpenTransactions
 from kafka_sink.delivery.takeover import Claim, Fence
 from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
 
@@ -47,6 +48,9 @@ class Opening(ABC):
                     f"{self._key}"
                 )
         self._part: Part | None = None
+        # What goes on beside it: the intent as a draft while its batch is checked, then the list of open transactions.
+        self._draft: LedgerWrite | None = None
+        self._listing: OpenTransactions | None = None
         self._verdict: Verdict | None = None
         # What the verdict will be if nothing more goes wrong; set before discarding and sweeping.
         self._outcome = Verdict(Conclusion.NOTHING_TO_DO, summary=self._summary)
@@ -297,13 +301,17 @@ class Opening(ABC):
             self._judge(now_ms)
 
     def _write(self, now_ms: int, event: Event, record: LedgerRecord) -> None:
+        part = None
+        if event is Event.DECIDE:
+            part, self._draft = self._draft, None
         try:
-            part = LedgerWrite(self._settings, self._session, record, now_ms)
+            part = part or LedgerWrite(self._settings, self._session, record, now_ms)
         except Unrecordable as error:
             self._on_unrecordable(now_ms, event, record, str(error))
             return
         self._move(event)
         self._part = part
+        part.release(now_ms)
 
     def _on_unrecordable(self, now_ms: int, event: Event, record: LedgerRecord, reason: str) -> None:
         """What closes a decision has less to say than the decision had, so this is about new batches."""

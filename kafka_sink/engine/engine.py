@@ -33,11 +33,12 @@ from kafka_sink.engine.production import Flight, Production
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import State, Transaction
-from kafka_sink.engine.transaction_requests import Asked, TransactionRequests
+from kafka_sink.engine.transaction_requests import Asked, Coordinator, TransactionRequests
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.options import ProducerOptions
 
 TRANSACTION_FEATURE = "transaction.version"
+COORDINATORS_MAX = 1_000
 
 
 class Engine:
@@ -47,6 +48,10 @@ class Engine:
         self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
         self._nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
         self._metadata = Metadata(options, self._nodes, jitter=jitter)
+        # Of the transactional ids of earlier lives, the longest unused first: whoever starts over as one of them need
+        # not ask again. One that moved says so itself.
+        self._coordinators: dict[str, Coordinator] = {}
+        self._transaction_requests: TransactionRequests | None = None
         self._begin_life(options)
         self._flushes: list[tuple[int, set[ProducerBatch]]] = []
         self._closes: list[int] = []
@@ -58,10 +63,11 @@ class Engine:
 
     def _begin_life(self, options: ProducerOptions) -> None:
         """Everything that belongs to one producer; connections and what is known of the cluster do not."""
+        self._remember_coordinator()
         self._options = options
         self._sequences = Sequences() if options.enable_idempotence else None
         self._transaction: Transaction | None = None
-        self._transaction_requests: TransactionRequests | None = None
+        self._transaction_requests = None
         self._producer_ids: ProducerIdSource | None = None
         if options.transactional_id is not None:
             self._transaction = Transaction(options.transactional_id)
@@ -70,10 +76,19 @@ class Engine:
                 transaction_timeout_ms=options.transaction_timeout_ms,
                 request_timeout_ms=options.request_timeout_ms,
                 backoff=self._backoff,
+                coordinator=self._coordinators.pop(options.transactional_id, None),
             )
         elif self._sequences is not None:
             self._producer_ids = ProducerIdSource(request_timeout_ms=options.request_timeout_ms, backoff=self._backoff)
         self._production = Production(options, self._backoff, self._sequences, self._transaction)
+
+    def _remember_coordinator(self) -> None:
+        requests = self._transaction_requests
+        if requests is None or self._options.transactional_id is None or requests.coordinator is None:
+            return
+        self._coordinators[self._options.transactional_id] = requests.coordinator
+        while len(self._coordinators) > COORDINATORS_MAX:
+            del self._coordinators[next(iter(self._coordinators))]
 
     # ---- what the runtime publishes ----
 

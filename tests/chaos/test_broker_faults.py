@@ -159,13 +159,16 @@ def test_batches_go_on_while_all_brokers_are_restarted_one_after_the_other(
 
 @pytest.mark.slow
 def test_a_partition_that_has_no_leader_when_it_is_committed_is_forgotten_by_brokers_of_4(
-    stream_on: Callable[..., BareStream], kafka_three_nodes: KafkaCluster
+    stream_on: Callable[..., BareStream], kafka_three_nodes: KafkaCluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """KAFKA-20734, kept here to notice when it is mended: the coordinator takes such a partition for a deleted one and
-    writes no marker into it. Its rows stay hidden, and nothing that a client can ask for changes that."""
+    writes no marker into it. Its rows stay hidden, and nothing that a client can ask for changes that. A commit that
+    waits for its rows to be visible says so."""
     kafka = kafka_three_nodes
-    stream = stream_on(kafka, replication_factor=1, **PATIENT)
+    stream = stream_on(kafka, replication_factor=1, commit__visible__timeout__ms=2000, **PATIENT)
     commit_with_a_dead_leader(stream)
+    (told,) = [line for line in capfd.readouterr().err.splitlines() if "KAFKA-20734" in line]
+    assert "read_committed readers do not see all of it yet" in told and f"{stream.topic}-" in told
     kafka.heal()
     assert stream.open() == []
     with pytest.raises(TimeoutError, match="a transaction is still open"):

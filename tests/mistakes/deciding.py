@@ -11,7 +11,7 @@ from unittest import mock
 from kafka_sink.delivery import committer, judgement, ledger_codec
 from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.judgement import Judgement, Move
-from kafka_sink.delivery.ledger import Finding, LedgerRecord, Likeness, finding
+from kafka_sink.delivery.ledger import Finding, LedgerRecord, Likeness, PledgeFate, finding
 from kafka_sink.delivery.ledger_read import LedgerRead
 from kafka_sink.delivery.ledger_write import LedgerWrite, WriteEvent, WriteState
 from kafka_sink.delivery.opening import Opening
@@ -48,6 +48,31 @@ def decision_not_durable() -> Iterator[None]:
         self._session.forget_identity()
 
     with mock.patch.object(LedgerWrite, "_on_produced", produced):
+        yield
+
+
+@contextmanager
+def recorded_before_committed() -> Iterator[None]:
+    """the done record does not wait for the commits that it tells of"""
+    commit, recorded = Committer._commit, Committer._on_recorded
+
+    def changed(self: Any, now_ms: int) -> None:
+        commit(self, now_ms)
+        if self._job.operation is not Operation.COMMIT:
+            return
+        self.commits_left, self._part = self._part, None
+        self._fates, self._has_committed = [PledgeFate.COMMITTED] * len(self._record.pledges), True
+        self._record_outcome(now_ms, self._record)
+
+    def then_committed(self: Any, now_ms: int, part: Any) -> None:
+        left = getattr(self, "commits_left", None)
+        if left is None or part.state is not WriteState.WRITTEN:
+            recorded(self, now_ms, part)
+            return
+        self.phase, self._part, self.commits_left = Phase.COMMITTING, left, None
+
+    patched = {**committer._ON_FINISHED, Phase.RECORDING: then_committed}
+    with mock.patch.object(Committer, "_commit", changed), mock.patch.object(committer, "_ON_FINISHED", patched):
         yield
 
 

@@ -55,6 +55,7 @@ def seeds(limit: int, *breakers: str) -> Seeds:
 MISTAKES = (
     Mistake(deciding.no_intent, seeds(20), Search(Budget(crashes=1))),
     Mistake(deciding.decision_not_durable, seeds(100)),
+    Mistake(deciding.recorded_before_committed, seeds(100), Search(Budget(crashes=1))),
     Mistake(deciding.doubt_is_no, seeds(800)),
     Mistake(deciding.ledger_left_out, seeds(20)),
     Mistake(deciding.ledger_made_up, seeds(300, UNNAMED)),
