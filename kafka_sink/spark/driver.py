@@ -58,11 +58,11 @@ class Driver:
         self._settings: DeliverySettings | None = None
 
     def commit(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> Verdict:
-        operation = Operation.COMMIT_WITHOUT_LEDGER if key == UNNAMED_BATCH else Operation.COMMIT
+        operation = Operation.COMMIT if key.has_ledger else Operation.COMMIT_WITHOUT_LEDGER
         return self._run(Job(operation, key, receipts, _wall_ms()))
 
     def abort(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> Verdict:
-        operation = Operation.ABORT_WITHOUT_LEDGER if key == UNNAMED_BATCH else Operation.ABORT
+        operation = Operation.ABORT if key.has_ledger else Operation.ABORT_WITHOUT_LEDGER
         return self._run(Job(operation, key, receipts, _wall_ms()))
 
     def recover(self) -> Verdict:

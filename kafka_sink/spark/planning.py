@@ -23,10 +23,10 @@ from kafka_sink.runtime.side_plan import SidePlan
 from kafka_sink.spark.batch_name import named_batch
 from kafka_sink.spark.columns import WrittenColumns, written_columns
 from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafka
+from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.log import show_log
 from kafka_sink.spark.sockets import advise_sockets
 from kafka_sink.spark.triggers import is_before_any_batch, refuse_continuous
-from kafka_sink.spark.unfinished import application_folder
 from kafka_sink.spark.writer import BatchWriter
 
 if TYPE_CHECKING:

@@ -17,9 +17,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from kafka_sink.delivery.identity import run_hash
+from kafka_sink.spark.files import application_folder
 
-# Spark sets it for all Python processes on the driver, to the same folders.
-LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 # In place of the process id: the commit has ended, in an error.
 FAILED = "failed"
 
@@ -76,9 +75,3 @@ def _goes_on(name: str) -> bool:
 def _folder(sink_id: str) -> str | None:
     folder = application_folder()
     return None if folder is None else os.path.join(folder, run_hash(sink_id))
-
-
-def application_folder() -> str | None:
-    """What processes on this driver have in common for as long as the application runs."""
-    local_folder = os.environ.get(LOCAL_FOLDERS, "").split(",")[0]
-    return os.path.join(local_folder, "pykafka-sink") if local_folder else None

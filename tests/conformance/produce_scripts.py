@@ -267,6 +267,6 @@ def producer_state_expires(peer: Peer, seen: Seen) -> None:
     producer = Producer(peer, seen)
     producer.send(0)
     producer.send(2)
-    peer.advance(4500)
+    peer.advance(9500)
     producer.send(9)
     producer.send(0, epoch=0)

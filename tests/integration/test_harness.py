@@ -7,11 +7,17 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from kafka_sink.testing import EmbeddedBroker
+from kafka_sink.wire.apis import FETCH
+from tests.chaos.faults import Harm
+from tests.chaos.kafka_proxy import KafkaProxy
 from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
 from tools import kafka_node, kafka_watchdog
 from tools.foreign_reader import end_offsets, read_topic, read_topic_java
@@ -24,7 +30,9 @@ from tools.waiting import wait_until
 ODD = b"tab\t line\n backslash\\ comma, colon: zero\x00 high\xff"
 
 
-def fill(cluster: KafkaCluster, topic: str, count: int, transactional_id: str | None = None) -> Producer:
+def fill(
+    cluster: KafkaCluster | EmbeddedBroker, topic: str, count: int, transactional_id: str | None = None
+) -> Producer:
     settings: dict[str, object] = {"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0}
     if transactional_id is not None:
         settings["transactional.id"] = transactional_id
@@ -88,6 +96,36 @@ def test_a_topic_has_the_wanted_partitions_and_config_and_goes_away_when_deleted
     kafka_4.delete_topic(topic_name)
     with pytest.raises(KeyError):
         kafka_4.leader_of(topic_name, 5)
+
+
+def test_what_was_just_made_or_deleted_is_news_to_no_node(kafka_three_nodes: KafkaCluster, topic_name: str) -> None:
+    cluster = kafka_three_nodes
+
+    def known(topic: str) -> list[tuple[tuple[str, int, int], ...]]:
+        return [view.leaders for node_id in cluster.node_ids if (view := cluster.view_of(node_id, topic)) is not None]
+
+    for number in range(5):
+        topic = cluster.create_topic(f"{topic_name}-{number}", partitions=6)
+        first, *others = known(topic)
+        assert others == [first, first]
+        assert [(index, leader in cluster.node_ids) for _, index, leader in first] == [(one, True) for one in range(6)]
+        cluster.delete_topic(topic)
+        assert known(topic) == [()] * 3
+
+
+def test_the_foreign_reader_goes_on_where_a_leader_shows_less_than_it_has() -> None:
+    """As one that was elected a moment ago does, until its followers have told it how far they are."""
+
+    def nothing_yet(body: Mapping[str, Any]) -> dict[str, Any]:
+        partition = {"partition_index": 0, "error_code": 0, "high_watermark": 0, "records": b""}
+        topics = [{**topic, "partitions": [{**partition, "aborted_transactions": None}]} for topic in body["topics"]]
+        return {"session_id": 0, "responses": topics}
+
+    with EmbeddedBroker(topics={"t": 1}) as broker, KafkaProxy(broker.bootstrap_servers) as proxy:
+        fill(broker, "t", 10)
+        shown = proxy.on(FETCH, Harm.REFUSE, refusal=nothing_yet)
+        assert len(read_topic(proxy.bootstrap_servers, "t")) == 10
+        assert shown.has_acted
 
 
 def test_a_killed_node_comes_back_with_its_port_and_its_data(topic_name: str) -> None:
