@@ -20,12 +20,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TypeVar
 from unittest.mock import patch
 
 import pyarrow as pa
 
-from bench.report import PAGES
 from kafka_sink.engine.commands import Flush, WantTopic
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime import producer as producer_module
@@ -248,9 +247,7 @@ class _Seen:
 
     @classmethod
     def of(cls, lockstep: Lockstep) -> _Seen:
-        return cls(
-            lockstep.peer.batch_count, lockstep.peer.answer_count, lockstep.turn_count, lockstep.sender_calls
-        )
+        return cls(lockstep.peer.batch_count, lockstep.peer.answer_count, lockstep.turn_count, lockstep.sender_calls)
 
 
 def steps() -> StepCost:

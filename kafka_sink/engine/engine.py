@@ -27,9 +27,10 @@ from kafka_sink.engine.backoff import Backoff
 from kafka_sink.engine.cluster import ClusterView
 from kafka_sink.engine.metadata import Metadata
 from kafka_sink.engine.nodes import NodeSet
-from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerBatch
+from kafka_sink.engine.produce_request import ProduceRequest
+from kafka_sink.engine.producer_batch import NO_IDENTITY
 from kafka_sink.engine.producer_id import ProducerIdSource
-from kafka_sink.engine.production import Flight, Production
+from kafka_sink.engine.production import Production
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import State, Transaction
@@ -48,7 +49,8 @@ class Engine:
         self._nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
         self._metadata = Metadata(options, self._nodes, jitter=jitter)
         self._begin_life(options)
-        self._flushes: list[tuple[int, set[ProducerBatch]]] = []
+        # With the number of the last batch that each waits for.
+        self._flushes: list[tuple[int, int]] = []
         self._closes: list[int] = []
         self._commands: list[c.Command] = []
         # Why nothing is accepted or sent any more.
@@ -102,8 +104,14 @@ class Engine:
         """Why the topic cannot be written to yet, for the text of a time-out."""
         return self._metadata.topic_trouble(topic)
 
-    def queue_loads(self) -> Mapping[str, Mapping[int, int]]:
-        return self._production.accumulator.queue_loads()
+    @property
+    def queue_loads(self) -> Mapping[str, dict[int, int]]:
+        """How many batches wait for their leader, by topic and partition. Not a copy: it changes with each step."""
+        return self._production.accumulator.loads
+
+    @property
+    def queued_count(self) -> int:
+        return self._production.accumulator.batch_count
 
     # ---- the step ----
 
@@ -141,7 +149,7 @@ class Engine:
             if event.topic in self.cluster.topics:
                 self._metadata.request_update()  # whoever waits has seen what is known, and it was not enough
         elif isinstance(event, c.Flush):
-            self._flushes.append((event.operation_id, set(self._production.incomplete)))
+            self._flushes.append((event.operation_id, self._production.appended_count))
         elif isinstance(event, c.Close):
             self._closes.append(event.operation_id)
             if self._transaction is not None:
@@ -168,8 +176,8 @@ class Engine:
         return not (is_asking or self._flushes or self._closes) and self._is_over()
 
     def _on_append(self, now_ms: int, event: c.Append) -> None:
-        for batch in event.batches:
-            self._metadata.want_topic(batch.topic, now_ms)
+        for topic in {batch.topic for batch in event.batches}:
+            self._metadata.want_topic(topic, now_ms)
         self._production.append(event.batches)
         if self._end is not None:
             self._production.fail_all(self._end)
@@ -209,7 +217,7 @@ class Engine:
 
     def _on_answer(self, now_ms: int, answer: Answer) -> None:
         purpose = answer.request.purpose
-        if isinstance(purpose, Flight):
+        if isinstance(purpose, ProduceRequest):
             self._production.on_answer(now_ms, answer)
         elif isinstance(purpose, Asked):
             assert self._transaction_requests is not None
@@ -246,7 +254,6 @@ class Engine:
         if self._transaction is not None:
             self._transaction.on_fatal(error)
         self._production.fail_all(error)
-        self._flushes = [(operation_id, set()) for operation_id, _ in self._flushes]
 
     # ---- requests ----
 
@@ -328,30 +335,17 @@ class Engine:
     # ---- results ----
 
     def _end_what_is_over(self) -> None:
-        self._follow_splits()
-        incomplete = self._production.incomplete
-        pending = []
-        for operation_id, batches in self._flushes:
-            remaining = {batch for batch in batches if batch in incomplete}
-            if remaining:
-                pending.append((operation_id, remaining))
-            else:
-                self._commands.append(c.Finished(operation_id))
-        self._flushes = pending
+        if self._flushes:
+            first = self._production.first_incomplete
+            over = [flush for flush in self._flushes if first is None or first > flush[1]]
+            self._commands.extend([c.Finished(operation_id) for operation_id, _ in over])
+            self._flushes = self._flushes[len(over) :]
         if self._closes and self._is_over():
             self._commands.extend(c.Finished(operation_id) for operation_id in self._closes)
             self._end = self._end or LocalProtocolError("the producer is closed")
             self._closes = []
         if self._end is not None:
             self._nodes.close_all()
-
-    def _follow_splits(self) -> None:
-        for whole, parts in self._production.splits:
-            for _, batches in self._flushes:
-                if whole in batches:
-                    batches.discard(whole)
-                    batches.update(parts)
-        self._production.splits.clear()
 
     def _is_over(self) -> bool:
         if self._end is not None:
@@ -361,25 +355,29 @@ class Engine:
     def _take_commands(self) -> list[c.Command]:
         """What the network must do first, then what the user is told."""
         taken = self._nodes.take_commands()
-        taken.extend(self._production.commands)
-        self._production.commands = []
+        if self._production.commands:
+            taken += self._production.commands
+            self._production.commands = []
         if self._transaction is not None:
-            taken.extend(self._transaction.take_finished())
-        taken.extend(self._commands)
-        self._commands = []
+            taken += self._transaction.take_finished()
+        if self._commands:
+            taken += self._commands
+            self._commands = []
         return taken
 
     def _wake_at_ms(self, now_ms: int) -> int | None:
         if self._end is not None:
             return None
-        moments: list[int | None] = [
+        moments = self._moments
+        for moment in (
             self._nodes.next_deadline_ms(now_ms),
             self._metadata.next_deadline_ms(now_ms),
-            self._production.next_expiry_ms(),
-            *self._moments,
-        ]
+            self._production.next_expiry_ms,
+        ):
+            if moment is not None:
+                moments.append(moment)
         if self._transaction_requests is not None and self._transaction_requests.retry_at_ms > now_ms:
             moments.append(self._transaction_requests.retry_at_ms)
         if self._producer_ids is not None and self._producer_ids.retry_at_ms > now_ms:
             moments.append(self._producer_ids.retry_at_ms)
-        return min((moment for moment in moments if moment is not None), default=None)
+        return min(moments, default=None)

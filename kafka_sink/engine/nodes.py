@@ -30,7 +30,7 @@ from kafka_sink.engine.commands import (
 )
 from kafka_sink.engine.connection import Connection, State
 from kafka_sink.engine.connection_failure import failure_of_loss, is_final, notice_level, notice_text
-from kafka_sink.engine.node import Node
+from kafka_sink.engine.node import Node, first_due_ms
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransportError
 from kafka_sink.options import ProducerOptions
@@ -46,6 +46,7 @@ class NodeSet:
         self, options: ProducerOptions, *, jitter: Callable[[], float], authenticator: Authenticator | None = None
     ) -> None:
         self._options = options
+        self._in_flight_max = options.max_in_flight_requests_per_connection
         self._authenticator = authenticator
         self._jitter = jitter
         self._reconnect = Backoff(options.reconnect_backoff_ms, options.reconnect_backoff_max_ms, jitter)
@@ -60,7 +61,11 @@ class NodeSet:
         self._by_connection: dict[int, Node] = {}
         self._next_connection_id = 1
         self._answers: list[Answer] = []
+        # Connections put theirs in, too.
         self._commands: list[Command] = []
+        # When something is due on some node. Looked for again only after something happened on one of them.
+        self._due_ms: int | None = None
+        self._has_changed = True
         # Connections that failed since the start. Whoever cares for the cluster's shape compares it with last time.
         self.losses = 0
         self.last_failure: KafkaSinkError | None = None
@@ -72,6 +77,7 @@ class NodeSet:
     # ---- what the metadata says ------------------------------------------------------------------------------------
 
     def set_brokers(self, now_ms: int, brokers: Mapping[int, Endpoint]) -> None:
+        self._has_changed = True
         for node_id, endpoint in brokers.items():
             node = self._brokers.setdefault(node_id, Node(node_id, endpoint))
             node.is_leaving = False
@@ -82,6 +88,7 @@ class NodeSet:
                 node.retry_at_ms = node.failures = 0
                 node.endpoint = Endpoint(endpoint.host, endpoint.port)
             self._settle(node)
+            self._note_availability(node, now_ms)
         for node_id in self._brokers.keys() - brokers.keys():
             self._brokers[node_id].is_leaving = True
             self._settle(self._brokers[node_id])
@@ -100,7 +107,7 @@ class NodeSet:
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         node = self._find(node_id)
-        return node is not None and self._can_take(node, now_ms)
+        return node is not None and node.can_take(now_ms, self._in_flight_max)
 
     def blocked_until_ms(self, node_id: int, now_ms: int) -> int | None:
         node = self._find(node_id)
@@ -139,7 +146,7 @@ class NodeSet:
         active = active[offset:] + active[:offset]
         # A bootstrap connection that is still open saves a new one, but no broker is passed over for it.
         extra = [node for node in self._bootstrap.values() if node not in active]
-        ready = [node for node in active + extra if self._can_take(node, now_ms)]
+        ready = [node for node in active + extra if node.can_take(now_ms, self._in_flight_max)]
         if ready:
             return min(ready, key=lambda node: (node in extra, self.in_flight_count(node.node_id))).node_id
         preparing = [node for node in active if node.is_preparing]
@@ -164,25 +171,20 @@ class NodeSet:
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         # A request that was refused here has its answer already, and nothing from outside will announce it.
-        deadlines = [now_ms] if self._answers else []
-        for node in self._all():
-            if node.is_setting_up:
-                deadlines.append(node.setup_deadline_ms)
-            if node.connection is None:
-                continue
-            if node.throttled_until_ms > now_ms:
-                deadlines.append(node.throttled_until_ms)
-            idle_ms = self._options.connections_max_idle_ms
-            deadline_ms = node.connection.deadline_ms
-            if deadline_ms is not None:
-                deadlines.append(deadline_ms)
-            elif node.connection.state is State.READY and idle_ms >= 0:
-                deadlines.append(node.connection.active_ms + idle_ms)
-        return min(deadlines, default=None)
+        if self._answers:
+            return now_ms
+        if self._has_changed:
+            self._look_for_deadlines(now_ms)
+        return self._due_ms
+
+    def _look_for_deadlines(self, now_ms: int) -> None:
+        self._due_ms = first_due_ms(self._all(), now_ms, self._options.connections_max_idle_ms)
+        self._has_changed = False
 
     # ---- wishes ----------------------------------------------------------------------------------------------------
 
     def connect(self, node_id: int, now_ms: int) -> None:
+        self._has_changed = True
         node = self._find(node_id)
         if node is None or node.is_leaving or self.refusal is not None or not node.is_connectable(now_ms):
             return
@@ -198,15 +200,16 @@ class NodeSet:
 
     def send(self, node_id: int, request: Request, now_ms: int) -> None:
         node = self._find(node_id)
-        if node is None or node.connection is None or not self._can_take(node, now_ms):
+        if node is None or node.connection is None or not node.can_take(now_ms, self._in_flight_max):
             raise LocalProtocolError(f"{request.api.name} sent to node {node_id}, which is not ready")
         refusal = node.connection.send(request, now_ms)
         if refusal is not None:
             self._answers.append(refusal)
-        self._commands += node.connection.take_commands()
+        self._has_changed = True
         self._note_availability(node, now_ms)
 
     def close_all(self) -> None:
+        self._has_changed = True
         for node in self._all():
             node.is_leaving = True
             if node.connection is not None:
@@ -224,12 +227,14 @@ class NodeSet:
         return taken
 
     def take_commands(self) -> list[Command]:
-        taken, self._commands = self._commands, []
+        taken = self._commands.copy()
+        self._commands.clear()
         return taken
 
     # ---- events ----------------------------------------------------------------------------------------------------
 
     def on_input(self, now_ms: int, event: NetworkEvent) -> None:
+        self._has_changed = True
         if isinstance(event, Resolved):
             self._on_resolved(now_ms, event)
             return
@@ -257,16 +262,22 @@ class NodeSet:
 
     def _take_from(self, node: Node, connection: Connection, now_ms: int) -> None:
         """What the connection wants to be done after it was told something."""
-        self._commands += connection.take_commands()
-        node.throttled_until_ms = max(node.throttled_until_ms, connection.throttled_until_ms)
+        if connection.throttled_until_ms > node.throttled_until_ms:
+            node.throttled_until_ms = connection.throttled_until_ms
         if connection.failure is not None:
             self._disconnect(node)
             self._fail(node, now_ms, connection.failure)
-        else:
+        elif node.is_leaving or node.connected_endpoint is not node.endpoint:
             self._settle(node)
         self._note_availability(node, now_ms)
 
     def on_time(self, now_ms: int) -> None:
+        """Ends what is overdue."""
+        if self._has_changed:
+            self._look_for_deadlines(now_ms)
+        if self._due_ms is None or now_ms < self._due_ms:
+            return
+        self._has_changed = True
         for node in self._all():
             connection = node.connection
             deadline_ms = None if connection is None else connection.deadline_ms
@@ -327,6 +338,7 @@ class NodeSet:
             now_ms=now_ms,
             new_exchange=partial(authenticator, node.endpoint.host) if authenticator is not None else None,
             dice=self._jitter,
+            commands=self._commands,
         )
         node.connected_endpoint = node.endpoint
         self._by_connection[self._next_connection_id] = node
@@ -374,17 +386,8 @@ class NodeSet:
             if node.asked_endpoint is None:
                 self._brokers.pop(node.node_id, None)
 
-    def _can_take(self, node: Node, now_ms: int) -> bool:
-        return (
-            node.is_ready
-            and node.connection is not None
-            and not node.is_session_over(now_ms)
-            and node.throttled_until_ms <= now_ms
-            and node.connection.in_flight_count < self._options.max_in_flight_requests_per_connection
-        )
-
     def _note_availability(self, node: Node, now_ms: int) -> None:
-        if self._can_take(node, now_ms):
+        if node.can_take(now_ms, self._in_flight_max):
             node.unavailable_since_ms = None
         elif node.unavailable_since_ms is None and node.connection is not None:
             node.unavailable_since_ms = now_ms

@@ -66,11 +66,6 @@ class PartitionSequences:
     overtakers: list[int] = field(default_factory=list)
     is_unresolved: bool = False
 
-    @property
-    def is_full(self) -> bool:
-        """With one more batch behind it the first open one could be forgotten by its broker."""
-        return len(self.unacked) + len(self.overtakers) >= BATCHES_REMEMBERED
-
     def is_overtaken(self, batch: ProducerBatch) -> bool:
         """Is a batch behind this one known to be in the log?"""
         last = self.last_acked_sequence
@@ -92,12 +87,14 @@ class Sequences:
         # Partitions whose leader has taken a batch of this producer id; see above on the first batch.
         self._known_at: set[TopicPartition] = set()
         self._topic_ids: dict[str, bytes] = {}
+        # False: no partition is unresolved, and nobody need look.
+        self._may_be_unresolved = False
 
     # ---- questions ----
 
     def may_send(self, batch: ProducerBatch) -> bool:
         partition = self._partitions.get(batch.topic_partition)
-        if not batch.has_sequence:
+        if batch.base_sequence == NO_SEQUENCE:
             return self._may_number(batch.topic_partition, partition)
         if partition is None:
             return False
@@ -124,10 +121,15 @@ class Sequences:
 
     def settle_unresolved(self) -> tuple[TopicPartition, ...]:
         """Looks at unresolved partitions in which nothing is open any more; returns those that may have a gap."""
-        settled = [key for key, value in self._partitions.items() if value.is_unresolved and not value.unacked]
+        if not self._may_be_unresolved:
+            return ()
+        unresolved = [key for key, value in self._partitions.items() if value.is_unresolved]
+        self._may_be_unresolved = bool(unresolved)
         gaps = []
-        for topic_partition in settled:
+        for topic_partition in unresolved:
             partition = self._partitions[topic_partition]
+            if partition.unacked:
+                continue
             if partition.next_sequence == sequence_after(partition.last_acked_sequence, 1):
                 partition.is_unresolved = False
             else:
@@ -139,13 +141,17 @@ class Sequences:
         return -1 if partition is None else partition.last_acked_offset
 
     def _may_number(self, topic_partition: TopicPartition, partition: PartitionSequences | None) -> bool:
-        if not self.identity.is_valid:
+        if self.identity.producer_id < 0:
             return False
         if partition is None:
             return True
         if partition.is_unresolved or topic_partition in self._to_renumber:
             return False
-        if partition.unacked and (partition.is_full or topic_partition not in self._known_at):
+        unacked = partition.unacked
+        if unacked and (
+            # With one more batch behind it the first open one could be forgotten by its broker.
+            len(unacked) + len(partition.overtakers) >= BATCHES_REMEMBERED or topic_partition not in self._known_at
+        ):
             return False
         # Batches of the old epoch first: a broker that saw the new epoch refuses them.
         return partition.identity == self.identity or not partition.unacked
@@ -161,28 +167,31 @@ class Sequences:
 
     def on_drained(self, batch: ProducerBatch) -> None:
         """Numbers a batch that is about to be sent for the first time."""
-        if batch.has_sequence:
+        if batch.base_sequence != NO_SEQUENCE:
             return
-        partition = self._partitions.setdefault(batch.topic_partition, PartitionSequences(self.identity))
-        if partition.identity != self.identity:
-            partition = PartitionSequences(self.identity)
-            self._partitions[batch.topic_partition] = partition
+        partition = self._partitions.get(batch.topic_partition)
+        if partition is None or partition.identity != self.identity:
+            partition = self._partitions[batch.topic_partition] = PartitionSequences(self.identity)
         batch.identity = self.identity
         batch.base_sequence = partition.next_sequence
-        partition.next_sequence = sequence_after(partition.next_sequence, batch.record_count)
+        partition.next_sequence = (partition.next_sequence + batch.record_count) % SEQUENCE_MODULUS
         partition.unacked.append(batch)
 
     def on_acked(self, batch: ProducerBatch, base_offset: int) -> None:
         """Also for a batch that was given up meanwhile: that it is in the log after all may settle its partition."""
         partition = self._partition_of(batch)
-        is_first = bool(partition.unacked) and partition.unacked[0] is batch
-        if batch.identity == partition.identity and not is_first:
-            partition.overtakers.append(batch.base_sequence)
-        partition.forget(batch)
+        is_of_now = batch.identity == partition.identity
+        if partition.unacked and partition.unacked[0] is batch and not partition.overtakers:
+            del partition.unacked[0]
+        else:
+            is_first = bool(partition.unacked) and partition.unacked[0] is batch
+            if is_of_now and not is_first:
+                partition.overtakers.append(batch.base_sequence)
+            partition.forget(batch)
         if batch.identity.producer_id == self.identity.producer_id:
             self._known_at.add(batch.topic_partition)
-        last = sequence_after(batch.base_sequence, batch.record_count - 1)
-        if batch.identity == partition.identity and _is_later(last, partition.last_acked_sequence):
+        last = (batch.base_sequence + batch.record_count - 1) % SEQUENCE_MODULUS
+        if is_of_now and _is_later(last, partition.last_acked_sequence):
             partition.last_acked_sequence = last
         if base_offset >= 0:
             partition.last_acked_offset = max(partition.last_acked_offset, base_offset + batch.record_count - 1)
@@ -194,7 +203,7 @@ class Sequences:
         partition = self._partition_of(batch)
         partition.forget(batch)
         if not batch.is_surely_not_in_log:
-            partition.is_unresolved = True
+            partition.is_unresolved = self._may_be_unresolved = True
 
     def on_out_of_order(self, batch: ProducerBatch) -> None:
         """The leader took this batch neither as new nor as a duplicate."""
@@ -279,7 +288,7 @@ class Sequences:
 
     def _partition_of(self, batch: ProducerBatch) -> PartitionSequences:
         partition = self._partitions.get(batch.topic_partition)
-        if partition is None or not batch.has_sequence:
+        if partition is None or batch.base_sequence == NO_SEQUENCE:
             raise LocalProtocolError(f"batch of {batch.topic}-{batch.partition} has no sequence")
         return partition
 

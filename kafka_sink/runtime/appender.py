@@ -337,7 +337,9 @@ class Appender:
         return consignment
 
     def _route(self, collector: Collector, columns: RecordColumns) -> Array:
-        loads = self._exchange.queue_loads.get(collector.topic) if self._is_adaptive else None
+        of_topic = self._exchange.queue_loads.get(collector.topic) if self._is_adaptive else None
+        # Copied in one go: the sender counts on meanwhile.
+        loads = None if of_topic is None else of_topic.copy()
         return self._router.route(collector.topic, columns, collector.view, loads)
 
     def _post(self, assemble: Callable[[], list[ClosedBatch]]) -> None:
@@ -349,9 +351,9 @@ class Appender:
                 ProducerBatch(each.topic, each.partition, each.encoded, each.opened_ms, each.shares)
                 for each in assemble()
             ]
-            room.give(open_bytes - assembler.open_bytes - sum(batch.encoded.size for batch in batches), 0)
+            room.give(open_bytes - assembler.open_bytes - sum([batch.size for batch in batches]), 0)
             if batches:
-                self._posted_records += sum(batch.record_count for batch in batches)
+                self._posted_records += sum([batch.record_count for batch in batches])
                 self._exchange.post(Append(batches))
                 self._wants_wake = True
         except DataError:

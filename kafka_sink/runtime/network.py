@@ -21,12 +21,10 @@ import os
 import selectors
 import socket
 import threading
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafka_sink.engine.commands import (
     Address,
-    Buffer,
     Connect,
     Connected,
     Disconnect,
@@ -201,7 +199,8 @@ class Network:
         if connection is None:
             return  # lost a moment ago: its `Disconnected` is on the way
         is_first = not connection.outgoing
-        connection.outgoing.extend(_views(command.buffers))
+        connection.outgoing.extend([memoryview(buffer) for buffer in command.buffers if len(buffer)])
+        connection.tells_written = connection.tells_written or command.tells_written
         if is_first and not connection.is_connecting and self._write(connection) and connection.outgoing:
             self._selector.modify(connection.socket, _READ | _WRITE, connection)
 
@@ -274,7 +273,7 @@ class Network:
         return True
 
     def _write(self, connection: PlainConnection) -> bool:
-        """False: the connection is gone. `Written` is told when nothing is left."""
+        """False: the connection is gone. `Written` is told when nothing is left, if anybody wants to know."""
         outgoing = connection.outgoing
         for _ in range(CALLS_PER_TURN):
             try:
@@ -287,7 +286,9 @@ class Network:
             while outgoing and count >= len(outgoing[0]):
                 count -= len(outgoing.popleft())
             if not outgoing:
-                self._events.append(Written(connection.connection_id))
+                if connection.tells_written:
+                    connection.tells_written = False
+                    self._events.append(Written(connection.connection_id))
                 return True
             if count:
                 outgoing[0] = outgoing[0][count:]
@@ -311,10 +312,6 @@ def title_of(address: Address) -> str:
     if family == socket.AF_INET6:
         return f"[{parts[0]}]:{parts[1]}"
     return f"{parts[0]}:{parts[1]}" if len(parts) > 1 else str(parts[0])
-
-
-def _views(buffers: Sequence[Buffer]) -> list[memoryview]:
-    return [memoryview(buffer) for buffer in buffers if len(buffer)]
 
 
 def _resolve(command: Resolve) -> Resolved:

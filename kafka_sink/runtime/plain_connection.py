@@ -14,13 +14,15 @@ BUFFERS_PER_CALL = 256
 
 
 class PlainConnection:
-    __slots__ = ("connection_id", "is_connecting", "outgoing", "peer", "socket")
+    __slots__ = ("connection_id", "is_connecting", "outgoing", "peer", "socket", "tells_written")
 
     def __init__(self, connection_id: int, opened: socket.socket, peer: str) -> None:
         self.connection_id = connection_id
         self.socket = opened
         self.peer = peer
         self.is_connecting = True
+        # Somebody wants to know when nothing is left to be written.
+        self.tells_written = False
         self.outgoing: deque[memoryview] = deque()
 
     @property
