@@ -27,7 +27,9 @@ import pyarrow as pa
 
 from kafka_sink.engine.commands import Flush, WantTopic
 from kafka_sink.options import ProducerOptions
+from kafka_sink.runtime import core as core_module
 from kafka_sink.runtime import producer as producer_module
+from kafka_sink.runtime.clock import Clock
 from kafka_sink.runtime.core import Core
 from kafka_sink.runtime.producer import Producer
 from kafka_sink.runtime.sender import Sender
@@ -69,6 +71,18 @@ def counted(call: Callable[[], T]) -> tuple[int, T]:
     with Counter() as counter:
         result = call()
     return counter.count, result
+
+
+class SteppingClock(Clock):
+    """Goes on when it is told to, so that what happens ten times a second happens in the same turns of every run. The
+    real clock is asked all the same: those calls count, too."""
+
+    def __init__(self) -> None:
+        self.now_ms = super().monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        super().monotonic_ms()
+        return self.now_ms
 
 
 class Peer:
@@ -138,7 +152,12 @@ class Lockstep:
             cores.append(Core(options))
             return cores[-1]
 
-        with patch.object(Sender, "run", lambda _: None), patch.object(producer_module, "Core", kept):
+        self.clock = SteppingClock()
+        with (
+            patch.object(Sender, "run", lambda _: None),
+            patch.object(core_module, "Clock", lambda: self.clock),
+            patch.object(producer_module, "Core", kept),
+        ):
             self.producer = Producer(config)
         self.core = cores[0]
         self.turn_count = self.sender_calls = 0
@@ -152,12 +171,13 @@ class Lockstep:
             self.settle()
             if exchange.cluster.partition_count(TOPIC) is not None:
                 return
-            time.sleep(0.01)
+            self.clock.now_ms += 100
         raise RuntimeError("the topic does not become known")
 
     def turn(self) -> int:
         """One turn of the sender that finds at least a wake-up; how many calls it made."""
         self.core.network.wake()
+        self.clock.now_ms += 1
         calls, _ = counted(self.core.sender.turn)
         self.turn_count += 1
         self.sender_calls += calls

@@ -34,10 +34,10 @@ class Readiness:
 
 
 class Accumulator:
-    def __init__(self) -> None:
+    def __init__(self, loads: dict[str, dict[int, int]] | None = None) -> None:
+        """`loads`, by topic and partition: how many batches are queued; without partitions that have none."""
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
-        # topic -> partition -> how many batches are queued; without partitions that have none.
-        self.loads: dict[str, dict[int, int]] = {}
+        self.loads = {} if loads is None else loads
         self.batch_count = 0
         self._muted: set[TopicPartition] = set()
         # Those whose queue may hold batches that were sent before.
@@ -59,16 +59,17 @@ class Accumulator:
     def append(self, batch: ProducerBatch) -> None:
         queue = self._queues.get(batch.topic_partition)
         if queue is None:
-            self._queue_of(batch).append(batch)
-        else:
-            queue.append(batch)
-        self._count(batch, 1)
+            queue = self._queue_of(batch)
+        queue.append(batch)
+        self.batch_count += 1
+        self.loads[batch.topic][batch.partition] = len(queue)
 
     def requeue(self, batch: ProducerBatch) -> None:
         """Puts a batch back that was drained before: among those with sequences in their order, else at the front."""
         queue = self._queue_of(batch)
         self._retried.add(batch.topic_partition)
-        self._count(batch, 1)
+        self.batch_count += 1
+        self.loads[batch.topic][batch.partition] = len(queue) + 1
         if not batch.has_sequence:
             queue.appendleft(batch)
             return
@@ -89,9 +90,11 @@ class Accumulator:
             queue.popleft()
         else:
             queue.remove(batch)
-        self._count(batch, -1)
-        if not queue:
-            del self._queues[topic_partition]
+        self.batch_count -= 1
+        if queue:
+            self.loads[batch.topic][batch.partition] = len(queue)
+        else:
+            del self._queues[topic_partition], self.loads[batch.topic][batch.partition]
             self._retried.discard(topic_partition)
             self._take_out(topic_partition)
 
@@ -198,18 +201,11 @@ class Accumulator:
         queue = self._queues.get(topic_partition)
         if queue is None:
             queue = self._queues[topic_partition] = deque()
+            if batch.topic not in self.loads:
+                self.loads[batch.topic] = {}
             if topic_partition not in self._muted:
                 self._put_in(topic_partition)
         return queue
-
-    def _count(self, batch: ProducerBatch, change: int) -> None:
-        self.batch_count += change
-        of_topic = self.loads.setdefault(batch.topic, {})
-        count = of_topic.get(batch.partition, 0) + change
-        if count:
-            of_topic[batch.partition] = count
-        else:
-            del of_topic[batch.partition]
 
     def _sort(self, cluster: ClusterView) -> None:
         """Leaders have changed, perhaps; whose turn it is has not."""

@@ -283,7 +283,11 @@ Command = (
 
 @frozen
 class Step:
-    """What one `Engine.step` decided. `wake_at_ms`: when to call again even if nothing happens; None: not needed."""
+    """What one `Engine.step` decided. `wake_at_ms`: when to call again even if nothing happens; None: not needed.
+
+    `queued_count`: how many batches wait for their leader.
+    """
 
     commands: list[Command]
     wake_at_ms: int | None
+    queued_count: int = 0

@@ -141,6 +141,8 @@ class Connection:
         self.commands: list[Command] = [] if commands is None else commands
         self._next_correlation_id = 0
         self._ranges: dict[int, tuple[int, int]] = {}
+        # What came out for requests so far, by API and the versions that they allow.
+        self._versions: dict[tuple[int, int, int], int] = {}
 
     def __repr__(self) -> str:
         return f"<Connection {self.connection_id} to {self.title} {self.state.value} in flight {len(self.in_flight)}>"
@@ -193,7 +195,7 @@ class Connection:
         """Requests without an answer (acks=0) are over when the operating system has taken them."""
         done = [request for request in self.in_flight if not request.expects_answer]
         self.in_flight = deque(request for request in self.in_flight if request.expects_answer)
-        self._note_deadline()
+        self.deadline_ms = min([request.deadline_ms for request in self.in_flight], default=None)
         return [self._answer(request, now_ms) for request in done]
 
     def on_lost(self, now_ms: int, failure: KafkaSinkError) -> list[Answer]:
@@ -217,9 +219,13 @@ class Connection:
         """None when it is on its way; an answer at once when this broker can never take it."""
         if self.state is not State.READY:
             raise LocalProtocolError(f"{request.api.name} sent to {self.title}, which is {self.state.value}")
-        version = self.version_for(request.api, request.version_min, request.version_max)
+        wanted = (request.api.key, request.version_min, request.version_max)
+        version = self._versions.get(wanted)
         if version is None:
-            return self._refused(request, self._unsupported(request))
+            version = self.version_for(request.api, request.version_min, request.version_max)
+            if version is None:
+                return self._refused(request, self._unsupported(request))
+            self._versions[wanted] = version
         try:
             self._send(request, version, now_ms)
         except LocalProtocolError as error:
@@ -238,9 +244,6 @@ class Connection:
             self.deadline_ms = request.deadline_ms
         self.commands.append(Send(self.connection_id, buffers, not request.expects_answer))
         self.active_ms = now_ms
-
-    def _note_deadline(self) -> None:
-        self.deadline_ms = min([request.deadline_ms for request in self.in_flight], default=None)
 
     def _refused(self, request: Request, failure: KafkaSinkError) -> Answer:
         return Answer(request, self.node_id, -1, None, failure, was_sent=False, latency_ms=0)
@@ -268,7 +271,10 @@ class Connection:
         body, throttle_ms = request.decode(frame)
         in_flight.remove(request)
         self._observe(request, throttle_ms, now_ms)
-        self._note_deadline()
+        self.deadline_ms = None
+        for waiting in in_flight:
+            if self.deadline_ms is None or waiting.deadline_ms < self.deadline_ms:
+                self.deadline_ms = waiting.deadline_ms
         if request.purpose is self:
             self._on_own_answer(now_ms, request, body)
             return None
@@ -323,6 +329,7 @@ class Connection:
             said = f"{self.title} refused ApiVersions with error code {body['error_code']}"
             raise TransportError(f"{said}: no Kafka broker, or too old?")
         self._ranges = ranges
+        self._versions.clear()
         self.finalized_features_epoch = body.get("finalized_features_epoch", -1)
         features = body.get("finalized_features") or ()
         self.finalized_features = {feature["name"]: feature["max_version_level"] for feature in features}

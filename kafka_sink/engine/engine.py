@@ -18,7 +18,7 @@ runtime after each step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kafka_sink.engine import commands as c
@@ -48,6 +48,8 @@ class Engine:
         self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
         self._nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
         self._metadata = Metadata(options, self._nodes, jitter=jitter)
+        # How many batches wait for their leader, by topic and partition. It stays the same object, and changes.
+        self.queue_loads: dict[str, dict[int, int]] = {}
         self._begin_life(options)
         # With the number of the last batch that each waits for.
         self._flushes: list[tuple[int, int]] = []
@@ -75,7 +77,7 @@ class Engine:
             )
         elif self._sequences is not None:
             self._producer_ids = ProducerIdSource(request_timeout_ms=options.request_timeout_ms, backoff=self._backoff)
-        self._production = Production(options, self._backoff, self._sequences, self._transaction)
+        self._production = Production(options, self._backoff, self._sequences, self._transaction, self.queue_loads)
 
     # ---- what the runtime publishes ----
 
@@ -104,38 +106,38 @@ class Engine:
         """Why the topic cannot be written to yet, for the text of a time-out."""
         return self._metadata.topic_trouble(topic)
 
-    @property
-    def queue_loads(self) -> Mapping[str, dict[int, int]]:
-        """How many batches wait for their leader, by topic and partition. Not a copy: it changes with each step."""
-        return self._production.accumulator.loads
-
-    @property
-    def queued_count(self) -> int:
-        return self._production.accumulator.batch_count
-
     # ---- the step ----
 
     def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
+        nodes = self._nodes
         self._moments.clear()
         for event in inputs:
             self._on_input(now_ms, event)
-        self._nodes.on_time(now_ms)
-        for answer in self._nodes.take_answers():
-            self._on_answer(now_ms, answer)
-        if self._nodes.refusal is not None and self._end is None:
-            self._finish_with(self._nodes.refusal)
-        self._take_leader_hints(now_ms)
-        self._production.expire(now_ms)
+        nodes.on_time(now_ms)
+        if nodes.answers:
+            for answer in nodes.take_answers():
+                self._on_answer(now_ms, answer)
+        if nodes.refusal is not None and self._end is None:
+            self._finish_with(nodes.refusal)
+        production = self._production
+        if production.answers_with_hints:
+            self._take_leader_hints(now_ms)
+        if production.next_expiry_ms is not None and production.next_expiry_ms <= now_ms:
+            production.expire(now_ms)
         # Before settling: a new epoch makes an end of all doubts about sequences of the transaction before.
         self._adopt_identity()
-        self._production.settle()
+        production.settle()
         if self._end is None:
-            self._ask_coordinator(now_ms)
-            self._ask_producer_id(now_ms)
-            self._send_batches(now_ms)
+            if self._transaction_requests is not None:
+                self._ask_coordinator(now_ms)
+            if self._producer_ids is not None:
+                self._ask_producer_id(now_ms)
+            if production.accumulator.batch_count:
+                self._send_batches(now_ms)
             self._ask_metadata(now_ms)
-        self._end_what_is_over()
-        return c.Step(self._take_commands(), self._wake_at_ms(now_ms))
+        if self._flushes or self._closes or self._end is not None:
+            self._end_what_is_over()
+        return c.Step(self._take_commands(), self._wake_at_ms(now_ms), production.accumulator.batch_count)
 
     # ---- inputs ----
 
@@ -286,7 +288,7 @@ class Engine:
 
     def _ask_producer_id(self, now_ms: int) -> None:
         source = self._producer_ids
-        if source is None or self._sequences is None or self._sequences.identity.is_valid:
+        if source is None or self._sequences is None or self._sequences.identity.producer_id >= 0:
             return
         node_id = self._nodes.least_loaded(now_ms)
         if node_id is None or not self._can_use(node_id, now_ms):
@@ -297,17 +299,19 @@ class Engine:
             source.on_sent()
 
     def _send_batches(self, now_ms: int) -> None:
-        readiness = self._production.accumulator.readiness(now_ms, self.cluster)
+        readiness = self._production.accumulator.readiness(now_ms, self._metadata.view)
         if readiness.leaderless_topics:
             self._metadata.request_update()
         if readiness.next_ready_ms is not None:
             self._moments.append(readiness.next_ready_ms)
         for node_id in readiness.node_ids:
             while self._can_use(node_id, now_ms):
-                request = self._production.next_request(now_ms, self.cluster, node_id)
+                request = self._production.next_request(now_ms, self._metadata.view, node_id)
                 if request is None:
                     break
                 self._nodes.send(node_id, request, now_ms)
+                if not self._production.accumulator.batch_count:
+                    break
 
     def _ask_metadata(self, now_ms: int) -> None:
         if self._production.metadata_is_stale:

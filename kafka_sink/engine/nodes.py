@@ -60,7 +60,7 @@ class NodeSet:
         self._brokers: dict[int, Node] = {}
         self._by_connection: dict[int, Node] = {}
         self._next_connection_id = 1
-        self._answers: list[Answer] = []
+        self.answers: list[Answer] = []
         # Connections put theirs in, too.
         self._commands: list[Command] = []
         # When something is due on some node. Looked for again only after something happened on one of them.
@@ -106,7 +106,7 @@ class NodeSet:
     # ---- questions -------------------------------------------------------------------------------------------------
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
-        node = self._find(node_id)
+        node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
         return node is not None and node.can_take(now_ms, self._in_flight_max)
 
     def blocked_until_ms(self, node_id: int, now_ms: int) -> int | None:
@@ -171,7 +171,7 @@ class NodeSet:
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         # A request that was refused here has its answer already, and nothing from outside will announce it.
-        if self._answers:
+        if self.answers:
             return now_ms
         if self._has_changed:
             self._look_for_deadlines(now_ms)
@@ -199,14 +199,18 @@ class NodeSet:
             self._resolve(node)
 
     def send(self, node_id: int, request: Request, now_ms: int) -> None:
-        node = self._find(node_id)
+        node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
         if node is None or node.connection is None or not node.can_take(now_ms, self._in_flight_max):
             raise LocalProtocolError(f"{request.api.name} sent to node {node_id}, which is not ready")
         refusal = node.connection.send(request, now_ms)
         if refusal is not None:
-            self._answers.append(refusal)
+            self.answers.append(refusal)
         self._has_changed = True
-        self._note_availability(node, now_ms)
+        # Nothing else about it has changed since it was asked.
+        if len(node.connection.in_flight) < self._in_flight_max:
+            node.unavailable_since_ms = None
+        elif node.unavailable_since_ms is None:
+            node.unavailable_since_ms = now_ms
 
     def close_all(self) -> None:
         self._has_changed = True
@@ -214,7 +218,7 @@ class NodeSet:
             node.is_leaving = True
             if node.connection is not None:
                 text = f"connection to {node.title} was closed because the producer was closed"
-                self._answers += node.connection.on_lost(node.connection.active_ms, TransportError(text))
+                self.answers += node.connection.on_lost(node.connection.active_ms, TransportError(text))
                 self._disconnect(node)
             node.forget_connection()
 
@@ -223,7 +227,7 @@ class NodeSet:
         self._commands.append(Notice(level, text))
 
     def take_answers(self) -> list[Answer]:
-        taken, self._answers = self._answers, []
+        taken, self.answers = self.answers, []
         return taken
 
     def take_commands(self) -> list[Command]:
@@ -249,13 +253,13 @@ class NodeSet:
         if isinstance(event, Connected):
             connection.on_connected(now_ms)
         elif isinstance(event, Written):
-            self._answers += connection.on_written(now_ms)
+            self.answers += connection.on_written(now_ms)
         else:
             was_ready = connection.state is State.READY
             answers = connection.on_received(now_ms, event.data)
             if answers:  # not before: a listener that wants SASL agrees on versions all the same
                 node.failure = self.last_failure = None
-            self._answers += answers
+            self.answers += answers
             if connection.state is State.READY and not was_ready:
                 self._on_negotiated(node, connection)
         self._take_from(node, connection, now_ms)
@@ -358,7 +362,7 @@ class NodeSet:
         was_ready = connection is not None and connection.state is State.READY
         node.on_failed(now_ms, self._reconnect, failure)
         if connection is not None:
-            self._answers += connection.on_lost(now_ms, failure)
+            self.answers += connection.on_lost(now_ms, failure)
         self.losses += 1
         self.last_failure = failure
         self.refusal = self.refusal or (failure if is_final(failure) else None)

@@ -43,19 +43,21 @@ class Production:
         backoff: Backoff,
         sequences: Sequences | None,
         transaction: Transaction | None,
+        loads: dict[str, dict[int, int]] | None = None,
     ) -> None:
         self._options = options
         self._backoff = backoff
         self._sequences = sequences
         self._transaction = transaction
         self._keeps_order_by_muting = options.max_in_flight_requests_per_connection == 1
-        self._next_expiry_ms: int | None = None
+        # When the first batch is to be given up; None while there are none.
+        self.next_expiry_ms: int | None = None
         self._heads: dict[int, bytes] = {}
         # How many batches were appended so far; each has its number.
         self.appended_count = 0
         # Of the answer that is being read.
         self._delivered: list[ProducerBatch] = []
-        self.accumulator = Accumulator()
+        self.accumulator = Accumulator(loads)
         self.incomplete: dict[ProducerBatch, None] = {}
         self.requests_in_flight = 0
         # What the engine collects after each step.
@@ -75,10 +77,6 @@ class Production:
         """The number of the oldest batch that is not done."""
         return next(iter(self.incomplete)).number if self.incomplete else None
 
-    @property
-    def next_expiry_ms(self) -> int | None:
-        return self._next_expiry_ms if self.incomplete else None
-
     # ---- events ----
 
     def append(self, batches: Iterable[ProducerBatch]) -> None:
@@ -95,8 +93,8 @@ class Production:
             self.incomplete[batch] = None
             self.accumulator.append(batch)
             expiry_ms = batch.opened_ms + self._options.delivery_timeout_ms
-            if self._next_expiry_ms is None or expiry_ms < self._next_expiry_ms:
-                self._next_expiry_ms = expiry_ms
+            if self.next_expiry_ms is None or expiry_ms < self.next_expiry_ms:
+                self.next_expiry_ms = expiry_ms
             if transaction is not None:
                 transaction.on_appended(batch.topic_partition)
 
@@ -124,7 +122,7 @@ class Production:
 
     def expire(self, now_ms: int) -> None:
         """Gives up what is older than delivery.timeout.ms, counted from the first record, on the wire or not."""
-        if self._next_expiry_ms is None or now_ms < self._next_expiry_ms:
+        if self.next_expiry_ms is None or now_ms < self.next_expiry_ms:
             return
         limit_ms = self._options.delivery_timeout_ms
         queued = self.accumulator.expired(now_ms - limit_ms)
@@ -133,11 +131,14 @@ class Production:
             reason = "waiting for an answer" if batch.is_on_wire else "waiting to be sent"
             self._give_up(batch, failure.timed_out(batch, limit_ms, reason))
         oldest = min((batch.opened_ms for batch in self.incomplete), default=None)
-        self._next_expiry_ms = None if oldest is None else oldest + limit_ms
+        self.next_expiry_ms = None if oldest is None else oldest + limit_ms
 
     def settle(self) -> None:
         """Gets over partitions with unknown sequences; drops what a doomed transaction still has queued."""
         if self._sequences is None:
+            return
+        drops_unsent = self._transaction is not None and self._transaction.drops_unsent
+        if self._sequences.is_calm and not drops_unsent:
             return
         for topic, partition in self._sequences.settle_unresolved():
             if self._transaction is None:
@@ -232,7 +233,8 @@ class Production:
             batch = unanswered.pop((request.name_of(topic), partition), None)
             if batch is not None:
                 self._on_acknowledged(batch, base_offset, log_append_time_ms)
-        self._on_left_out(now_ms, unanswered)
+        if unanswered:
+            self._on_left_out(now_ms, unanswered)
 
     def _on_body(self, now_ms: int, request: ProduceRequest, body: Mapping[str, Any]) -> None:
         unanswered = request.batches.copy()
@@ -380,3 +382,5 @@ class Production:
     def _finish(self, batch: ProducerBatch) -> None:
         batch.finish()
         del self.incomplete[batch]
+        if not self.incomplete:
+            self.next_expiry_ms = None

@@ -156,6 +156,11 @@ class Sequences:
         # Batches of the old epoch first: a broker that saw the new epoch refuses them.
         return partition.identity == self.identity or not partition.unacked
 
+    @property
+    def is_calm(self) -> bool:
+        """No partition is unresolved or waits for new numbers: there is nothing to settle."""
+        return not (self._may_be_unresolved or self._to_renumber)
+
     # ---- events ----
 
     def on_topics(self, topic_ids: Mapping[str, bytes]) -> None:
@@ -179,7 +184,7 @@ class Sequences:
 
     def on_acked(self, batch: ProducerBatch, base_offset: int) -> None:
         """Also for a batch that was given up meanwhile: that it is in the log after all may settle its partition."""
-        partition = self._partition_of(batch)
+        partition = self._partitions.get(batch.topic_partition) or self._partition_of(batch)
         is_of_now = batch.identity == partition.identity
         if partition.unacked and partition.unacked[0] is batch and not partition.overtakers:
             del partition.unacked[0]
@@ -193,8 +198,9 @@ class Sequences:
         last = (batch.base_sequence + batch.record_count - 1) % SEQUENCE_MODULUS
         if is_of_now and _is_later(last, partition.last_acked_sequence):
             partition.last_acked_sequence = last
-        if base_offset >= 0:
-            partition.last_acked_offset = max(partition.last_acked_offset, base_offset + batch.record_count - 1)
+        last_offset = base_offset + batch.record_count - 1
+        if base_offset >= 0 and last_offset > partition.last_acked_offset:
+            partition.last_acked_offset = last_offset
 
     def on_given_up(self, batch: ProducerBatch) -> None:
         """The batch failed. Whether its sequences are used is known (a definite refusal) or not (unresolved)."""

@@ -70,6 +70,10 @@ class EncodedBatch:
     max_timestamp_ms: int
     records_bytes: int
 
+    @property
+    def size(self) -> int:
+        return HEADER_BYTES + len(self.payload)
+
 
 def seal(
     batch: EncodedBatch,

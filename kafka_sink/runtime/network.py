@@ -199,7 +199,7 @@ class Network:
         if connection is None:
             return  # lost a moment ago: its `Disconnected` is on the way
         is_first = not connection.outgoing
-        connection.outgoing.extend([memoryview(buffer) for buffer in command.buffers if len(buffer)])
+        connection.outgoing.extend(map(memoryview, command.buffers))
         connection.tells_written = connection.tells_written or command.tells_written
         if is_first and not connection.is_connecting and self._write(connection) and connection.outgoing:
             self._selector.modify(connection.socket, _READ | _WRITE, connection)

@@ -51,6 +51,7 @@ class Sender:
         self._appender = appender
         self._metrics = metrics
         self._clock = exchange.clock
+        exchange.queue_loads = engine.queue_loads
         self._client_id = options.client_id
         self._availability_timeout_ms = options.partitioner_availability_timeout_ms
         self._wake_at_ms: int | None = 0
@@ -99,7 +100,7 @@ class Sender:
             appender.close_due(now_ms, self._backlog)
         inputs: list[c.Input] = [*events, *exchange.take_inputs()]
         step = self._engine.step(now_ms, inputs)
-        self._wake_at_ms = step.wake_at_ms
+        self._wake_at_ms, self._backlog = step.wake_at_ms, step.queued_count
         if step.commands:
             self._carry_out(step.commands, now_ms)
         self._publish(now_ms)
@@ -126,7 +127,12 @@ class Sender:
 
     def _carry_out(self, commands: list[c.Command], now_ms: int) -> None:
         for command in commands:
-            if isinstance(command, (c.Send, c.Connect, c.Disconnect, c.Resolve)):
+            if isinstance(command, c.Send):
+                node_id = self._node_ids.get(command.connection_id)
+                if node_id is not None:
+                    self._metrics.on_request(node_id, request_bytes=sum(map(len, command.buffers)), now_ms=now_ms)
+                self._network.execute(command)
+            elif isinstance(command, (c.Connect, c.Disconnect, c.Resolve)):
                 self._observe_network_command(command, now_ms)
                 self._network.execute(command)
             elif isinstance(command, (c.Delivered, c.Failed)):
@@ -151,7 +157,6 @@ class Sender:
     def _publish(self, now_ms: int) -> None:
         """Tells everybody what changed, if anything did."""
         exchange, engine = self._exchange, self._engine
-        exchange.queue_loads, self._backlog = engine.queue_loads, engine.queued_count
         cluster, refusal = engine.cluster, engine.refusal
         is_new_cluster = cluster is not exchange.cluster
         slow_node_ids = self._slow_node_ids(now_ms) if self._availability_timeout_ms > 0 else exchange.slow_node_ids
@@ -285,12 +290,7 @@ class Sender:
                 self._forget_connection(event.connection_id, now_ms)
 
     def _observe_network_command(self, command: NetworkCommand, now_ms: int) -> None:
-        if isinstance(command, c.Send):
-            request_bytes = sum(map(len, command.buffers))
-            node_id = self._node_ids.get(command.connection_id)
-            if node_id is not None:
-                self._metrics.on_request(node_id, request_bytes=request_bytes, now_ms=now_ms)
-        elif isinstance(command, c.Connect):
+        if isinstance(command, c.Connect):
             self._node_ids[command.connection_id] = command.node_id
         elif isinstance(command, c.Disconnect):
             self._forget_connection(command.connection_id, now_ms)

@@ -146,22 +146,15 @@ class FakeEngine:
         self.inputs: list[c.Input] = []
         self.answers: list[list[c.Command]] = []
         self.wake_at_ms: int | None = None
-        self.loads: dict[str, dict[int, int]] = {}
+        self.queue_loads: dict[str, dict[int, int]] = {}
         self.bug: BaseException | None = None
 
     def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
         if self.bug is not None:
             raise self.bug
         self.inputs += inputs
-        return c.Step(self.answers.pop(0) if self.answers else [], self.wake_at_ms)
-
-    @property
-    def queue_loads(self) -> dict[str, dict[int, int]]:
-        return self.loads
-
-    @property
-    def queued_count(self) -> int:
-        return sum(sum(of_topic.values()) for of_topic in self.loads.values())
+        queued_count = sum(sum(of_topic.values()) for of_topic in self.queue_loads.values())
+        return c.Step(self.answers.pop(0) if self.answers else [], self.wake_at_ms, queued_count)
 
     def topic_error(self, topic: str) -> KafkaSinkError | None:
         return None
