@@ -174,9 +174,11 @@ class Lockstep:
             self.clock.now_ms += 100
         raise RuntimeError("the topic does not become known")
 
-    def turn(self) -> int:
-        """One turn of the sender that finds at least a wake-up; how many calls it made."""
-        self.core.network.wake()
+    def turn(self, *, is_awaited: bool = False) -> int:
+        """One turn of the sender; how many calls it made. It has something to find: a wake-up, if it is not awaited
+        by an answer."""
+        if not is_awaited:
+            self.core.network.wake()
         self.clock.now_ms += 1
         calls, _ = counted(self.core.sender.turn)
         self.turn_count += 1
@@ -185,10 +187,11 @@ class Lockstep:
 
     def settle(self) -> None:
         """Turns and answers alternate until there is nothing more."""
-        idle = 0
+        idle, is_answered = 0, False
         for _ in range(TURNS_MAX):
-            self.turn()
-            idle = 0 if self.peer.answer() else idle + 1
+            self.turn(is_awaited=is_answered)
+            is_answered = self.peer.answer()
+            idle = 0 if is_answered else idle + 1
             if idle == IDLE_TURNS:
                 return
         raise RuntimeError("the producer does not come to rest")
@@ -281,10 +284,8 @@ def steps() -> StepCost:
     lockstep.producer.send_arrow(data, TOPIC)
     lockstep.core.appender.post_behind("flush()", Flush)
     request = lockstep.turn()
-    # What was written is told to the sender in a turn of its own.
-    request += sum(calls for calls in (lockstep.turn(), -idle) if calls)
     lockstep.peer.answer()
-    answer = lockstep.turn()
+    answer = lockstep.turn(is_awaited=True)
     lockstep.close()
     return StepCost(idle, request, answer)
 

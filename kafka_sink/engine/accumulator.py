@@ -46,6 +46,7 @@ class Accumulator:
         self._waiting: dict[int, dict[TopicPartition, None]] = {}
         self._leaderless: dict[TopicPartition, None] = {}
         self._cluster = ClusterView()
+        self._last = Readiness((), (), None)
 
     def __len__(self) -> int:
         return self.batch_count
@@ -127,7 +128,10 @@ class Accumulator:
             self._sort(cluster)
         leaderless = tuple(dict.fromkeys([topic for topic, _ in self._leaderless])) if self._leaderless else ()
         if not self._retried:
-            return Readiness(tuple(self._waiting), leaderless, None)
+            node_ids = tuple(self._waiting)
+            if self._last.node_ids != node_ids or self._last.leaderless_topics != leaderless:
+                self._last = Readiness(node_ids, leaderless, None)
+            return self._last
         back_off_ends_ms: list[int] = []
         resting: dict[int, int] = {}
         for topic_partition in self._retried:

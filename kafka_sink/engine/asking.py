@@ -119,7 +119,8 @@ class Asking:
         self._moments.clear()
         for event in events:
             self.nodes.on_input(now_ms, event)
-        self.nodes.on_time(now_ms)
+        if self.nodes.due_ms is not None and self.nodes.due_ms <= now_ms:
+            self.nodes.on_time(now_ms)
         for answer in self.nodes.take_answers():
             self._on_answer(now_ms, answer)
         for question in questions:

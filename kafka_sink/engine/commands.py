@@ -158,13 +158,9 @@ class Abandon:
     reason: KafkaSinkError
 
 
-Input = (
-    Resolved
-    | Connected
-    | Received
-    | Written
-    | Disconnected
-    | Append
+NetworkEvent = Resolved | Connected | Received | Written | Disconnected
+Wish = (
+    Append
     | WantTopic
     | Flush
     | InitTransactions
@@ -177,6 +173,7 @@ Input = (
     | Close
     | Abandon
 )
+Input = NetworkEvent | Wish
 
 
 # ---- commands: the network -------------------------------------------------------------------------------------

@@ -183,7 +183,7 @@ class Connection:
         self.active_ms = now_ms
         try:
             self._frames.feed(data)
-            while self.failure is None and (frame := self._frames.next_frame()) is not None:
+            while self.failure is None and self._frames.size and (frame := self._frames.next_frame()) is not None:
                 answer = self._on_frame(now_ms, frame)
                 if answer is not None:
                     answers.append(answer)
@@ -279,7 +279,7 @@ class Connection:
             self._on_own_answer(now_ms, request, body)
             return None
         self.has_served = True
-        return self._answer(request, now_ms, body)
+        return Answer(request, self.node_id, request.version, body, None, True, now_ms - request.sent_ms)
 
     def _observe(self, request: Request, throttle_ms: int, now_ms: int) -> None:
         throttle_ms = max(0, throttle_ms)
@@ -379,8 +379,8 @@ class Connection:
 
     def _become_ready(self, event: Event) -> None:
         # Nothing was asked since: bytes that came along already belong to no request.
-        if len(self._frames):
-            raise RemoteProtocolError(f"{len(self._frames)} bytes that nobody asked for, before the first request")
+        if self._frames.size:
+            raise RemoteProtocolError(f"{self._frames.size} bytes that nobody asked for, before the first request")
         self._transition(event)
         self.sessions += 1
         self._frames.frame_bytes_max = FRAME_BYTES_MAX

@@ -112,8 +112,12 @@ class Engine:
         nodes = self._nodes
         self._moments.clear()
         for event in inputs:
-            self._on_input(now_ms, event)
-        nodes.on_time(now_ms)
+            if isinstance(event, (c.Received, c.Written, c.Connected, c.Disconnected, c.Resolved)):
+                nodes.on_input(now_ms, event)
+            else:
+                self._on_wish(now_ms, event)
+        if nodes.due_ms is not None and nodes.due_ms <= now_ms:
+            nodes.on_time(now_ms)
         if nodes.answers:
             for answer in nodes.take_answers():
                 self._on_answer(now_ms, answer)
@@ -125,12 +129,13 @@ class Engine:
         if production.next_expiry_ms is not None and production.next_expiry_ms <= now_ms:
             production.expire(now_ms)
         # Before settling: a new epoch makes an end of all doubts about sequences of the transaction before.
-        self._adopt_identity()
+        if self._transaction is not None or (self._producer_ids is not None and self._producer_ids.error is not None):
+            self._adopt_identity()
         production.settle()
         if self._end is None:
             if self._transaction_requests is not None:
                 self._ask_coordinator(now_ms)
-            if self._producer_ids is not None:
+            if self._sequences is not None and self._sequences.identity.producer_id < 0:
                 self._ask_producer_id(now_ms)
             if production.accumulator.batch_count:
                 self._send_batches(now_ms)
@@ -141,10 +146,8 @@ class Engine:
 
     # ---- inputs ----
 
-    def _on_input(self, now_ms: int, event: c.Input) -> None:
-        if isinstance(event, (c.Resolved, c.Connected, c.Received, c.Written, c.Disconnected)):
-            self._nodes.on_input(now_ms, event)
-        elif isinstance(event, c.Append):
+    def _on_wish(self, now_ms: int, event: c.Wish) -> None:
+        if isinstance(event, c.Append):
             self._on_append(now_ms, event)
         elif isinstance(event, c.WantTopic):
             self._metadata.want_topic(event.topic, now_ms)
@@ -288,7 +291,7 @@ class Engine:
 
     def _ask_producer_id(self, now_ms: int) -> None:
         source = self._producer_ids
-        if source is None or self._sequences is None or self._sequences.identity.producer_id >= 0:
+        if source is None:
             return
         node_id = self._nodes.least_loaded(now_ms)
         if node_id is None or not self._can_use(node_id, now_ms):
@@ -305,13 +308,16 @@ class Engine:
         if readiness.next_ready_ms is not None:
             self._moments.append(readiness.next_ready_ms)
         for node_id in readiness.node_ids:
-            while self._can_use(node_id, now_ms):
+            while self._nodes.is_ready(node_id, now_ms):
                 request = self._production.next_request(now_ms, self._metadata.view, node_id)
                 if request is None:
                     break
                 self._nodes.send(node_id, request, now_ms)
                 if not self._production.accumulator.batch_count:
-                    break
+                    return
+            else:
+                if not self._nodes.is_full(node_id, now_ms):
+                    self._can_use(node_id, now_ms)
 
     def _ask_metadata(self, now_ms: int) -> None:
         if self._production.metadata_is_stale:
@@ -358,7 +364,8 @@ class Engine:
 
     def _take_commands(self) -> list[c.Command]:
         """What the network must do first, then what the user is told."""
-        taken = self._nodes.take_commands()
+        taken = self._nodes.commands.copy()
+        self._nodes.commands.clear()
         if self._production.commands:
             taken += self._production.commands
             self._production.commands = []

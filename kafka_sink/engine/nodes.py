@@ -13,21 +13,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
+from kafka_sink.engine import commands as c
 from kafka_sink.engine.authentication import Authenticator
 from kafka_sink.engine.backoff import Backoff
 from kafka_sink.engine.cluster import Endpoint
-from kafka_sink.engine.commands import (
-    Command,
-    Connect,
-    Connected,
-    Disconnect,
-    Disconnected,
-    Notice,
-    Received,
-    Resolve,
-    Resolved,
-    Written,
-)
 from kafka_sink.engine.connection import Connection, State
 from kafka_sink.engine.connection_failure import failure_of_loss, is_final, notice_level, notice_text
 from kafka_sink.engine.node import Node, first_due_ms
@@ -37,8 +26,6 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import Api
 
 BOOTSTRAP_ID_FIRST = -2
-
-NetworkEvent = Resolved | Connected | Received | Written | Disconnected
 
 
 class NodeSet:
@@ -62,9 +49,9 @@ class NodeSet:
         self._next_connection_id = 1
         self.answers: list[Answer] = []
         # Connections put theirs in, too.
-        self._commands: list[Command] = []
+        self.commands: list[c.Command] = []
         # When something is due on some node. Looked for again only after something happened on one of them.
-        self._due_ms: int | None = None
+        self.due_ms: int | None = None
         self._has_changed = True
         # Connections that failed since the start. Whoever cares for the cluster's shape compares it with last time.
         self.losses = 0
@@ -108,6 +95,16 @@ class NodeSet:
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
         return node is not None and node.can_take(now_ms, self._in_flight_max)
+
+    def is_full(self, node_id: int, now_ms: int) -> bool:
+        """Nothing is wrong with it: it only has to answer something first."""
+        node = self._brokers.get(node_id)
+        connection = None if node is None else node.connection
+        return (
+            connection is not None
+            and len(connection.in_flight) >= self._in_flight_max
+            and (connection.session_end_ms is None or now_ms < connection.session_end_ms)
+        )
 
     def blocked_until_ms(self, node_id: int, now_ms: int) -> int | None:
         node = self._find(node_id)
@@ -174,12 +171,10 @@ class NodeSet:
         if self.answers:
             return now_ms
         if self._has_changed:
-            self._look_for_deadlines(now_ms)
-        return self._due_ms
-
-    def _look_for_deadlines(self, now_ms: int) -> None:
-        self._due_ms = first_due_ms(self._all(), now_ms, self._options.connections_max_idle_ms)
-        self._has_changed = False
+            nodes = [*self._brokers.values(), *self._bootstrap.values()]
+            self.due_ms = first_due_ms(nodes, now_ms, self._options.connections_max_idle_ms)
+            self._has_changed = False
+        return self.due_ms
 
     # ---- wishes ----------------------------------------------------------------------------------------------------
 
@@ -199,8 +194,9 @@ class NodeSet:
             self._resolve(node)
 
     def send(self, node_id: int, request: Request, now_ms: int) -> None:
+        """Only if it `is_ready`."""
         node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
-        if node is None or node.connection is None or not node.can_take(now_ms, self._in_flight_max):
+        if node is None or node.connection is None:
             raise LocalProtocolError(f"{request.api.name} sent to node {node_id}, which is not ready")
         refusal = node.connection.send(request, now_ms)
         if refusal is not None:
@@ -224,35 +220,35 @@ class NodeSet:
 
     def tell(self, level: str, text: str) -> None:
         """Something an operator may want to read, in its place among the commands."""
-        self._commands.append(Notice(level, text))
+        self.commands.append(c.Notice(level, text))
 
     def take_answers(self) -> list[Answer]:
         taken, self.answers = self.answers, []
         return taken
 
-    def take_commands(self) -> list[Command]:
-        taken = self._commands.copy()
-        self._commands.clear()
+    def take_commands(self) -> list[c.Command]:
+        taken = self.commands.copy()
+        self.commands.clear()
         return taken
 
     # ---- events ----------------------------------------------------------------------------------------------------
 
-    def on_input(self, now_ms: int, event: NetworkEvent) -> None:
+    def on_input(self, now_ms: int, event: c.NetworkEvent) -> None:
         self._has_changed = True
-        if isinstance(event, Resolved):
+        if isinstance(event, c.Resolved):
             self._on_resolved(now_ms, event)
             return
         node = self._by_connection.get(event.connection_id)
         if node is None or node.connection is None:
             return  # closed by us before the event was made: whatever it says is settled
         connection = node.connection
-        if isinstance(event, Disconnected):
+        if isinstance(event, c.Disconnected):
             del self._by_connection[event.connection_id]
             self._fail(node, now_ms, failure_of_loss(node.connection, event.reason))
             return
-        if isinstance(event, Connected):
+        if isinstance(event, c.Connected):
             connection.on_connected(now_ms)
-        elif isinstance(event, Written):
+        elif isinstance(event, c.Written):
             self.answers += connection.on_written(now_ms)
         else:
             was_ready = connection.state is State.READY
@@ -276,11 +272,7 @@ class NodeSet:
         self._note_availability(node, now_ms)
 
     def on_time(self, now_ms: int) -> None:
-        """Ends what is overdue."""
-        if self._has_changed:
-            self._look_for_deadlines(now_ms)
-        if self._due_ms is None or now_ms < self._due_ms:
-            return
+        """Ends what is overdue. Before `due_ms`, found when somebody asked for the deadline, nothing is."""
         self._has_changed = True
         for node in self._all():
             connection = node.connection
@@ -304,7 +296,7 @@ class NodeSet:
 
     # ---- inside ----------------------------------------------------------------------------------------------------
 
-    def _on_resolved(self, now_ms: int, event: Resolved) -> None:
+    def _on_resolved(self, now_ms: int, event: c.Resolved) -> None:
         node = self._find(event.node_id)
         if node is None or node.asked_endpoint is None:
             return
@@ -328,7 +320,7 @@ class NodeSet:
         node.is_resolving = True
         if node.asked_endpoint is None:
             node.asked_endpoint = node.endpoint
-            self._commands.append(Resolve(node.node_id, node.endpoint.host, node.endpoint.port))
+            self.commands.append(c.Resolve(node.node_id, node.endpoint.host, node.endpoint.port))
 
     def _open(self, node: Node, now_ms: int) -> None:
         node.is_resolving = False
@@ -342,11 +334,11 @@ class NodeSet:
             now_ms=now_ms,
             new_exchange=partial(authenticator, node.endpoint.host) if authenticator is not None else None,
             dice=self._jitter,
-            commands=self._commands,
+            commands=self.commands,
         )
         node.connected_endpoint = node.endpoint
         self._by_connection[self._next_connection_id] = node
-        self._commands.append(Connect(self._next_connection_id, node.node_id, address, node.endpoint.host))
+        self.commands.append(c.Connect(self._next_connection_id, node.node_id, address, node.endpoint.host))
         self._next_connection_id += 1
 
     def _on_negotiated(self, node: Node, connection: Connection) -> None:
@@ -374,7 +366,7 @@ class NodeSet:
         """The shell closes the socket; the caller decides what becomes of the node."""
         if node.connection is not None:
             del self._by_connection[node.connection.connection_id]
-            self._commands.append(Disconnect(node.connection.connection_id))
+            self.commands.append(c.Disconnect(node.connection.connection_id))
 
     def _settle(self, node: Node) -> None:
         """Ends what is outdated, once it owes no answer."""

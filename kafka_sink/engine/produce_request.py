@@ -14,18 +14,19 @@ from kafka_sink.engine.request import Request
 from kafka_sink.options import ProducerOptions
 from kafka_sink.records.batch import seal
 from kafka_sink.wire.apis import PRODUCE
-from kafka_sink.wire.produce import encode_behind, produce_head, read_acknowledgements
+from kafka_sink.wire.produce import TopicBatches, encode_behind, produce_head, read_acknowledgements
 
 
 class ProduceRequest(Request):
     """One Produce request: its batches, by partition, from the drain to the answer."""
 
-    __slots__ = ("_heads", "_options", "_topic_ids", "_topic_names", "batches")
+    __slots__ = ("_heads", "_options", "_topic_ids", "batches", "topic_names")
 
     def __init__(
         self,
         batches: dict[TopicPartition, ProducerBatch],
         topic_ids: dict[str, bytes | None],
+        topic_names: dict[bytes, str],
         options: ProducerOptions,
         heads: dict[int, bytes],
         version_min: int,
@@ -38,16 +39,21 @@ class ProduceRequest(Request):
         self._options = options
         self._topic_ids = topic_ids
         # To read answers by id.
-        self._topic_names = {topic_id: name for name, topic_id in topic_ids.items()}
+        self.topic_names = topic_names
         # By version, what all requests of the producer begin with.
         self._heads = heads
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> list[Buffer]:
         is_transactional = self._options.transactional_id is not None
-        topics: dict[str, list[tuple[int, bytes, bytes]]] = {}
+        by_topic: dict[str, list[tuple[int, bytes, Buffer]]] = {}
+        topics: list[TopicBatches] = []
         for batch in self.batches.values():
+            partitions = by_topic.get(batch.topic)
+            if partitions is None:
+                partitions = by_topic[batch.topic] = []
+                topics.append((batch.topic, self._topic_ids[batch.topic], partitions))
             header = seal(batch.encoded, *batch.identity, batch.base_sequence, is_transactional)
-            topics.setdefault(batch.topic, []).append((batch.partition, header, batch.encoded.payload))
+            partitions.append((batch.partition, header, batch.encoded.payload))
         head = self._heads.get(version)
         if head is None:
             head = self._heads[version] = produce_head(
@@ -57,12 +63,8 @@ class ProduceRequest(Request):
                 acks=self._options.acks,
                 timeout_ms=self._options.request_timeout_ms,
             )
-        named = [(name, self._topic_ids[name], partitions) for name, partitions in topics.items()]
-        return encode_behind(head, version, correlation_id, named)
+        return encode_behind(head, version, correlation_id, topics)
 
     def decode(self, frame: bytes) -> tuple[Any, int]:
         found = read_acknowledgements(self.version, frame, self.correlation_id)
         return super().decode(frame) if found is None else (found, found.throttle_time_ms)
-
-    def name_of(self, topic: str | bytes) -> str:
-        return topic if isinstance(topic, str) else self._topic_names.get(topic, "")

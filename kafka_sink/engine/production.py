@@ -7,7 +7,7 @@ are not done, in order of arrival; whoever is not in it has had its one `Deliver
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kafka_sink.engine import failure
@@ -58,6 +58,13 @@ class Production:
         # Of the answer that is being read.
         self._delivered: list[ProducerBatch] = []
         self.accumulator = Accumulator(loads)
+        self._may_send: Callable[[ProducerBatch], bool] = self._may_send_in_transaction
+        if transaction is None:
+            self._may_send = sequences.may_send if sequences is not None else lambda _: True
+        # Topic ids of the cluster as it was seen last, and back.
+        self._cluster: ClusterView | None = None
+        self._topic_ids: dict[str, bytes | None] = {}
+        self._topic_names: dict[bytes, str] = {}
         self.incomplete: dict[ProducerBatch, None] = {}
         self.requests_in_flight = 0
         # What the engine collects after each step.
@@ -138,7 +145,7 @@ class Production:
         if self._sequences is None:
             return
         drops_unsent = self._transaction is not None and self._transaction.drops_unsent
-        if self._sequences.is_calm and not drops_unsent:
+        if not (drops_unsent or self._sequences.may_be_unresolved or self._sequences.to_renumber):
             return
         for topic, partition in self._sequences.settle_unresolved():
             if self._transaction is None:
@@ -171,11 +178,10 @@ class Production:
         for batch in batches.values():
             if self._sequences is not None:
                 self._sequences.on_drained(batch)
-            leader = cluster.leader_with_epoch(batch.topic, batch.partition)
-            assert leader is not None
+            leader = cluster.topics[batch.topic].partitions[batch.partition]
             if not batch.attempts:
                 new.append(batch)
-            batch.on_sent(leader)
+            batch.on_sent((leader.leader_id, leader.leader_epoch))
             if self._keeps_order_by_muting:
                 self.accumulator.mute(batch.topic_partition)
         if new:
@@ -185,25 +191,31 @@ class Production:
         self.requests_in_flight += 1
         return self._request(batches, cluster)
 
-    def _may_send(self, batch: ProducerBatch) -> bool:
+    def _may_send_in_transaction(self, batch: ProducerBatch) -> bool:
         if self._transaction is not None and not self._transaction.may_send(batch.topic_partition):
             return False
         return self._sequences is None or self._sequences.may_send(batch)
 
     def _request(self, batches: dict[TopicPartition, ProducerBatch], cluster: ClusterView) -> ProduceRequest:
-        topic_ids: dict[str, bytes | None] = {}
-        for topic, _ in batches:
-            if topic not in topic_ids:
-                topic_ids[topic] = cluster.topic_id(topic)
+        if cluster is not self._cluster:
+            # Requests that are on the wire keep what they were sent by.
+            self._cluster, self._topic_ids, self._topic_names = cluster, {}, {}
         version_min, version_max = 0, PRODUCE_LAST
-        if None in topic_ids.values():
-            version_max = PRODUCE_FIRST_TOPIC_ID - 1
+        for topic, _ in batches:
+            if topic not in self._topic_ids:
+                topic_id = self._topic_ids[topic] = cluster.topic_id(topic)
+                if topic_id is not None:
+                    self._topic_names[topic_id] = topic
+            if self._topic_ids[topic] is None:
+                version_max = PRODUCE_FIRST_TOPIC_ID - 1
         if self._transaction is not None:
             if self._transaction.generation == 1:
                 version_max = PRODUCE_LAST_V1
             else:
                 version_min = PRODUCE_LAST_V1 + 1
-        return ProduceRequest(batches, topic_ids, self._options, self._heads, version_min, version_max)
+        return ProduceRequest(
+            batches, self._topic_ids, self._topic_names, self._options, self._heads, version_min, version_max
+        )
 
     # ---- answers ----
 
@@ -230,7 +242,8 @@ class Production:
         """All is well in every partition, as it is nearly always."""
         unanswered = request.batches.copy()
         for topic, partition, base_offset, log_append_time_ms in answer.partitions:
-            batch = unanswered.pop((request.name_of(topic), partition), None)
+            name = topic if isinstance(topic, str) else request.topic_names.get(topic, "")
+            batch = unanswered.pop((name, partition), None)
             if batch is not None:
                 self._on_acknowledged(batch, base_offset, log_append_time_ms)
         if unanswered:
@@ -239,7 +252,7 @@ class Production:
     def _on_body(self, now_ms: int, request: ProduceRequest, body: Mapping[str, Any]) -> None:
         unanswered = request.batches.copy()
         for topic in body["responses"]:
-            name = topic.get("name") or request.name_of(topic.get("topic_id", b""))
+            name = topic.get("name") or request.topic_names.get(topic.get("topic_id", b""), "")
             for partition in topic["partition_responses"]:
                 batch = unanswered.pop((name, partition["index"]), None)
                 if batch is not None:
@@ -357,7 +370,10 @@ class Production:
         self.commands.append(BatchObserved("split", batch))
 
     def _deliver(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
-        self._finish(batch)
+        batch.finish()
+        del self.incomplete[batch]
+        if not self.incomplete:
+            self.next_expiry_ms = None
         batch.base_offset, batch.log_append_time_ms = base_offset, log_append_time_ms
         if self._sequences is not None and batch.base_sequence != NO_SEQUENCE:
             self._sequences.on_acked(batch, base_offset)
@@ -369,7 +385,10 @@ class Production:
     def _give_up(
         self, batch: ProducerBatch, error: KafkaSinkError, record_errors: Mapping[int, str] | None = None
     ) -> None:
-        self._finish(batch)
+        batch.finish()
+        del self.incomplete[batch]
+        if not self.incomplete:
+            self.next_expiry_ms = None
         if self._sequences is not None and batch.has_sequence:
             self._sequences.on_given_up(batch)
             # Its sequences will never be used: whatever comes behind it would be out of order.
@@ -378,9 +397,3 @@ class Production:
         if self._transaction is not None:
             self._transaction.on_error(error)
         self.commands.append(Failed(batch, error, record_errors or {}))
-
-    def _finish(self, batch: ProducerBatch) -> None:
-        batch.finish()
-        del self.incomplete[batch]
-        if not self.incomplete:
-            self.next_expiry_ms = None

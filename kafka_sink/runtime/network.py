@@ -128,7 +128,7 @@ class Network:
 
     def execute(self, command: NetworkCommand) -> None:
         if isinstance(command, Send):
-            self._send(command)
+            self.send(command)
         elif isinstance(command, Connect):
             self._connect(command)
         elif isinstance(command, Disconnect):
@@ -137,6 +137,16 @@ class Network:
                 self._drop(connection)
         else:
             self._events.append(_resolve(command))
+
+    def send(self, command: Send) -> None:
+        connection = self._connections.get(command.connection_id)
+        if connection is None:
+            return  # lost a moment ago: its `Disconnected` is on the way
+        is_first = not connection.outgoing
+        connection.outgoing.extend(map(memoryview, command.buffers))
+        connection.tells_written = connection.tells_written or command.tells_written
+        if is_first and not connection.is_connecting and self._write(connection) and connection.outgoing:
+            self._selector.modify(connection.socket, _READ | _WRITE, connection)
 
     def close(self) -> None:
         with self._wake_lock:
@@ -194,16 +204,6 @@ class Network:
         if self._receive_buffer_bytes >= 0:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
 
-    def _send(self, command: Send) -> None:
-        connection = self._connections.get(command.connection_id)
-        if connection is None:
-            return  # lost a moment ago: its `Disconnected` is on the way
-        is_first = not connection.outgoing
-        connection.outgoing.extend(map(memoryview, command.buffers))
-        connection.tells_written = connection.tells_written or command.tells_written
-        if is_first and not connection.is_connecting and self._write(connection) and connection.outgoing:
-            self._selector.modify(connection.socket, _READ | _WRITE, connection)
-
     # ---- readiness -------------------------------------------------------------------------------------------------
 
     def _take_wake(self) -> None:
@@ -218,6 +218,8 @@ class Network:
             if key.data is None:
                 self._take_wake()
                 is_woken = True
+            elif mask == _READ and not key.data.is_connecting:
+                self._read(key.data)
             else:
                 self._on_ready(key.data, mask)
         for connection in list(self._unread):
@@ -268,7 +270,7 @@ class Network:
             self._events.append(Received(connection.connection_id, bytes(self._received[:count])))
             if count < RECEIVE_BYTES:
                 break
-        if connection.has_unread:
+        if self._tls is not None and connection.has_unread:
             self._unread.add(connection)
         return True
 

@@ -27,7 +27,7 @@ class PlainConnection:
 
     @property
     def has_unread(self) -> bool:
-        """Is there something to read that the selector cannot see?"""
+        """Is there something to read that the selector cannot see? Only TLS decrypts ahead."""
         return False
 
     def establish(self) -> int:

@@ -98,15 +98,15 @@ class Sender:
         due_ms = appender.next_due_ms(self._backlog)
         if due_ms is not None and due_ms <= now_ms:
             appender.close_due(now_ms, self._backlog)
-        inputs: list[c.Input] = [*events, *exchange.take_inputs()]
-        step = self._engine.step(now_ms, inputs)
+        wishes = exchange.take_inputs()
+        step = self._engine.step(now_ms, [*events, *wishes])
         self._wake_at_ms, self._backlog = step.wake_at_ms, step.queued_count
         if step.commands:
             self._carry_out(step.commands, now_ms)
         self._publish(now_ms)
         if exchange.calls:
             self._call_back()
-        is_over = bool(inputs or self._finished) and self._finish(inputs)
+        is_over = bool(wishes or self._finished) and self._finish(wishes)
         self._metrics.on_select(wait_ns=network.wait_ns, io_ns=network.io_ns, now_ms=now_ms)
         return not is_over
 
@@ -131,7 +131,7 @@ class Sender:
                 node_id = self._node_ids.get(command.connection_id)
                 if node_id is not None:
                     self._metrics.on_request(node_id, request_bytes=sum(map(len, command.buffers)), now_ms=now_ms)
-                self._network.execute(command)
+                self._network.send(command)
             elif isinstance(command, (c.Connect, c.Disconnect, c.Resolve)):
                 self._observe_network_command(command, now_ms)
                 self._network.execute(command)
@@ -178,11 +178,13 @@ class Sender:
             if is_new_cluster:
                 exchange.cluster = cluster
                 self._cluster_since_ms = now_ms
-            exchange.publish_refusal(refusal)
-            exchange.topic_reports = {
-                topic: TopicReport(engine.topic_error(topic), engine.topic_trouble(topic))
-                for topic in exchange.wanted_topics
-            }
+            if refusal is not exchange.refusal:
+                exchange.publish_refusal(refusal)
+            if exchange.wanted_topics or exchange.topic_reports:
+                exchange.topic_reports = {
+                    topic: TopicReport(engine.topic_error(topic), engine.topic_trouble(topic))
+                    for topic in exchange.wanted_topics
+                }
             exchange.slow_node_ids = slow_node_ids
             exchange.tell_change()
 

@@ -31,6 +31,9 @@ _INT32 = Struct(">i")
 _ACKS_AND_TIMEOUT = Struct(">hi")
 _FLEXIBLE_SINCE = 9
 _TOPIC_ID_SINCE = 13
+_TOPIC_ID_BYTES = 16
+# Fewer than so many are counted by one byte.
+_SMALL_COUNT = 0x7F
 # Behind the length, the key of the API and the version.
 _CORRELATION_ID_AT = 8
 # Of a partition in an answer: index, error code, base offset, time of append, start of the log. When all is well there
@@ -82,10 +85,19 @@ def encode_behind(head: bytes, version: int, correlation_id: int, topics: Sequen
     payload_bytes = 0
     try:
         _INT32.pack_into(small, _CORRELATION_ID_AT, correlation_id)
-        _write_count(small, is_flexible, len(topics))
+        if is_flexible and len(topics) < _SMALL_COUNT:
+            small.append(len(topics) + 1)
+        else:
+            _write_count(small, is_flexible, len(topics))
         for name, topic_id, batches in topics:
-            _write_topic(small, version, is_flexible, name, topic_id)
-            _write_count(small, is_flexible, len(batches))
+            if version >= _TOPIC_ID_SINCE and topic_id is not None and len(topic_id) == _TOPIC_ID_BYTES:
+                small += topic_id
+            else:
+                _write_name(small, version, is_flexible, name)
+            if is_flexible and len(batches) < _SMALL_COUNT:
+                small.append(len(batches) + 1)
+            else:
+                _write_count(small, is_flexible, len(batches))
             for partition, header, payload in batches:
                 size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
                 small += _INT32.pack(partition)
@@ -103,7 +115,16 @@ def encode_behind(head: bytes, version: int, correlation_id: int, topics: Sequen
         _INT32.pack_into(small, 0, len(small) - _INT32.size + payload_bytes)
     except error as cause:
         raise LocalProtocolError(f"Produce request v{version}: {cause}") from None
-    return _interleave(small, cuts, payloads)
+    # By turns a slice of the small parts and a payload.
+    view = memoryview(small)
+    buffers: list[Buffer] = []
+    start = 0
+    for cut, payload in zip(cuts, payloads, strict=True):
+        buffers += (view[start:cut], payload)
+        start = cut
+    if start < len(view):
+        buffers.append(view[start:])
+    return buffers
 
 
 def _write_count(out: bytearray, is_flexible: bool, count: int) -> None:
@@ -117,25 +138,10 @@ def _write_count(out: bytearray, is_flexible: bool, count: int) -> None:
     out.append(count)
 
 
-def _write_topic(small: bytearray, version: int, flexible: bool, name: str, topic_id: bytes | None) -> None:
-    if version < _TOPIC_ID_SINCE:
-        _write_string[flexible](small, name)
-        return
-    if topic_id is None or len(topic_id) != 16:
+def _write_name(small: bytearray, version: int, is_flexible: bool, name: str) -> None:
+    if version >= _TOPIC_ID_SINCE:
         raise LocalProtocolError(f"Produce request v{version} names topics by id, and topic {name!r} has none")
-    small += topic_id
-
-
-def _interleave(small: bytearray, cuts: Sequence[int], payloads: Sequence[Buffer]) -> list[Buffer]:
-    view = memoryview(small)
-    buffers: list[Buffer] = []
-    start = 0
-    for cut, payload in zip(cuts, payloads, strict=True):
-        buffers += (view[start:cut], payload)
-        start = cut
-    if start < len(view):
-        buffers.append(view[start:])
-    return buffers
+    _write_string[is_flexible](small, name)
 
 
 @frozen

@@ -94,13 +94,13 @@ def parts_of_a_split_batch_share_a_sequence(patch: pytest.MonkeyPatch) -> None:
 
 
 def first_batch_is_not_alone(patch: pytest.MonkeyPatch) -> None:
-    may_number = Sequences._may_number
+    may_send = Sequences.may_send
 
-    def at_once(self: Sequences, topic_partition: Any, partition: Any) -> bool:
-        self._known_at.add(topic_partition)
-        return may_number(self, topic_partition, partition)
+    def at_once(self: Sequences, batch: ProducerBatch) -> bool:
+        self._known_at.add(batch.topic_partition)
+        return may_send(self, batch)
 
-    patch.setattr(Sequences, "_may_number", at_once)
+    patch.setattr(Sequences, "may_send", at_once)
 
 
 def drop_instead_of_requeue(patch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,8 @@ class FakeNetwork:
     def execute(self, command: Any) -> None:
         self.executed.append(command)
 
+    send = execute
+
     def close(self) -> None:
         self.is_closed = True
 
