@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 from kafka_sink.engine.authentication import Authenticator
 from kafka_sink.engine.cluster import ClusterView
-from kafka_sink.engine.commands import Command
+from kafka_sink.engine.commands import Command, NetworkEvent
 from kafka_sink.engine.coordinator_lookup import CoordinatorLookup, LookupQuestion
 from kafka_sink.engine.metadata import Metadata
-from kafka_sink.engine.nodes import NetworkEvent, NodeSet
+from kafka_sink.engine.nodes import NodeSet
 from kafka_sink.engine.question import (
     AnyBroker,
     Broker,
