@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
-.PHONY: demo test check unit sim fuzz fuzz-guided gssapi integration spark slow compat chaos soak streams bench zip clean
+.PHONY: demo test coverage check unit sim fuzz fuzz-guided gssapi integration spark slow compat chaos soak streams bench zip clean
 
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
@@ -10,6 +10,15 @@ demo: $(READY)
 # Several processes of pytest side by side, as many as the cores have room for: docs/testing.md.
 test: $(READY)
 	@$(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED))
+
+# The same tests, measured in every process of Python that they start, those of Spark included; the report is of lines.
+COVERAGE := $(CURDIR)/build/coverage
+coverage: export COVERAGE_PROCESS_START = $(CURDIR)/pyproject.toml
+coverage: export COVERAGE_FILE = $(COVERAGE)/data
+coverage: $(READY)
+	@rm -rf $(COVERAGE) && mkdir -p $(COVERAGE)
+	@status=0; $(BIN)/python -m tools.suite $(if $(SEED),--seed $(SEED)) $(PLACES) || status=$$?; \
+		$(BIN)/coverage combine -q && $(BIN)/coverage report -i --include='kafka_sink/*' --skip-covered && exit $$status
 
 check: $(READY)
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/python -m tools.tidy

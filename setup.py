@@ -57,7 +57,7 @@ setup(
         "kerberos": KERBEROS,
         "test": TEST,
         "bench": BENCH,
-        "dev": [*TEST, *BENCH, "mypy", "ruff", "pytest-xdist"],
+        "dev": [*TEST, *BENCH, "mypy", "ruff", "pytest-xdist", "coverage>=7.10"],
     },
     entry_points={
         "console_scripts": ["pykafka-sink = kafka_sink.command.__main__:main"],

@@ -15,6 +15,14 @@ _PLOT_HEIGHT, _PLOT_LEFT, _PLOT_RIGHT = 260, 60, 190
 Point = tuple[float, float]
 
 
+class Lane(NamedTuple):
+    """One line of a waterfall: what it is, from when to when it went on (more than once, perhaps side by side)."""
+
+    title: str
+    spans: Sequence[tuple[float, float]]
+    colour: int
+
+
 class Bar(NamedTuple):
     """The bar is the median, the thin line on it the spread."""
 
@@ -93,6 +101,34 @@ def _panel(title: str, axis: str, lines: Mapping[str, Sequence[Point]], top: int
         parts.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<text x="{right + 12}" y="{plot_top + 16 + 20 * number}" fill="{colour}">{escape(name)}</text>')
     return parts
+
+
+def waterfall(title: str, lanes: Sequence[Lane]) -> str:
+    """Time goes to the right, one lane below the other; spans side by side in one lane shade each other."""
+    last = max(end for lane in lanes for _, end in lane.spans)
+    scale = (_WIDTH - _LEFT - 70) / last
+    parts = [f'<text x="10" y="26" font-weight="bold">{escape(title)}</text>']
+    top = _HEAD + 6
+    bottom = top + len(lanes) * (_BAR + 2)
+    step = next(step for step in (5, 10, 20, 50, 100, 200, 500, 1000, 2000) if last / step <= 12)
+    for at in range(0, int(last) + 1, step):
+        x = _LEFT + at * scale
+        parts.append(f'<line x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom}" stroke="#ddd"/>')
+        parts.append(f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{at}</text>')
+    for lane in lanes:
+        parts.append(f'<text x="{_LEFT - 8}" y="{top + _BAR - 5}" text-anchor="end">{escape(lane.title)}</text>')
+        for start, end in lane.spans:
+            parts.append(
+                f'<rect x="{_LEFT + start * scale:.1f}" y="{top}" width="{max(1.0, (end - start) * scale):.1f}" '
+                f'height="{_BAR}" fill="{_LINE_COLOURS[lane.colour]}" fill-opacity="0.5"/>'
+            )
+        first, until = min(start for start, _ in lane.spans), max(end for _, end in lane.spans)
+        count = f" ({len(lane.spans)})" if len(lane.spans) > 1 else ""
+        parts.append(
+            f'<text x="{_LEFT + until * scale + 4:.1f}" y="{top + _BAR - 5}">{until - first:.1f}{count}</text>'
+        )
+        top += _BAR + 2
+    return _svg(bottom + 26, parts)
 
 
 def _ticks(low: float, high: float) -> list[float]:

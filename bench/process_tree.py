@@ -7,12 +7,26 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+BROKER, JVM, PYTHON = "broker", "Spark's JVM", "Python"
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(root: int) -> float:
     """Used so far, by those that have ended as well, as far as their parents have waited for them."""
     return sum(ticks for _, ticks in _tree(root)) / _TICKS_PER_SECOND
+
+
+def cpu_by_kind(root: int) -> dict[str, float]:
+    """Seconds used so far by the Kafka brokers, by Spark's JVM and by its Python processes below a process."""
+    found = {BROKER: 0.0, JVM: 0.0, PYTHON: 0.0}
+    for pid, ticks in _tree(root):
+        command = _command(pid)
+        kind = PYTHON if b"pyspark.daemon" in command else None
+        if b"java" in command.partition(b"\0")[0]:
+            kind = JVM if b"org.apache.spark" in command else BROKER
+        if kind is not None:
+            found[kind] += ticks / _TICKS_PER_SECOND
+    return found
 
 
 def peak_bytes(root: int) -> int:

@@ -23,7 +23,7 @@ from bench.contest import BROKER_JVM, BROKER_PROPERTIES, log_length
 from bench.payload import write_payload
 from bench.process_tree import cpu_seconds, peak_bytes
 from bench.spark_cases import MIXED, Case
-from bench.spark_peers import NullSink, write_with_confluent, write_with_kafka_python
+from bench.spark_peers import FrozenNullSink, NullSink, write_with_confluent, write_with_kafka_python
 from kafka_sink import Producer
 from tools.foreign_reader import end_offsets
 from tools.kafka_cluster import KafkaCluster
@@ -244,7 +244,8 @@ def open_arena() -> Iterator[Arena]:
             builder = builder.config(name, value)
         spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
-        spark.dataSource.register(NullSink)
+        for null_sink in (NullSink, FrozenNullSink):
+            spark.dataSource.register(null_sink)
         try:
             yield Arena(spark, kafka, Path(folder))
         finally:

@@ -1,10 +1,12 @@
-"""What transactional ids cost the brokers: `python -m bench.transactional_ids [--batches N ...] [--fresh]`.
+"""What transactional ids cost the brokers: `python -m bench.transactional_ids [--batches N ...] [--spark | --fresh]`.
 
-No Spark: two worker processes that run the tasks of micro-batches as Spark's do, four to a batch, and the driver's
-commit. Every so often an attempt fails after it has sent rows, or a worker process is killed while a task writes, and
+Micro-batches of four tasks. Every so often an attempt fails after it has sent rows, or is killed while it writes, and
 the task runs again. After 10, 100 and 1000 batches: how many ids of tasks the coordinator keeps, in whatever state, how
-long ListTransactions takes, and what the ids take of the broker's heap. `--fresh`: each attempt an id of its own, as
-before ids were used again.
+long ListTransactions takes, what the ids take of the broker's heap, and how large that is, after a collection.
+
+With `--spark` a stream of a local session, whose rows are counted at its end (bench/stream_of_ids.py). Without, no
+Spark: two worker processes that run tasks as Spark's do, and the driver's commit. `--fresh`: each attempt an id of its
+own, as before ids were used again.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import random
+import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -22,7 +25,8 @@ from statistics import median
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.delivery.identity import run_hash
+from bench.stream_of_ids import StreamOfIds
+from kafka_sink.delivery.identity import belongs_to, parsed_task_identity, run_hash
 from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.engine.question import EveryBroker
 from kafka_sink.options.parse_sink import parse_sink_options
@@ -34,12 +38,14 @@ from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import VERSIONS, java_command
+from tools.workspace import workspace
 
 SINK, RUN, TOPIC, TASKS, WORKERS = "ids", run_hash("bench"), "ids", 4, 2
 # Enough that the task does not wait for more before it sends.
 ROWS = 20_000
 FAILURE_EVERY, KILL_EVERY = 25, 60
 HEAP_CLASSES = ("TransactionMetadata", "ProducerStateEntry")
+_USED = re.compile(r"total \d+K, used (\d+)K")
 
 
 def work(pipe: Connection, servers: str, *, is_fresh: bool) -> None:
@@ -143,51 +149,74 @@ def listed(client: Client) -> tuple[int, float]:
         answers = client.ask_all(EveryBroker(), LIST_TRANSACTIONS, body, changes_nothing=True)
         times.append((time.perf_counter() - started_s) * 1000)
     names = [state["transactional_id"] for answer in answers for state in answer["transaction_states"]]
-    return sum(name.startswith(f"{SINK}-{RUN}-") for name in names), median(times)
+    identities = [identity for identity in map(parsed_task_identity, names) if identity is not None]
+    return sum(belongs_to(identity.sink_id, SINK) for identity in identities), median(times)
 
 
 def heap(pid: int) -> str:
-    """Instances and bytes of what a coordinator keeps per id, after a collection."""
+    """Instances and bytes of what a coordinator keeps per id, and of the whole heap, after a collection."""
     jcmd = Path(java_command()).resolve().with_name("jcmd")
     if not jcmd.exists():
         return "no jcmd beside this java"
-    answer = subprocess.run([jcmd, str(pid), "GC.class_histogram"], capture_output=True, text=True, check=True)
+    # The first one collects before it counts.
+    histogram, info = (
+        subprocess.run([jcmd, str(pid), command], capture_output=True, text=True, check=True).stdout.splitlines()
+        for command in ("GC.class_histogram", "GC.heap_info")
+    )
     found = []
-    for line in answer.stdout.splitlines():
+    for line in histogram:
         cells = line.split()
         if len(cells) > 3 and cells[3].rpartition(".")[2] in HEAP_CLASSES:
             found.append(f"{cells[3].rpartition('.')[2]} {cells[1]} ({cells[2]} bytes)")
-    return ", ".join(found) or "none"
+    used_kib = sum(int(used[1]) for line in info if "etaspace" not in line and (used := _USED.search(line)))
+    return f"{', '.join(found) or 'none'}, heap in use {used_kib / 1024:.1f} MiB"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batches", type=int, nargs="+", default=[10, 100, 1000])
-    parser.add_argument("--fresh", action="store_true", help="each attempt an id of its own")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--spark", action="store_true", help="a stream of Spark")
+    how.add_argument("--fresh", action="store_true", help="each attempt an id of its own")
     options = parser.parse_args()
     with KafkaCluster(VERSIONS[0]) as kafka:
-        kafka.create_topic(TOPIC, partitions=4)
-        query = Query(kafka.bootstrap_servers, is_fresh=options.fresh)
-        try:
-            for number in range(max(options.batches)):
-                query.batch(number)
-                if number + 1 in options.batches:
-                    tell(kafka, query, number + 1)
-        finally:
-            query.close()
+        kafka.create_topic(TOPIC, partitions=TASKS)
+        if options.spark:
+            run_stream(kafka, sorted(options.batches))
+        else:
+            run_query(kafka, sorted(options.batches), is_fresh=options.fresh)
 
 
-def tell(kafka: KafkaCluster, query: Query, batches: int) -> None:
+def run_query(kafka: KafkaCluster, counts: Sequence[int], *, is_fresh: bool) -> None:
+    query = Query(kafka.bootstrap_servers, is_fresh=is_fresh)
+    try:
+        for number in range(counts[-1]):
+            query.batch(number)
+            if number + 1 in counts:
+                attempts = f"{query.attempts} attempts ({query.failures} failed, {query.kills} workers killed)"
+                tell(kafka, f"{number + 1} batches, {attempts}")
+    finally:
+        query.close()
+
+
+def run_stream(kafka: KafkaCluster, counts: Sequence[int]) -> None:
+    with workspace("transactional-ids-") as folder, StreamOfIds(folder, kafka, TOPIC, SINK, TASKS) as stream:
+        tell(kafka, "before the first batch")
+        for count in counts:
+            stream.run_to(count)
+            attempts = f"{stream.failures} attempts failed, {stream.kills} killed, {stream.minutes:.1f} minutes"
+            tell(kafka, f"{count} batches, {attempts}")
+        print(stream.judged(), flush=True)
+
+
+def tell(kafka: KafkaCluster, what: str) -> None:
     client = Client(parse_sink_options({"kafka.bootstrap.servers": kafka.bootstrap_servers}).producer)
     try:
         count, list_ms = listed(client)
     finally:
         client.close()
-    print(
-        f"{batches} batches, {query.attempts} attempts ({query.failures} failed, {query.kills} workers killed): "
-        f"{count} ids, ListTransactions {list_ms:.1f} ms, heap: {heap(kafka.process_id(1))}",
-        flush=True,
-    )
+    figures = f"{count} ids, ListTransactions {list_ms:.1f} ms, heap: {heap(kafka.process_id(1))}"
+    print(f"{what}: {figures}", flush=True)
 
 
 if __name__ == "__main__":

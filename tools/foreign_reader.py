@@ -1,7 +1,8 @@
 """Read whole topics with code that is not ours: confluent-kafka, or Java's console consumer.
 
 What a test believes about the log comes from here, never from our own decoder. Both readers start at the beginning
-and end where the log ends for the isolation level asked for.
+and end where the log ends for the isolation level asked for. Where that is, the leader is asked before: a leader that
+was elected a moment ago does not show a reader all that it has, and says so only to those who ask for the end.
 
 The markers that end a transaction are written after the coordinator has answered, so a read_committed reader that
 comes at once may find the transaction still open and stop before it. Reading committed records therefore first waits
@@ -14,20 +15,21 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # its stubs do not re-export it
 
 from tools.java import console_consumer, release, run_class
 from tools.kafka_jars import VERSIONS
+from tools.waiting import PATIENCE_S, wait_until
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 
 _LOGGER = logging.getLogger("tools.foreign_reader")
-_POLL_S = 0.02
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,8 @@ def read_topic(
     topic: str,
     isolation: Isolation = "read_committed",
     *,
-    timeout_s: float = 60,
-    settle_timeout_s: float = 20,
+    timeout_s: float = PATIENCE_S,
+    settle_timeout_s: float = 60,
 ) -> list[ForeignRecord]:
     """All records, by partition and then by offset."""
     records = list(
@@ -60,38 +62,30 @@ def scan_topic(
     topic: str,
     isolation: Isolation = "read_committed",
     *,
-    timeout_s: float = 60,
-    settle_timeout_s: float = 20,
+    timeout_s: float = PATIENCE_S,
+    settle_timeout_s: float = 60,
 ) -> Iterator[ForeignRecord]:
     """The same one by one, partitions mixed, for topics too large to hold. `timeout_s` is for silence, not in all."""
     if isolation == "read_committed" and settle_timeout_s > 0:
-        wait_until_settled(bootstrap_servers, topic, timeout_s=settle_timeout_s)
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": f"foreign-reader-{uuid.uuid4()}",
-            "isolation.level": isolation,
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
-            "check.crcs": True,
-        },
-        logger=_LOGGER,
-    )
+        ends = wait_until_settled(bootstrap_servers, topic, timeout_s=settle_timeout_s)
+    else:
+        ends = end_offsets(bootstrap_servers, topic, isolation)
+    consumer = _consumer(bootstrap_servers, isolation)
     try:
-        partitions = partition_ids(consumer, topic)
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-        unfinished = set(partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+        unfinished = {partition for partition, end in ends.items() if end > 0}
         heard_at = time.monotonic()
         while unfinished:
-            messages = consumer.consume(10_000, timeout=0.05)
+            # Any: as in _foreign_record.
+            messages: list[Any] = consumer.consume(10_000, timeout=0.05)
             for message in messages:
                 heard_at = time.monotonic()
                 error = message.error()
                 if error is None:
                     yield _foreign_record(message)
                 elif error.code() == KafkaError._PARTITION_EOF:
-                    unfinished.discard(message.partition())
+                    if message.offset() >= ends[message.partition()]:
+                        unfinished.discard(message.partition())
                 elif not error.retriable() and error.code() not in _PASSING:
                     raise KafkaException(error)
             if time.monotonic() - heard_at > timeout_s:
@@ -101,20 +95,12 @@ def scan_topic(
 
 
 class TopicFollower:
-    """Committed records as they come, for a look while somebody writes. It knows no end."""
+    """Committed records as they come, for a look while somebody writes, through every outage."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "group.id": f"foreign-reader-{uuid.uuid4()}",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                "fetch.wait.max.ms": 50,
-            },
-            logger=_LOGGER,
-        )
+        # How far each partition was read to its end.
+        self.ends: dict[int, int] = {}
+        self._consumer = _consumer(bootstrap_servers, "read_committed", **{"fetch.wait.max.ms": 50})
         found = partition_ids(self._consumer, topic)
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
 
@@ -126,8 +112,32 @@ class TopicFollower:
 
     def poll(self, timeout_s: float) -> list[ForeignRecord]:
         """What has come since; waits if there is nothing."""
-        messages = self._consumer.consume(10_000, timeout=timeout_s)
-        return [_foreign_record(message) for message in messages if message.error() is None]
+        found = []
+        # Any: as in _foreign_record.
+        messages: list[Any] = self._consumer.consume(10_000, timeout=timeout_s)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                found.append(_foreign_record(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self.ends[message.partition()] = message.offset()
+            elif not error.retriable() and error.code() not in _PASSING:
+                raise KafkaException(error)
+        return found
+
+
+def _consumer(bootstrap_servers: str, isolation: Isolation, **more: Any) -> Consumer:
+    settings = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": f"foreign-reader-{uuid.uuid4()}",
+        "isolation.level": isolation,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "check.crcs": True,
+        "reconnect.backoff.max.ms": 500,
+    }
+    return Consumer({**settings, **more}, logger=_LOGGER)
 
 
 def _foreign_record(message: Any) -> ForeignRecord:
@@ -143,10 +153,15 @@ _PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
 
 
 def partition_ids(client: Consumer | AdminClient, topic: str) -> list[int]:
-    found = client.list_topics(topic, timeout=20).topics[topic]
-    if found.error is not None:
-        raise KafkaException(found.error)
-    return sorted(found.partitions)
+    """A broker that does not know the topic yet may be the one that is asked."""
+
+    def found() -> list[int]:
+        told = client.list_topics(topic, timeout=20).topics[topic]
+        if told.error is not None:
+            raise KafkaException(told.error)
+        return sorted(told.partitions)
+
+    return _while_settling(found, f"{topic} is known to the brokers")
 
 
 def end_offsets(bootstrap_servers: str, topic: str, isolation: Isolation = "read_uncommitted") -> dict[int, int]:
@@ -154,34 +169,44 @@ def end_offsets(bootstrap_servers: str, topic: str, isolation: Isolation = "read
     return _end_offsets(_admin(bootstrap_servers), topic, isolation)
 
 
-def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float = 20) -> None:
-    """Until no transaction is open in any partition of the topic."""
-    deadline = time.monotonic() + timeout_s
+def wait_until_settled(bootstrap_servers: str, topic: str, *, timeout_s: float = 60) -> dict[int, int]:
+    """Until no transaction is open in any partition of the topic; the offset after the last record of each."""
     admin = _admin(bootstrap_servers)
-    while True:
-        stable = _end_offsets(admin, topic, "read_committed")
-        if stable == _end_offsets(admin, topic, "read_uncommitted"):
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"a transaction is still open in {topic} after {timeout_s} s; stable end: {stable}")
-        time.sleep(_POLL_S)
+    stable: dict[int, int] = {}
+
+    def is_settled() -> bool:
+        stable.update(_end_offsets(admin, topic, "read_committed"))
+        return stable == _end_offsets(admin, topic, "read_uncommitted")
+
+    wait_until(is_settled, lambda: f"a transaction is still open in {topic}; stable end: {stable}", timeout_s)
+    return stable
 
 
-# What brokers answer around an election: LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH,
-# UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE. librdkafka calls none of them retriable here.
-_ELECTION_CODES = frozenset({5, 6, 74, 75, 78})
+# What brokers answer about a topic that is new to them, and around an election: UNKNOWN_TOPIC_OR_PARTITION,
+# LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE.
+# librdkafka leaves the repeating to us.
+_SETTLING_CODES = frozenset({3, 5, 6, 74, 75, 78})
+
+
+class _NotYet(Exception):
+    pass
+
+
+def _while_settling(ask: Callable[[], T], what: str) -> T:
+    def asked() -> tuple[T]:
+        try:
+            return (ask(),)
+        except KafkaException as error:
+            if error.args[0].code() not in _SETTLING_CODES:
+                raise
+            raise _NotYet from error
+
+    (answer,) = wait_until(asked, what, passing=(_NotYet,))
+    return answer
 
 
 def _end_offsets(admin: AdminClient, topic: str, isolation: Isolation) -> dict[int, int]:
-    """A leader elected a moment ago does not know the end yet and says so; librdkafka leaves the repeating to us."""
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            return _end_offsets_now(admin, topic, isolation)
-        except KafkaException as error:
-            if error.args[0].code() not in _ELECTION_CODES or time.monotonic() > deadline:
-                raise
-        time.sleep(_POLL_S)
+    return _while_settling(lambda: _end_offsets_now(admin, topic, isolation), f"the leaders of {topic} know its end")
 
 
 def _end_offsets_now(admin: AdminClient, topic: str, isolation: Isolation) -> dict[int, int]:
@@ -213,7 +238,7 @@ def read_topic_java(
     *,
     version: str = VERSIONS[0],
     silence_ms: int = 8000,
-    settle_timeout_s: float = 20,
+    settle_timeout_s: float = 60,
 ) -> list[ForeignRecord]:
     """All records as Java reads them. The console consumer knows no end: it stops after `silence_ms` without one.
 

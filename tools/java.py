@@ -47,7 +47,7 @@ def run_class(
     arguments: Sequence[str],
     *,
     input_bytes: bytes = b"",
-    timeout_s: float = 120,
+    timeout_s: float = 300,
     jvm_options: Sequence[str] = _SHORT_RUN,
     more_jars: Sequence[Path] = (),
     environment: Mapping[str, str] | None = None,
@@ -62,7 +62,7 @@ def run_class(
 
 
 def run_source(
-    version: str, source: Path, arguments: Sequence[str] = (), *, input_bytes: bytes = b"", timeout_s: float = 120
+    version: str, source: Path, arguments: Sequence[str] = (), *, input_bytes: bytes = b"", timeout_s: float = 300
 ) -> bytes:
     """Compile one source file against the jars of `version`, run its main, return its standard output."""
     return _run(version, [*_SHORT_RUN], [str(source), *arguments], input_bytes, timeout_s)

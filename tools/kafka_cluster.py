@@ -14,27 +14,26 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
-from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not re-export them
     AdminClient,
     NewTopic,
-    TopicMetadata,
 )
 
-from tools import kafka_security, kafka_watchdog
+from tools import kafka_security
 from tools.kafka_jars import VERSIONS
 from tools.kafka_node import FAST_START, HOST, KafkaNode, format_nodes, free_port, make_archive
+from tools.kafka_views import Partition, View, view_of
+from tools.waiting import wait_until
+from tools.workspace import workspace
 
 _LOGGER = logging.getLogger("tools.kafka_cluster")
-_POLL_S = 0.05
 
 
 class KafkaCluster:
@@ -54,7 +53,7 @@ class KafkaCluster:
         users: Mapping[str, str] | None = None,
         tls: kafka_security.BrokerTls | None = None,
         jvm_options: tuple[str, ...] = FAST_START,
-        start_timeout_s: float = 60,
+        start_timeout_s: float = 180,
     ) -> None:
         if nodes not in (1, 3):
             raise ValueError(f"a cluster has 1 or 3 nodes, not {nodes}")
@@ -68,7 +67,7 @@ class KafkaCluster:
         self._start_timeout_s = start_timeout_s
         self._nodes: dict[int, KafkaNode] = {}
         self._folder: Path | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._ends = ExitStack()
 
     def __enter__(self) -> KafkaCluster:
         """Start it, unless `open()` did already."""
@@ -76,19 +75,12 @@ class KafkaCluster:
             self.open()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def open(self) -> None:
         make_archive(self.version)
-        self._folder = Path(tempfile.mkdtemp(prefix="pykafka-sink-"))
-        self._watchdog = subprocess.Popen(
-            [sys.executable, "-S", "-E", kafka_watchdog.__file__, str(self._folder)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._folder = self._ends.enter_context(workspace("pykafka-sink-"))
         try:
             self._make_nodes(self._folder)
             for node in self._nodes.values():
@@ -102,14 +94,8 @@ class KafkaCluster:
         """Kill what this cluster started and remove its folder. Safe to call twice."""
         for node in self._nodes.values():
             node.kill()
-        if self._folder is not None:
-            kafka_watchdog.remove_everything(str(self._folder))
-            self._folder = None
-        if self._watchdog is not None:
-            if self._watchdog.stdin is not None:
-                self._watchdog.stdin.close()
-            self._watchdog.wait(30)
-            self._watchdog = None
+        self._folder = None
+        self._ends.close()
 
     @property
     def bootstrap_servers(self) -> str:
@@ -155,7 +141,7 @@ class KafkaCluster:
         """SIGKILL: no farewell, connections reset, data as the page cache has it."""
         self._nodes[node_id].kill()
 
-    def stop(self, node_id: int, timeout_s: float = 60) -> None:
+    def stop(self, node_id: int, timeout_s: float = 180) -> None:
         """SIGTERM: a controlled shutdown that hands leadership over first."""
         self._nodes[node_id].signal(signal.SIGTERM)
         self._nodes[node_id].join(timeout_s)
@@ -187,20 +173,21 @@ class KafkaCluster:
                 node.start()
         self.wait_ready(self._start_timeout_s)
 
-    def wait_ready(self, timeout_s: float = 60) -> None:
-        """Until every running node takes connections and is listed as alive."""
+    def wait_ready(self, timeout_s: float = 180) -> None:
+        """Until every running node takes connections and knows every other one as alive."""
         deadline = time.monotonic() + timeout_s
         wanted = self._answering_nodes()
         for node in wanted:
             node.wait_until_open(deadline)
-        admin = self._admin()
-        self._wait_until(
-            lambda: {node.node_id for node in wanted} <= set(admin.list_topics(timeout=5).brokers),
-            deadline,
-            lambda: f"not all of nodes {[node.node_id for node in wanted]} joined:\n{wanted[-1].log_tail()}",
+        numbers = {node.node_id for node in wanted}
+        wait_until(
+            lambda: all(numbers <= view_of(node.address).brokers for node in wanted),
+            lambda: f"nodes {sorted(numbers)} know each other:\n{wanted[-1].log_tail()}",
+            max(0.0, deadline - time.monotonic()),
+            passing=(OSError,),
         )
 
-    # Topics
+    # Topics. What is asked here is asked of every running node: a change that one of them shows is news to another.
 
     def create_topic(
         self,
@@ -209,48 +196,84 @@ class KafkaCluster:
         replication_factor: int | None = None,
         config: Mapping[str, object] | None = None,
     ) -> str:
-        """Create a topic and wait until every partition has a leader. Returns its name."""
+        """Create a topic and wait until every running node knows a leader of each partition. Returns its name."""
         replicas = self._node_count if replication_factor is None else replication_factor
         texts = {key: str(value) for key, value in (config or {}).items()}
-        admin = self._admin()
         request = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=texts)
+        admin = self._admin()  # has to outlive its future
         admin.create_topics([request], operation_timeout=30)[name].result(60)
-        self._wait_until(
-            lambda: _led_partitions(admin.list_topics(name, timeout=5).topics[name]) == partitions,
-            time.monotonic() + 30,
-            lambda: f"topic {name} has no leaders",
-        )
+        self.wait_for_topic(name, partitions)
         return name
+
+    def wait_for_topic(self, name: str, partitions: int = 1) -> None:
+        """Until every running node knows a leader of each partition. The controller says that a topic was created
+        before the other nodes have heard of it."""
+
+        def is_led() -> bool:
+            known = self.partitions_of(name)
+            return len(known) == partitions and all(one.leader >= 0 for one in known)
+
+        wait_until(is_led, f"topic {name} has leaders")
 
     def delete_topic(self, name: str) -> None:
         admin = self._admin()
         admin.delete_topics([name], operation_timeout=30)[name].result(60)
-        self._wait_until(
-            lambda: name not in admin.list_topics(timeout=5).topics,
-            time.monotonic() + 30,
-            lambda: f"topic {name} does not go away",
-        )
+        wait_until(lambda: not self.partitions_of(name), f"topic {name} goes away")
+
+    def partitions_of(self, *topics: str) -> tuple[Partition, ...]:
+        """Once all running nodes name the same leaders. A topic that is not there has none."""
+        views: list[View | None] = []
+
+        def is_agreed() -> bool:
+            views[:] = [self.view_of(node.node_id, *topics) for node in self._answering_nodes()]
+            return len({view and view.leaders for view in views}) == 1 and None not in views
+
+        wait_until(is_agreed, lambda: f"all nodes name the same leaders of {topics}: {views}")
+        assert views[0] is not None
+        return views[0].partitions
+
+    def view_of(self, node_id: int, *topics: str) -> View | None:
+        """What one node says; None while it does not answer."""
+        try:
+            return view_of(self.address_of(node_id), *topics)
+        except OSError:
+            return None
 
     def leader_of(self, topic: str, partition: int) -> int:
         """The leader's node id, or -1 while there is none."""
-        found = self._admin().list_topics(topic, timeout=10).topics[topic]
-        if partition not in found.partitions:
-            raise KeyError(f"{topic} has no partition {partition}")
-        return int(found.partitions[partition].leader)
+        for one in self.partitions_of(topic):
+            if one.index == partition:
+                return one.leader
+        raise KeyError(f"{topic} has no partition {partition}")
+
+    def wait_in_sync(self, *topics: str) -> None:
+        """Until all nodes run and say that all replicas of these topics are in sync. One that was stopped takes itself
+        for the leader, and all for in sync, until it has caught up: who asked it alone would find the outage over, and
+        would read as the end of the log what was its end."""
+        last: list[View | None] = []
+
+        def is_in_sync() -> bool:
+            last[:] = [self.view_of(node_id, *topics) for node_id in self.node_ids]
+            told = {view and view.partitions for view in last}
+            (one, *others) = told
+            named = {partition.topic for partition in one or ()}
+            return not others and named == set(topics) and all(partition.is_complete for partition in one or ())
+
+        wait_until(is_in_sync, lambda: f"all replicas of {topics} are in sync: {last}")
 
     def hand_back(self, topic: str) -> None:
         """Each partition is led again by the node that it was placed on. Where nodes went down, those that stayed lead
         what they took over, and one may lead everything."""
-        if topic not in self._admin().list_topics(timeout=10).topics:
-            return
 
         def are_home() -> bool:
-            admin = self._admin()  # has to outlive its future
-            if away := _led_elsewhere(admin, topic):
-                admin.elect_leaders(ElectionType.PREFERRED, away).result(30)
-            return not _led_elsewhere(admin, topic)
+            away = [one for one in self.partitions_of(topic) if one.leader != one.replicas[0]]
+            if away:
+                admin = self._admin()  # has to outlive its future
+                wanted = [TopicPartition(topic, one.index) for one in away]
+                admin.elect_leaders(ElectionType.PREFERRED, wanted).result(30)
+            return not away
 
-        self._wait_until(are_home, time.monotonic() + 60, lambda: f"{topic} is not led by its preferred nodes")
+        wait_until(are_home, f"{topic} is led by its preferred nodes", passing=(KafkaException,))
 
     def _make_nodes(self, folder: Path) -> None:
         per_node = 2 + len(self._listeners)
@@ -288,29 +311,6 @@ class KafkaCluster:
             "reconnect.backoff.max.ms": 200,
         }
         return AdminClient(settings, logger=_LOGGER)
-
-    def _wait_until(self, is_true: Callable[[], bool], deadline: float, problem: Callable[[], str]) -> None:
-        while True:
-            try:
-                if is_true():
-                    return
-            except KafkaException as error:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(problem()) from error
-            if time.monotonic() > deadline:
-                raise TimeoutError(problem())
-            time.sleep(_POLL_S)
-
-
-def _led_elsewhere(admin: AdminClient, topic: str) -> list[TopicPartition]:
-    found = admin.list_topics(topic, timeout=5).topics[topic].partitions.values()
-    return [TopicPartition(topic, one.id) for one in found if one.leader != one.replicas[0]]
-
-
-def _led_partitions(topic: TopicMetadata) -> int:
-    if topic.error is not None and topic.error.code() != KafkaError.NO_ERROR:
-        return 0
-    return sum(partition.leader >= 0 for partition in topic.partitions.values())
 
 
 def main() -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from tools import kafka_security
 from tools.kafka_jars import cache_folder, cache_lock, class_path, jars, java_command
+from tools.waiting import wait_until
 
 HOST = "127.0.0.1"
 # Quick to start, and without the file of counters that a JVM which is killed leaves behind; a benchmark passes its own.
@@ -143,14 +144,15 @@ class KafkaNode:
         self.is_paused = False
 
     def wait_until_open(self, deadline: float) -> None:
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), timeout=1):
-                return
+        def is_open() -> bool:
             if not self.is_running:
                 raise NodeFailed(f"node {self.node_id} of Apache Kafka {self.version} ended:\n{self.log_tail()}")
-            if time.monotonic() > deadline:
-                raise NodeFailed(f"node {self.node_id} did not open port {self.port} in time:\n{self.log_tail()}")
-            time.sleep(0.02)
+            with contextlib.suppress(OSError), socket.create_connection((HOST, self.port), timeout=1):
+                return True
+            return False
+
+        what = lambda: f"node {self.node_id} opens port {self.port}:\n{self.log_tail()}"  # noqa: E731
+        wait_until(is_open, what, max(0.0, deadline - time.monotonic()), poll_s=0.02)
 
     def log_tail(self) -> str:
         with contextlib.suppress(OSError):

@@ -14,14 +14,12 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
-import tempfile
-import time
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 
-from tools import kafka_watchdog
 from tools.kafka_node import HOST, free_port
+from tools.waiting import wait_until
+from tools.workspace import workspace
 
 PACKAGES = "krb5-kdc krb5-admin-server krb5-user libkrb5-dev"
 NAME = "PYKAFKA-SINK.TEST"
@@ -40,15 +38,11 @@ class Realm:
         missing = [name for name in _PROGRAMS if shutil.which(name, path=_PATH) is None]
         if missing:
             raise KerberosUnavailable(f"{', '.join(missing)} not found: apt-get install {PACKAGES}")
-        self.folder = Path(tempfile.mkdtemp(prefix="pykafka-sink-kdc-"))
+        self._ends = ExitStack()
+        self.folder = self._ends.enter_context(workspace("pykafka-sink-kdc-"))
         self.config = self.folder / "krb5.conf"
         self._port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self._watchdog = subprocess.Popen(
-            [sys.executable, "-S", "-E", kafka_watchdog.__file__, str(self.folder)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
 
     def __enter__(self) -> Realm:
         try:
@@ -60,34 +54,28 @@ class Realm:
             raise
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Ends the KDC and removes the folder, as the watchdog does if the owner dies without closing."""
         self.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if self._watchdog.stdin is not None:
-            self._watchdog.stdin.close()
-        self._watchdog.wait(30)
+        self._ends.close()
 
     def start(self) -> None:
         with (self.folder / "kdc.out").open("ab") as log:
             # The file of its number stands in the folder, by which the watchdog finds the process.
             command = [str(shutil.which("krb5kdc", path=_PATH)), "-n", "-P", str(self.folder / "kdc.pid")]
             self._process = subprocess.Popen(command, env=self.environment(), stdout=log, stderr=log)
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection((HOST, self._port), timeout=1).close()
-                return
-            except OSError as error:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    said = (self.folder / "kdc.out").read_text(errors="replace")
-                    raise RuntimeError(f"the KDC did not start: {said}") from error
-            time.sleep(0.05)
+        process = self._process
+
+        def is_open() -> bool:
+            if process.poll() is not None:
+                said = (self.folder / "kdc.out").read_text(errors="replace")
+                raise RuntimeError(f"the KDC did not start: {said}")
+            socket.create_connection((HOST, self._port), timeout=1).close()
+            return True
+
+        wait_until(is_open, "the KDC takes connections", passing=(OSError,))
 
     def stop(self) -> None:
         if self._process is not None:

@@ -42,7 +42,6 @@ from tools.stream_load import Exports, Stream, misplaced
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TRIGGER = "1 second"
 PARTITIONS = 2
 ROWS_PER_FILE = 20
 FILE_PAUSE_S = 0.7  # between two files of one stream
@@ -74,6 +73,7 @@ class ManyStreams:
         streams: int = 10,
         restless: int = 2,
         kills: bool = True,
+        trigger: str = "1 second",
     ) -> None:
         options = {"kafka.bootstrap.servers": servers, "kafka.linger.ms": "0"}
         self._spark = spark
@@ -81,6 +81,7 @@ class ManyStreams:
         self._dice = dice
         self._restless = restless
         self._has_kills = kills
+        self._trigger = trigger
         self.streams = [
             Stream(spark, options, folder, name, in_foreach_batch=number % IN_FOREACH_BATCH == 0)
             for number, name in enumerate(names_of(prefix, streams)[:-1], 1)
@@ -102,8 +103,9 @@ class ManyStreams:
         register(self._spark)
         self._feeder.start()
         self.exports.start()
-        for stream in self.streams:
-            stream.start(processingTime=TRIGGER)
+        # Over Spark Connect a foreachBatch has to come up within ten seconds, so those begin on a machine at rest.
+        for stream in sorted(self.streams, key=lambda stream: not stream.in_foreach_batch):
+            stream.start(processingTime=self._trigger)
         self._wait_until_warm()
         restart_s, kill_s, told_s = (self._later(RESTART_PAUSE_S), self._later(KILL_PAUSE_S), 0.0)
         end_s, committed = self._age_s() + seconds, 0
@@ -143,7 +145,7 @@ class ManyStreams:
             stream.stop()
         time.sleep(self._dice.uniform(*DOWN_S))
         for stream in chosen:
-            stream.start(processingTime=TRIGGER)
+            stream.start(processingTime=self._trigger)
             self.faults["stream stopped and started"] += 1
 
     def _kill_one(self) -> None:
@@ -155,7 +157,7 @@ class ManyStreams:
         for stream in self.streams:
             if stream.has_ended():
                 self._say(f"{stream.name} has ended: {reason_of(stream.ends[-1]) if stream.ends else 'no reason'}")
-                stream.start(processingTime=TRIGGER)
+                stream.start(processingTime=self._trigger)
 
     def _come_to_the_end(self) -> None:
         """Every stream takes what is there, in a start that ends by itself."""
@@ -268,6 +270,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--streams", type=int, default=10)
     parser.add_argument("--restless", type=int, default=2, help="so many are stopped and started at once")
+    parser.add_argument("--trigger", default="1 second", help="processingTime of each stream")
     parser.add_argument("--no-kills", action="store_true", help="no process is killed")
     parser.add_argument("--connect", action="store_true", help="one Spark Connect session with a server of its own")
     parser.add_argument("--broker", default=VERSIONS[0], help=f"{', '.join(VERSIONS)} or embedded")
@@ -300,6 +303,7 @@ def main() -> int:
             streams=given.streams,
             restless=given.restless,
             kills=not given.no_kills,
+            trigger=given.trigger,
         )
 
         def interrupt(_number: int, _frame: object) -> None:

@@ -23,26 +23,25 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from tools import kafka_watchdog
 from tools.kafka_node import free_port
+from tools.waiting import wait_until
+from tools.workspace import workspace
 
 MASTER_HOST = "127.0.0.1"
 QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 
-_POLL_S = 0.1
 _EXECUTOR_CLASS = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _PYTHON_DAEMON = b"pyspark.daemon"
 
 
 class SparkFailed(Exception):
-    """A part of the cluster did not start, or a job ended with an error; the text holds the end of its log."""
+    """A job ended with an error, or does not end; the text holds the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,12 @@ class SubmittedJob:
     def log(self) -> str:
         return (self._folder / "stderr").read_text(errors="replace")
 
-    def wait(self, timeout_s: float = 180) -> str:
+    def check(self, awaited: str) -> None:
+        """Raise if it has ended while something was awaited of it."""
+        if not self.is_running:
+            raise SparkFailed(f"the job has ended before {awaited}:\n{self.output}\n{self.log[-4000:]}")
+
+    def wait(self, timeout_s: float = 400) -> str:
         """What the script printed, once it has ended well."""
         try:
             code = self.process.wait(timeout_s)
@@ -95,14 +99,14 @@ class SparkCluster:
         *,
         cores: int = 1,
         conf: Mapping[str, str] | None = None,
-        start_timeout_s: float = 90,
+        start_timeout_s: float = 300,
     ) -> None:
         self._worker_count = workers
         self._cores = cores
         self._conf = dict(conf or {})
         self._start_timeout_s = start_timeout_s
         self._folder: Path | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._ends = contextlib.ExitStack()
         self._children: list[subprocess.Popen[bytes]] = []
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
         self._gone: set[str] = set()
@@ -115,18 +119,11 @@ class SparkCluster:
             self.open()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def open(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="pykafka-sink-spark-"))
-        self._watchdog = subprocess.Popen(
-            [sys.executable, "-S", "-E", kafka_watchdog.__file__, str(self._folder)],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-        )
+        self._folder = self._ends.enter_context(workspace("pykafka-sink-spark-"))
         try:
             deadline = time.monotonic() + self._start_timeout_s
             self._write_configuration()
@@ -140,16 +137,10 @@ class SparkCluster:
 
     def close(self) -> None:
         """Kill what this cluster started, directly or not, and remove its folder. Safe to call twice."""
-        if self._folder is not None:
-            kafka_watchdog.remove_everything(str(self._folder))
-            self._folder = None
+        self._folder = None
+        self._ends.close()
         for child in self._children:
             child.wait(30)
-        if self._watchdog is not None:
-            if self._watchdog.stdin is not None:
-                self._watchdog.stdin.close()
-            self._watchdog.wait(30)
-            self._watchdog = None
 
     def heal(self) -> None:
         """For the next test: end the jobs, resume what is paused, start workers that are down, wait for them all."""
@@ -165,7 +156,7 @@ class SparkCluster:
                 self.start_worker(number)
         deadline = time.monotonic() + self._start_timeout_s
         self._wait_for_workers(deadline)
-        self._wait_until(lambda: not self.executors(), deadline, "an executor does not end")
+        self._wait_until(lambda: not self.executors(), deadline, "every executor has ended")
 
     @property
     def master_url(self) -> str:
@@ -295,7 +286,7 @@ class SparkCluster:
         command = [str(_spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
         command += ["--host", MASTER_HOST, "--port", str(self._port), "--webui-port", str(self._web_port)]
         self._start(command, self.folder / "master", MASTER_HOST)
-        self._wait_until(lambda: self._known_workers() == [], deadline, "the master does not answer")
+        self._wait_until(lambda: self._known_workers() == [], deadline, "the master answers")
 
     def _start(
         self, command: Sequence[str], folder: Path, host: str, environment: Mapping[str, str] | None = None
@@ -363,17 +354,15 @@ class SparkCluster:
 
     def _wait_for_workers(self, deadline: float) -> None:
         wanted = {self.host_of(number) for number in self._workers}
-        self._wait_until(lambda: wanted <= self.alive_hosts(), deadline, f"not all of {sorted(wanted)} registered")
+        self._wait_until(lambda: wanted <= self.alive_hosts(), deadline, f"workers {sorted(wanted)} register")
 
-    def _wait_until(self, is_true: Callable[[], bool], deadline: float, problem: str) -> None:
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError, http.client.HTTPException, json.JSONDecodeError):
-                if is_true():
-                    return
-            time.sleep(_POLL_S)
+    def _wait_until(self, is_true: Callable[[], bool], deadline: float, what: str) -> None:
+        passing = (OSError, http.client.HTTPException, json.JSONDecodeError)
+        wait_until(is_true, lambda: f"{what}\n{self._log_tails()}", deadline - time.monotonic(), passing=passing)
+
+    def _log_tails(self) -> str:
         logs = sorted(self.folder.glob("master/stderr")) + sorted(self.folder.glob("worker-*/stderr"))
-        tails = "\n".join(f"{log.parent.name}: {log.read_text(errors='replace')[-2000:]}" for log in logs)
-        raise SparkFailed(f"{problem}\n{tails}")
+        return "\n".join(f"{log.parent.name}: {log.read_text(errors='replace')[-2000:]}" for log in logs)
 
 
 def _spark_home() -> Path:

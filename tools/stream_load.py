@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FORMAT = "pykafka-sink"
 TRIES_MAX = 20
+WORKER_LATE = "Python worker failed to connect back"
 
 
 class NumberedFiles:
@@ -67,8 +68,19 @@ class Stream:
             writer = writer.foreachBatch(_labelled_write(self._options, self.name))
         else:
             writer = writer.format(FORMAT).options(**self._options)
-        self._query = writer.trigger(**trigger).start()
+        self._query = self._started(writer.trigger(**trigger))
         self.start_count += 1
+
+    def _started(self, writer: Any) -> Any:
+        """Over Spark Connect a foreachBatch has a process of its own, and Spark waits ten seconds for it. On a busy
+        machine that is too short, and the query did not start."""
+        for _ in range(TRIES_MAX):
+            try:
+                return writer.start()
+            except Exception as error:
+                if WORKER_LATE not in str(error):
+                    raise
+        raise TimeoutError(f"{self.name} could not be started in {TRIES_MAX} tries: {WORKER_LATE}")
 
     def stop(self) -> None:
         """In the middle of whatever it does. Nothing happens to one that has ended."""
@@ -95,7 +107,7 @@ class Stream:
     def _note_end(self) -> None:
         error = self._query.exception()
         if error is not None:
-            self.ends.append(str(error))
+            self.ends.append(f"{error}\n{_causes(self._query)}")
 
     @property
     def commit_count(self) -> int:
@@ -103,6 +115,18 @@ class Stream:
         commits = self._checkpoint / "commits"
         names = [path.name for path in commits.iterdir()] if commits.is_dir() else []
         return max((int(name) + 1 for name in names if name.isdigit()), default=0)
+
+
+def _causes(query: Any) -> str:
+    """The JVM's whole story. PySpark shows the outermost exception alone, and "Writing job failed" is all that this one
+    says when the processes of a commit and of its abort were both killed."""
+    java = getattr(query, "_jsq", None)
+    if java is None:
+        return ""  # Spark Connect sends the causes in the text
+    from pyspark import SparkContext
+
+    utils = getattr(SparkContext._jvm, "org.apache.spark.util.Utils")
+    return str(utils.exceptionString(java.exception().get()))
 
 
 def _labelled_write(options: Mapping[str, str], name: str) -> Any:

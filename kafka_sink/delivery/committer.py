@@ -18,6 +18,7 @@ from kafka_sink.delivery import texts
 from kafka_sink.delivery.ending import Aborts, Commits, Ending, endings_of, witnesses_of
 from kafka_sink.delivery.judgement import moved_at_start
 from kafka_sink.delivery.ledger import UNKNOWN_TIME, Kind, LedgerRecord, PledgeFate, intent_of, is_replaced
+from kafka_sink.delivery.ledger_codec import Unrecordable
 from kafka_sink.delivery.ledger_write import LedgerWrite, WriteState
 from kafka_sink.delivery.opening import Opening, closing_of, reason_of
 from kafka_sink.delivery.part import Part
@@ -31,7 +32,8 @@ from kafka_sink.delivery.session import (
     Operation,
     Verdict,
 )
-from kafka_sink.delivery.sweep import Sweep, SweepRule
+from kafka_sink.delivery.sweep import OpenTransactions, Sweep, SweepRule
+from kafka_sink.delivery.visible import Visible
 from kafka_sink.frozen import frozen
 
 
@@ -52,20 +54,26 @@ class Committer(Opening):
             self._has_begun = True
             self._follow(now_ms, moved_at_start(self._job, self._session))
         for answer in answers:
-            if self._part is not None:
-                self._part.on_answer(now_ms, answer)
-                self._conclude(now_ms)
+            for part in self._parts():
+                if part.inquiry.is_out(answer.key):
+                    part.on_answer(now_ms, answer)
+                    break
+            self._conclude(now_ms)
         if self._part is not None and now_ms >= self._deadline_ms:
             _AT_DEADLINE[self.phase](self, now_ms)
             self._conclude(now_ms)
         if self._part is None:
             return Progress((), None, self._verdict)
-        requests = self._part.inquiry.due(now_ms)
+        requests = [request for part in self._parts() for request in part.inquiry.due(now_ms)]
         return Progress(requests, self._wake_at_ms(now_ms), None)
 
+    def _parts(self) -> list[Part]:
+        """The one that the phase is about, and what goes on beside it."""
+        return [part for part in (self._part, self._draft, self._listing) if part is not None]
+
     def _wake_at_ms(self, now_ms: int) -> int | None:
-        assert self._part is not None
-        times = [self._part.inquiry.wake_at_ms(), self._deadline_ms if self._deadline_ms > now_ms else None]
+        times = [part.inquiry.wake_at_ms() for part in self._parts()]
+        times.append(self._deadline_ms if self._deadline_ms > now_ms else None)
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
     def _conclude(self, now_ms: int) -> None:
@@ -79,6 +87,32 @@ class Committer(Opening):
         self._move(Event.CHECK)
         ids = [receipt.transaction.transactional_id for receipt in self._receipts if receipt.transaction is not None]
         self._part = Describe(self._settings, ids, now_ms)
+        previous = self._previous()
+        if previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME:
+            # Nothing in the intent depends on what is being asked: it is appended meanwhile, and not decided.
+            self._begin_draft(now_ms)
+
+    def _previous(self) -> LedgerRecord | None:
+        return None if self._ledger is None else self._ledger.find(self._key)
+
+    def _intent(self, since_ms: int) -> LedgerRecord:
+        intent = intent_of(
+            self._session.sink_id,
+            self._key,
+            self._session.run,
+            self._receipts,
+            previous=self._previous(),
+            since_ms=since_ms,
+            wall_ms=self._job.wall_ms,
+        )
+        return replace(intent, cluster_id=self._settings.cluster_id)
+
+    def _begin_draft(self, now_ms: int) -> None:
+        try:
+            record = self._intent(UNKNOWN_TIME)
+            self._draft = LedgerWrite(self._settings, self._session, record, now_ms, is_draft=True)
+        except Unrecordable as error:
+            self._abandon(now_ms, str(error))
 
     def _on_checked(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, Describe)
@@ -95,17 +129,7 @@ class Committer(Opening):
             self._abandon(now_ms, found.problem)
             return
         self._deadline_ms = min(self._deadline_ms, self._started_ms + found.time_left_ms - self._settings.margin_ms)
-        previous = None if self._ledger is None else self._ledger.find(self._key)
-        intent = intent_of(
-            self._session.sink_id,
-            self._key,
-            self._session.run,
-            self._receipts,
-            previous=previous,
-            since_ms=found.since_ms,
-            wall_ms=self._job.wall_ms,
-        )
-        self._record = replace(intent, cluster_id=self._settings.cluster_id)
+        self._record = self._intent(found.since_ms) if self._draft is None else self._draft.record
         if self._job.operation is Operation.COMMIT_WITHOUT_LEDGER:
             self._commit(now_ms)
         else:
@@ -113,6 +137,10 @@ class Committer(Opening):
 
     def _abandon(self, now_ms: int, reason: str) -> None:
         """No decision was made and none will be."""
+        if self._draft is not None:
+            # What was appended stays without an end until the next fencing, or its time-out, aborts it.
+            self._draft.give_up()
+            self._draft = None
         error = texts.aborted(self._session.sink_id, self._key, self._summary, reason)
         self._session.remember(self._key, Decision.NONE)
         self._outcome = Verdict(Conclusion.FAILED, error)
@@ -151,6 +179,7 @@ class Committer(Opening):
         endings = endings_of(self._record)
         self._decided.update(endings)
         self._part = Commits(self._settings, endings, witnesses_of(self._record), now_ms)
+        self._listing = self._open_transactions(now_ms)
 
     def _on_committed(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, Commits) and self._record is not None
@@ -160,8 +189,7 @@ class Committer(Opening):
             if has_lost or None in part.fates:
                 self._fail(texts.lost_without_ledger(record, part.fates, reason_of(part)))
             else:
-                self._outcome = Verdict(Conclusion.DELIVERED)
-                self._sweep(now_ms)
+                self._on_delivered(now_ms)
         elif None in part.fates:
             self._fail(texts.pending(record, part.fates, reason_of(part)))
         else:
@@ -193,8 +221,30 @@ class Committer(Opening):
         elif is_choice:
             self._end(Conclusion.RESOLVED)
         else:
-            self._outcome = Verdict(Conclusion.DELIVERED)
+            self._on_delivered(now_ms)
+
+    # ---- whether readers see it ----
+
+    def _on_delivered(self, now_ms: int) -> None:
+        self._outcome = Verdict(Conclusion.DELIVERED)
+        if not self._settings.visible_ms:
             self._sweep(now_ms)
+            return
+        self._move(Event.VERIFY)
+        self._deadline_ms = now_ms + self._settings.visible_ms
+        self._part = Visible(self._settings, self._summary.written, now_ms)
+        self._conclude(now_ms)
+
+    def _on_verified(self, now_ms: int, part: Part) -> None:
+        assert isinstance(part, Visible)
+        if part.note:
+            self._notes.append(part.note)
+        self._sweep(now_ms)
+
+    def _late_to_be_seen(self, now_ms: int) -> None:
+        part, self._part = self._part, None
+        assert part is not None
+        self._on_verified(now_ms, part)
 
     # ---- what no decision names ----
 
@@ -233,8 +283,19 @@ class Committer(Opening):
             runs = (*newest.runs, newest.run) if is_over else newest.runs
             rule = replace(rule, since_ms=newest.since_ms, replaced_runs=runs, is_of_label=is_of_label)
         self._deadline_ms = now_ms + self._settings.sweep_ms
-        self._part = Sweep(self._settings, rule, now_ms)
+        committed_ids: frozenset[str] = frozenset()
+        listing, self._listing = self._listing, None
+        if listing is None:
+            listing = self._open_transactions(now_ms)
+        elif self._record is not None:
+            # It was asked for while these were being committed.
+            committed_ids = frozenset(ending.transactional_id for ending in endings_of(self._record))
+        self._part = Sweep(self._settings, rule, listing, now_ms, committed_ids=committed_ids)
         self._conclude(now_ms)
+
+    def _open_transactions(self, now_ms: int) -> OpenTransactions:
+        sink_ids = frozenset({self._session.sink_id, self._session.named_sink_id})
+        return OpenTransactions(self._settings, sink_ids, now_ms)
 
     def _on_swept(self, now_ms: int, part: Part) -> None:
         assert isinstance(part, Sweep)
@@ -282,6 +343,7 @@ _ON_FINISHED = {
     Phase.COMMITTING: Committer._on_committed,
     Phase.RECORDING: Committer._on_recorded,
     Phase.DISCARDING: Committer._on_discarded,
+    Phase.VERIFYING: Committer._on_verified,
     Phase.SWEEPING: Committer._on_swept,
 }
 
@@ -296,6 +358,7 @@ _AT_DEADLINE = {
     Phase.COMMITTING: Committer._late_commit,
     Phase.RECORDING: Committer._late_write,
     Phase.DISCARDING: Committer._late_courtesy,
+    Phase.VERIFYING: Committer._late_to_be_seen,
     Phase.SWEEPING: Committer._late_courtesy,
 }
 

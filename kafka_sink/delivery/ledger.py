@@ -113,13 +113,15 @@ class LedgerState:
     `unmarked` are keys whose newest record has no marker although its transaction has ended: an intent that may have
     been decided. `settled` has what the ledger says without it.
 
-    `claims` has for each run the offset of its last claim, as far as compaction has left them. `older_key` is where the
-    release before kept the decisions of this stream; None if there are none, or if there are newer ones.
+    `claims` has for each run the offset of its last claim, as far as compaction has left them; `younger` are the runs
+    whose first one stands behind the claim up to which was read. `older_key` is where the release before kept the
+    decisions of this stream; None if there are none, or if there are newer ones.
     """
 
     sink_id: str
     newest: Mapping[str, LedgerRecord] = field(default_factory=dict)
     claims: Mapping[str, int] = field(default_factory=dict)
+    younger: frozenset[str] = frozenset()
     older_key: str | None = None
     unmarked: frozenset[str] = frozenset()
     settled: Mapping[str, LedgerRecord] = field(default_factory=dict)

@@ -11,18 +11,18 @@ behind it would be missed. A record whose marker is not there yet counts as not 
 A record without a marker below the last stable offset has ended; aborted ones are filtered by their marker, which the
 cleaner keeps as long as the records, so it was committed.
 
-Behind a claim no record of this sink can be open: the fence has ended every transaction of the driver before. One that
-still has no marker has lost it with its only replica (KAFKA-20734), and whether it was committed cannot be told any
-more. An intent is then taken for decided, because the opposite could double its rows; `Opening` sees what has become of
-its transactions. How a decision ended (done, stuck) is a fact whether or not its record was committed. A choice of an
-operator is none: it is asked for again.
+A fence ends every transaction of the drivers before. A record that was there when it began, and still has no marker
+behind the claim that follows, has lost it with its only replica (KAFKA-20734), and whether it was committed cannot be
+told any more. An intent is then taken for decided, because the opposite could double its rows; `Opening` sees to it
+that there was such a fence, and what has become of its transactions. How a decision ended (done, stuck) is a fact
+whether or not its record was committed. A choice of an operator is none: it is asked for again.
 
 A null value (set_aside.py) takes away what its key had before, as compaction does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -73,6 +73,8 @@ class LedgerRead(Part):
     ) -> None:
         super().__init__(settings)
         self.state: LedgerState | None = None
+        # Of the last intent that is taken for decided although it has no marker; -1: there is none.
+        self.unmarked_offset = -1
         self._sink_id = sink_id
         self._named_sink_id = named_sink_id
         self._claim_key = claim_key(sink_id).encode()
@@ -87,6 +89,7 @@ class LedgerRead(Part):
         self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
         self._newest: dict[str, tuple[int, bytes]] = {}
         self._claims: dict[str, int] = {}
+        self._younger: set[str] = set()
         topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
         ask_offset(self.inquiry, now_ms, LOG_START, topic, partition, EARLIEST)
         if self._stop_offset is None:
@@ -175,7 +178,10 @@ class LedgerRead(Part):
     def _take_claim(self, offset: int, value: bytes) -> None:
         # One that cannot be read names no run; a driver is never stopped by it.
         with suppress(RemoteProtocolError):
-            self._claims[decode_claim(value)] = offset
+            run = decode_claim(value)
+            if self._claim_offset is not None and offset > self._claim_offset and run not in self._claims:
+                self._younger.add(run)
+            self._claims[run] = offset
 
     def _own_key(self, key: bytes | None) -> str | None:
         text = (key or b"").decode("utf-8", "replace")
@@ -213,11 +219,14 @@ class LedgerRead(Part):
         settled = dict(newest)
         doubtful = set()
         for key, found_unmarked in unmarked.items():
-            record = self._newest_believed(found_unmarked)
-            if record is not None:
-                newest[key] = record
-            if record is not None and record.kind is Kind.INTENT:
+            for offset, record in self._believed(found_unmarked):
+                if key not in doubtful:
+                    newest[key] = record
+                if record.kind is not Kind.INTENT:
+                    settled[key] = record
+                    break
                 doubtful.add(key)
+                self.unmarked_offset = max(self.unmarked_offset, offset)
         older_key = self._older_key(newest)
         if older_key is None:
             newest.pop(self._named_sink_id, None)
@@ -225,6 +234,7 @@ class LedgerRead(Part):
             self._sink_id,
             newest,
             claims=self._claims,
+            younger=frozenset(self._younger),
             older_key=older_key,
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
@@ -236,12 +246,12 @@ class LedgerRead(Part):
         is_known = older is not None and self._sink_id not in newest and is_of_stream(older, self._sink_id)
         return self._named_sink_id if is_known else None
 
-    def _newest_believed(self, unmarked: Sequence[tuple[int, bytes]]) -> LedgerRecord | None:
+    def _believed(self, unmarked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, LedgerRecord]]:
+        """The newest first."""
         for offset, value in sorted(unmarked, reverse=True):
             record = None if value == ERASED else self._decoded(offset, value)
             if record is not None and record.kind is not Kind.REPLAY and not record.is_accepted:
-                return record
-        return None
+                yield offset, record
 
     def _decoded(self, offset: int, value: bytes) -> LedgerRecord:
         try:

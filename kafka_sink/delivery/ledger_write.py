@@ -4,6 +4,7 @@
              hears so instead of fencing back (KIP-360)
   ADDING     generation 1: the ledger's partition becomes part of the transaction
   PRODUCING  one batch with one record; the same bytes at each try, so a repeat is recognised by its sequence
+  HELD       it is in the log; its end is asked for when whoever writes it says so (`release`)
   ENDING     EndTxn(commit); from the moment it is asked for, the record may be there
   SEARCHING  the coordinator has forgotten the transaction: its marker in the ledger knows
   WRITTEN, NOT_WRITTEN
@@ -48,6 +49,7 @@ class WriteState(Enum):
     RENEWING = "renewing"
     ADDING = "adding"
     PRODUCING = "producing"
+    HELD = "held"
     ENDING = "ending"
     SEARCHING = "searching"
     WRITTEN = "written"
@@ -58,6 +60,7 @@ class WriteEvent(Enum):
     RENEWED = "renewed"
     ADDED = "added"
     APPENDED = "appended"
+    RELEASED = "released"
     COMMITTED = "committed"
     SUPERSEDED = "superseded"
     REFUSED = "refused"
@@ -67,9 +70,10 @@ WRITE_TRANSITIONS: Mapping[WriteState, Mapping[WriteEvent, WriteState]] = {
     WriteState.RENEWING: {WriteEvent.RENEWED: WriteState.ADDING, WriteEvent.REFUSED: WriteState.NOT_WRITTEN},
     WriteState.ADDING: {WriteEvent.ADDED: WriteState.PRODUCING, WriteEvent.REFUSED: WriteState.NOT_WRITTEN},
     WriteState.PRODUCING: {
-        WriteEvent.APPENDED: WriteState.ENDING,
+        WriteEvent.APPENDED: WriteState.HELD,
         WriteEvent.REFUSED: WriteState.NOT_WRITTEN,
     },
+    WriteState.HELD: {WriteEvent.RELEASED: WriteState.ENDING, WriteEvent.REFUSED: WriteState.NOT_WRITTEN},
     WriteState.ENDING: {
         WriteEvent.COMMITTED: WriteState.WRITTEN,
         WriteEvent.SUPERSEDED: WriteState.SEARCHING,
@@ -85,12 +89,23 @@ WRITE_TRANSITIONS: Mapping[WriteState, Mapping[WriteEvent, WriteState]] = {
 
 
 class LedgerWrite(Part):
-    def __init__(self, settings: DeliverySettings, session: DriverSession, record: LedgerRecord, now_ms: int) -> None:
+    """`is_draft`: the record is appended and not decided before `release`."""
+
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        session: DriverSession,
+        record: LedgerRecord,
+        now_ms: int,
+        *,
+        is_draft: bool = False,
+    ) -> None:
         super().__init__(settings)
         assert session.identity is not None, "only a driver that has fenced the others writes"
         self.record = record
         self._session = session
         self._identity = session.identity
+        self._is_draft = is_draft
         self._search: Commits | None = None
         self._offset = -1
         # An EndTxn was asked for and not answered definitely: it may have been carried out.
@@ -127,11 +142,18 @@ class LedgerWrite(Part):
     def may_be_written(self) -> bool:
         return self.state in (WriteState.ENDING, WriteState.SEARCHING, WriteState.WRITTEN)
 
+    def release(self, now_ms: int) -> None:
+        """From here on the record may be there."""
+        self._is_draft = False
+        if self.state is WriteState.HELD:
+            self._move(WriteEvent.RELEASED)
+            self._ask_end(now_ms)
+
     def give_up(self) -> None:
         """Time is up. Whether the record is there follows from the state; the identity cannot be used again."""
         self.inquiry.drop_all()
         self._session.forget_identity()
-        if not self.may_be_written:
+        if not self.may_be_written and self.state is not WriteState.NOT_WRITTEN:
             self._refuse(self.last_trouble or "no time left")
 
     # ---- asking ----
@@ -252,7 +274,8 @@ class LedgerWrite(Part):
         self.inquiry.drop(WRITE)
         self._move(WriteEvent.APPENDED)
         self._offset = offset
-        self._ask_end(now_ms)
+        if not self._is_draft:
+            self.release(now_ms)
 
     def _on_ended(self, now_ms: int, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]

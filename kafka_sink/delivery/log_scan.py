@@ -18,7 +18,7 @@ from kafka_sink.records.scalar import DecodedBatch, decode_batch
 from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
 
 EARLIEST, LATEST = -2, -1
-READ_UNCOMMITTED = 0
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 # Up to here requests name topics by name rather than by id.
 FETCH_LAST_BY_NAME = 12

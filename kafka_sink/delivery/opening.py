@@ -21,6 +21,7 @@ from kafka_sink.delivery.part import Part
 from kafka_sink.delivery.phase import TRANSITIONS, Event, Phase
 from kafka_sink.delivery.receipt import BatchKey, summarised
 from kafka_sink.delivery.session import Conclusion, Decision, DeliverySettings, DriverSession, Job, Operation, Verdict
+from kafka_sink.delivery.sweep import OpenTransactions
 from kafka_sink.delivery.takeover import Claim, Fence
 from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
 
@@ -47,6 +48,9 @@ class Opening(ABC):
                     f"{self._key}"
                 )
         self._part: Part | None = None
+        # What goes on beside it: the intent as a draft while its batch is checked, then the list of open transactions.
+        self._draft: LedgerWrite | None = None
+        self._listing: OpenTransactions | None = None
         self._verdict: Verdict | None = None
         # What the verdict will be if nothing more goes wrong; set before discarding and sweeping.
         self._outcome = Verdict(Conclusion.NOTHING_TO_DO, summary=self._summary)
@@ -54,6 +58,8 @@ class Opening(ABC):
         # The ledger as this operation knows it: the session's once fenced, its own when only looked at.
         self._ledger: LedgerState | None = session.ledger if session.identity is not None else None
         self._claim_offset: int | None = None
+        # What stands in the ledger up to here was there before the last fence of this operation, so it has ended.
+        self._ended_offset = -1
         # This operation has decided its batch; all of its transactions are committed.
         self._has_decided = False
         self._has_committed = False
@@ -213,6 +219,11 @@ class Opening(ABC):
             assert self._claim_offset is not None
             self._session.ledger = part.state
             self._session.meet(part.state, self._claim_offset)
+            if part.unmarked_offset > self._ended_offset:
+                # It may be of a driver that fenced this one before its claim was there, and be open still.
+                self._ended_offset = self._claim_offset
+                self._follow(now_ms, Judgement(Move.FENCE))
+                return
         self._judge(now_ms)
 
     def _fail_before_decision(self, part: Part) -> None:
@@ -290,13 +301,17 @@ class Opening(ABC):
             self._judge(now_ms)
 
     def _write(self, now_ms: int, event: Event, record: LedgerRecord) -> None:
+        part = None
+        if event is Event.DECIDE:
+            part, self._draft = self._draft, None
         try:
-            part = LedgerWrite(self._settings, self._session, record, now_ms)
+            part = part or LedgerWrite(self._settings, self._session, record, now_ms)
         except Unrecordable as error:
             self._on_unrecordable(now_ms, event, record, str(error))
             return
         self._move(event)
         self._part = part
+        part.release(now_ms)
 
     def _on_unrecordable(self, now_ms: int, event: Event, record: LedgerRecord, reason: str) -> None:
         """What closes a decision has less to say than the decision had, so this is about new batches."""

@@ -11,6 +11,7 @@
   COMMITTING  C4: EndTxn(commit) of this batch's transactions
   RECORDING   C5: the done record, or the stuck record; also an operator's choice
   DISCARDING  EndTxn(abort) of transactions that no decision names
+  VERIFYING   whether readers can see it, if an option asks for that
   SWEEPING    EndTxn(abort) of what nobody will end
 
 From DECIDING there is no way to DISCARDING but by LOOK_AGAIN, and none at all from COMMITTING: a transaction of a
@@ -36,6 +37,7 @@ class Phase(Enum):
     COMMITTING = "committing"
     RECORDING = "recording"
     DISCARDING = "discarding"
+    VERIFYING = "verifying"
     SWEEPING = "sweeping"
     ENDED = "ended"
 
@@ -53,6 +55,7 @@ class Event(Enum):
     COMMIT = "commit"
     RECORD = "record"
     DISCARD = "discard"
+    VERIFY = "verify"
     SWEEP = "sweep"
     END = "end"
 
@@ -69,6 +72,7 @@ _TARGETS: Mapping[Event, Phase] = {
     Event.COMMIT: Phase.COMMITTING,
     Event.RECORD: Phase.RECORDING,
     Event.DISCARD: Phase.DISCARDING,
+    Event.VERIFY: Phase.VERIFYING,
     Event.SWEEP: Phase.SWEEPING,
     Event.END: Phase.ENDED,
 }
@@ -91,8 +95,9 @@ TRANSITIONS: Mapping[Phase, Mapping[Event, Phase]] = {
     Phase.CLOSING: _rows(Event.LOOK_AGAIN, *_JUDGED),
     Phase.CHECKING: _rows(Event.DECIDE, Event.COMMIT, Event.DISCARD),
     Phase.DECIDING: _rows(Event.COMMIT, Event.LOOK_AGAIN, Event.END),
-    Phase.COMMITTING: _rows(Event.RECORD, Event.SWEEP, Event.END),
-    Phase.RECORDING: _rows(Event.LOOK_AGAIN, Event.SWEEP, Event.END),
+    Phase.COMMITTING: _rows(Event.RECORD, Event.VERIFY, Event.SWEEP, Event.END),
+    Phase.RECORDING: _rows(Event.LOOK_AGAIN, Event.VERIFY, Event.SWEEP, Event.END),
+    Phase.VERIFYING: _rows(Event.SWEEP),
     Phase.DISCARDING: _rows(Event.SWEEP, Event.END),
     Phase.SWEEPING: _rows(Event.END),
     Phase.ENDED: {},

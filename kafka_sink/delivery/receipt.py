@@ -32,6 +32,11 @@ class BatchKey(NamedTuple):
         """Of a stream, whose batches are numbered from 0."""
         return self.batch_id == 0
 
+    @property
+    def has_ledger(self) -> bool:
+        """A batch write without a name has none: nobody could ask for it again."""
+        return self != BatchKey("", "")
+
     def __str__(self) -> str:
         if self.query_id:
             return f"batch {self.batch_id} of query {self.query_id}"

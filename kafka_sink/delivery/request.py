@@ -39,11 +39,20 @@ class LeaderOf(NamedTuple):
     partition: int
 
 
+class LeadersOf(NamedTuple):
+    """The leaders of many partitions: the caller groups them by leader and sends each its own share.
+
+    The body holds the partitions under `topics`, by name and `partition_index`; each share has fewer of them.
+    """
+
+    partitions: tuple[tuple[str, int], ...]
+
+
 class EveryBroker(NamedTuple):
     """All brokers that the cluster knows of. If one cannot be reached the answer is LOST, with the other bodies."""
 
 
-Target = CoordinatorOf | CoordinatorsOf | LeaderOf | EveryBroker
+Target = CoordinatorOf | CoordinatorsOf | LeaderOf | LeadersOf | EveryBroker
 
 
 class RequestKey(NamedTuple):
@@ -77,7 +86,8 @@ class Fate(Enum):
 
 @frozen
 class DriverAnswer:
-    """`bodies`: one, or one per broker that answered for CoordinatorsOf and EveryBroker (LOST if any did not)."""
+    """`bodies`: one, or one per broker that answered for CoordinatorsOf, LeadersOf and EveryBroker (LOST if any did
+    not)."""
 
     key: RequestKey
     fate: Fate

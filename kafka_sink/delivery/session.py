@@ -44,6 +44,8 @@ class DeliverySettings:
     patience_ms: int = 120_000
     # The sweep is a courtesy to readers and never makes a batch late by more than this.
     sweep_ms: int = 5_000
+    # For so long a commit waits until readers can see its rows; 0: it does not ask.
+    visible_ms: int = 0
     request_timeout_ms: int = 30_000
     # Of the driver's own transactions, which hold one record each; less where the brokers do not allow it.
     driver_timeout_ms: int = 60_000
@@ -129,7 +131,7 @@ class DriverSession:
         if self.claimed_at is None:
             self.claimed_at = claimed_at
             decided = {run for record in ledger.newest.values() for run in (record.run, *record.runs)}
-            self.elders = frozenset(decided | set(ledger.claims)) - {self.run}
+            self.elders = frozenset(decided | set(ledger.claims)) - ledger.younger - {self.run}
 
     def successor(self, ledger: LedgerState) -> str | None:
         """A run that claimed the ledger after this one had come, or None. An elder that comes back is not one: it has

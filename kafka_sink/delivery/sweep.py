@@ -11,6 +11,10 @@ asking, but it names no transaction: one that arrives late kills what the next b
 Where ListTransactions is not spoken there is no exact name to be had, so nothing is swept; the next attempt under an id
 aborts what it finds there.
 
+Which transactions are open is asked beside other questions of a commit (`OpenTransactions`), while those of its own
+decision are being ended. That is early enough: what begins later is swept after the next batch. What the decision names
+is left out by name, whatever a broker lists: under such an id nothing else begins before the commit is over.
+
 That abort needs brokers that verify. By the rules of generation 1 it leaves the epoch as it is, and brokers before 3.6
 take a Produce of the killed task that arrives later: it opens a transaction of which no coordinator knows, and readers
 stop there for ever. The coordinator's own abort at the time-out raises the epoch. So on such brokers nothing is swept.
@@ -18,7 +22,7 @@ stop there for ever. The coordinator's own abort at the time-out raises the epoc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from kafka_sink.delivery.ending import Aborts, Ending
@@ -74,17 +78,15 @@ class SweepRule:
         return self.own_run in (None, run) or run in self.replaced_runs
 
 
-class Sweep(Part):
-    """List, describe, abort; whatever goes wrong is a note, never an error."""
+class OpenTransactions(Part):
+    """The ids under which a transaction of one of these sinks is open, as far as the brokers tell."""
 
-    def __init__(self, settings: DeliverySettings, rule: SweepRule, now_ms: int) -> None:
+    def __init__(self, settings: DeliverySettings, sink_ids: frozenset[str], now_ms: int) -> None:
         super().__init__(settings)
         self.notes: list[str] = []
-        self._rule = rule
+        self.ids: dict[str, None] = {}
+        self._sink_ids = sink_ids
         self._is_listed = False
-        self._ids: dict[str, None] = {}
-        self._describe: Describe | None = None
-        self._aborts: Aborts | None = None
         if settings.generation == 1 and not settings.brokers_verify:
             self.notes.append(NOT_VERIFIED)
             self._is_listed = True
@@ -93,33 +95,18 @@ class Sweep(Part):
         self.inquiry.ask(now_ms, LIST, EveryBroker(), LIST_TRANSACTIONS, body)
 
     @property
-    def swept(self) -> tuple[str, ...]:
-        return tuple(self._aborts.aborted) if self._aborts is not None else ()
-
-    @property
     def is_finished(self) -> bool:
-        if self.failure is not None:
-            return True
-        if self._aborts is not None:
-            return self._aborts.is_finished
-        return self._describe is None and self._is_listed
+        return self._is_listed or self.failure is not None
 
     def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
-        if self._aborts is not None:
-            self._aborts.on_answer(now_ms, answer)
-        elif self._describe is not None:
-            self._describe.on_answer(now_ms, answer)
-            if self._describe.is_finished:
-                self._on_described(now_ms)
-        elif answer.fate is Fate.UNSUPPORTED:
-            self.inquiry.drop_all()
-            self._is_listed = True
-            self.notes.append(
-                "the brokers do not speak ListTransactions: transactions left open by killed tasks end by their own "
-                "time-out or when their id is used again"
-            )
-        else:
+        if answer.fate is not Fate.UNSUPPORTED:
             super().on_answer(now_ms, answer)
+            return
+        self._end()
+        self.notes.append(
+            "the brokers do not speak ListTransactions: transactions left open by killed tasks end by their own "
+            "time-out or when their id is used again"
+        )
 
     def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
         """A broker that is away lists nothing; what it coordinates is swept after the next batch."""
@@ -128,28 +115,89 @@ class Sweep(Part):
 
     def on_bodies(self, now_ms: int, answer: DriverAnswer) -> None:
         super().on_bodies(now_ms, answer)
+        self._end()
+
+    def _end(self) -> None:
         self.inquiry.drop_all()
         self._is_listed = True
-        if self._ids:
-            self._describe = Describe(self.settings, tuple(self._ids), now_ms)
-            self.inquiry = self._describe.inquiry
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         if meaning(LIST_TRANSACTIONS, body["error_code"]) is not Meaning.DONE:
             self.notes.append(described(LIST_TRANSACTIONS.name, body["error_code"]))
             return
         for state in body["transaction_states"]:
-            if self._rule.is_candidate(state["transactional_id"]):
-                self._ids[state["transactional_id"]] = None
+            identity = parsed_task_identity(state["transactional_id"])
+            if identity is not None and identity.sink_id in self._sink_ids:
+                self.ids[state["transactional_id"]] = None
 
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
         self.notes.append(f"dangling transactions could not be looked for: {reason}")
         self.fail(reason)
 
+
+class Sweep(Part):
+    """Listed, described, aborted; whatever goes wrong is a note, never an error. `committed_ids`: what was open under
+    these when it was listed is committed by now."""
+
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        rule: SweepRule,
+        listing: OpenTransactions,
+        now_ms: int,
+        *,
+        committed_ids: Collection[str] = (),
+    ) -> None:
+        super().__init__(settings)
+        self._rule = rule
+        self._committed_ids = committed_ids
+        self._listing = listing
+        self._describe: Describe | None = None
+        self._aborts: Aborts | None = None
+        self._notes: list[str] = []
+        self.inquiry = listing.inquiry
+        self._on_listed(now_ms)
+
+    @property
+    def notes(self) -> list[str]:
+        return self._listing.notes + self._notes
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        return tuple(self._aborts.aborted) if self._aborts is not None else ()
+
+    @property
+    def is_finished(self) -> bool:
+        if self._aborts is not None:
+            return self._aborts.is_finished
+        return self._describe is None and self._listing.is_finished
+
+    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
+        if self._aborts is not None:
+            self._aborts.on_answer(now_ms, answer)
+        elif self._describe is not None:
+            self._describe.on_answer(now_ms, answer)
+            if self._describe.is_finished:
+                self._on_described(now_ms)
+        else:
+            self._listing.on_answer(now_ms, answer)
+            self._on_listed(now_ms)
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        raise AssertionError("answers go to the part that asked")
+
+    def _on_listed(self, now_ms: int) -> None:
+        if not self._listing.is_finished:
+            return
+        ids = [name for name in self._listing.ids if self._rule.is_candidate(name) and name not in self._committed_ids]
+        if ids:
+            self._describe = Describe(self.settings, ids, now_ms)
+            self.inquiry = self._describe.inquiry
+
     def _on_described(self, now_ms: int) -> None:
         assert self._describe is not None
         if self._describe.failure is not None:
-            self.notes.append(f"dangling transactions could not be described: {self._describe.failure.reason}")
+            self._notes.append(f"dangling transactions could not be described: {self._describe.failure.reason}")
         endings = [
             Ending(found.transactional_id, found.producer_id, found.producer_epoch, self.settings.generation)
             for found in self._describe.found.values()

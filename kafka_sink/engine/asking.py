@@ -34,10 +34,12 @@ from kafka_sink.engine.question import (
     Coordinators,
     Ending,
     EveryBroker,
-    Leader,
+    Leaders,
     Question,
     Reply,
+    body_about,
     ending_of,
+    topics_of,
 )
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.errors import KafkaSinkError, TransportError
@@ -154,8 +156,8 @@ class Asking:
                 if self._lookup.found(transactional_id) is None:
                     self._miss(errand, transactional_id)
             return
-        if isinstance(target, Leader):
-            self.metadata.want_topic(target.topic, now_ms)
+        for topic in topics_of(target):
+            self.metadata.want_topic(topic, now_ms)
         if question.find_again:
             errand.needs_news = True
             self.metadata.request_update()
@@ -197,6 +199,8 @@ class Asking:
             if target.node_id in self.cluster.brokers:
                 return [_Share(errand, target.node_id, body)]
             return self._none_yet(errand, f"broker {target.node_id} is not part of the cluster")
+        if isinstance(target, Leaders):
+            return self._divide_by_leader(errand, target)
         leader = self.cluster.leader(*target)
         if leader is not None:
             return [_Share(errand, leader, body)]
@@ -214,6 +218,20 @@ class Asking:
             return None
         errand.fail(TransportError(text))
         return []
+
+    def _divide_by_leader(self, errand: _Errand, target: Leaders) -> list[_Share] | None:
+        """A partition without a leader is a failure of the errand; the others are asked all the same."""
+        leaders = {partition: self.cluster.leader(*partition) for partition in target.partitions}
+        if None in leaders.values() and self.cluster is errand.begun_view:
+            self.metadata.request_update()
+            return None
+        by_node: dict[int, set[tuple[str, int]]] = {}
+        for partition, leader in leaders.items():
+            if leader is None:
+                errand.fail(TransportError(f"{partition[0]}-{partition[1]} has no leader now"))
+            else:
+                by_node.setdefault(leader, set()).add(partition)
+        return [_Share(errand, node, body_about(errand.question.body, part)) for node, part in by_node.items()]
 
     def _divide_by_coordinator(self, errand: _Errand, ids: Sequence[str]) -> list[_Share] | None:
         by_node: dict[int, list[str]] = {}

@@ -159,20 +159,10 @@ class Abandon:
 
 
 NetworkEvent = Resolved | Connected | Received | Written | Disconnected
-Wish = (
-    Append
-    | WantTopic
-    | Flush
-    | InitTransactions
-    | BeginTransaction
-    | SendOffsets
-    | EndTransaction
-    | PrepareTransaction
-    | ResumeTransaction
-    | StartOver
-    | Close
-    | Abandon
+TransactionWish = (
+    InitTransactions | BeginTransaction | SendOffsets | EndTransaction | PrepareTransaction | ResumeTransaction
 )
+Wish = Append | WantTopic | Flush | TransactionWish | StartOver | Close | Abandon
 Input = NetworkEvent | Wish
 
 

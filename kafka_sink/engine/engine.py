@@ -34,11 +34,12 @@ from kafka_sink.engine.production import Production
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import State, Transaction
-from kafka_sink.engine.transaction_requests import Asked, TransactionRequests
+from kafka_sink.engine.transaction_requests import Asked, Coordinator, TransactionRequests
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.options import ProducerOptions
 
 TRANSACTION_FEATURE = "transaction.version"
+COORDINATORS_MAX = 1_000
 
 
 class Engine:
@@ -50,6 +51,10 @@ class Engine:
         self._metadata = Metadata(options, self._nodes, jitter=jitter)
         # How many batches wait for their leader, by topic and partition. It stays the same object, and changes.
         self.queue_loads: dict[str, dict[int, int]] = {}
+        # Of the transactional ids of earlier lives, the longest unused first: whoever starts over as one of them need
+        # not ask again. One that moved says so itself.
+        self._coordinators: dict[str, Coordinator] = {}
+        self._transaction_requests: TransactionRequests | None = None
         self._begin_life(options)
         # With the number of the last batch that each waits for.
         self._flushes: list[tuple[int, int]] = []
@@ -62,10 +67,11 @@ class Engine:
 
     def _begin_life(self, options: ProducerOptions) -> None:
         """Everything that belongs to one producer; connections and what is known of the cluster do not."""
+        self._remember_coordinator()
         self._options = options
         self._sequences = Sequences() if options.enable_idempotence else None
         self._transaction: Transaction | None = None
-        self._transaction_requests: TransactionRequests | None = None
+        self._transaction_requests = None
         self._producer_ids: ProducerIdSource | None = None
         if options.transactional_id is not None:
             self._transaction = Transaction(options.transactional_id)
@@ -74,10 +80,19 @@ class Engine:
                 transaction_timeout_ms=options.transaction_timeout_ms,
                 request_timeout_ms=options.request_timeout_ms,
                 backoff=self._backoff,
+                coordinator=self._coordinators.pop(options.transactional_id, None),
             )
         elif self._sequences is not None:
             self._producer_ids = ProducerIdSource(request_timeout_ms=options.request_timeout_ms, backoff=self._backoff)
         self._production = Production(options, self._backoff, self._sequences, self._transaction, self.queue_loads)
+
+    def _remember_coordinator(self) -> None:
+        requests = self._transaction_requests
+        if requests is None or self._options.transactional_id is None or requests.coordinator is None:
+            return
+        self._coordinators[self._options.transactional_id] = requests.coordinator
+        while len(self._coordinators) > COORDINATORS_MAX:
+            del self._coordinators[next(iter(self._coordinators))]
 
     # ---- what the runtime publishes ----
 
@@ -187,15 +202,7 @@ class Engine:
         if self._end is not None:
             self._production.fail_all(self._end)
 
-    def _on_transaction_wish(
-        self,
-        wish: c.InitTransactions
-        | c.BeginTransaction
-        | c.SendOffsets
-        | c.EndTransaction
-        | c.PrepareTransaction
-        | c.ResumeTransaction,
-    ) -> None:
+    def _on_transaction_wish(self, wish: c.TransactionWish) -> None:
         transaction = self._transaction
         if self._end is not None or self._closes or transaction is None:
             error = self._end or LocalProtocolError(

@@ -40,6 +40,12 @@ class Leader(NamedTuple):
     partition: int
 
 
+class Leaders(NamedTuple):
+    """Each gets the body with its own partitions only, by topic name and `partition_index` under `topics`."""
+
+    partitions: tuple[tuple[str, int], ...]
+
+
 class EveryBroker(NamedTuple):
     """All that the cluster knows of when asked anew: one that joined a moment ago must not be left out."""
 
@@ -56,7 +62,7 @@ class Controller(NamedTuple):
     """With KRaft any broker does, and Metadata names one at random; with ZooKeeper it must be this one."""
 
 
-Target = Coordinator | Coordinators | Leader | EveryBroker | AnyBroker | Broker | Controller
+Target = Coordinator | Coordinators | Leader | Leaders | EveryBroker | AnyBroker | Broker | Controller
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,3 +105,18 @@ def ending_of(error: KafkaSinkError, *, was_sent: bool) -> Ending:
     is_unsupported = isinstance(error, BrokerError) and error.code == UNSUPPORTED_VERSION
     # A field that matters has no place in the version that the broker speaks.
     return Ending.UNSUPPORTED if is_unsupported or isinstance(error, LocalProtocolError) else Ending.LOST
+
+
+def topics_of(target: Target) -> set[str]:
+    if isinstance(target, Leader):
+        return {target.topic}
+    return {topic for topic, _ in target.partitions} if isinstance(target, Leaders) else set()
+
+
+def body_about(body: Mapping[str, Any], partitions: set[tuple[str, int]]) -> Mapping[str, Any]:
+    topics = []
+    for topic in body["topics"]:
+        own = [asked for asked in topic["partitions"] if (topic["name"], asked["partition_index"]) in partitions]
+        if own:
+            topics.append({**topic, "partitions": own})
+    return {**body, "topics": topics}

@@ -70,19 +70,31 @@ class Coordinator(NamedTuple):
 
 class TransactionRequests:
     def __init__(
-        self, transaction: Transaction, *, transaction_timeout_ms: int, request_timeout_ms: int, backoff: Backoff
+        self,
+        transaction: Transaction,
+        *,
+        transaction_timeout_ms: int,
+        request_timeout_ms: int,
+        backoff: Backoff,
+        coordinator: Coordinator | None = None,
     ) -> None:
+        """`coordinator`: as an earlier producer with this transactional id knew it."""
         self._transaction = transaction
         self._transaction_timeout_ms = transaction_timeout_ms
         self._request_timeout_ms = request_timeout_ms
         self._backoff = backoff
-        self._coordinators: dict[int, Coordinator] = {}  # by key type
+        # By key type.
+        self._coordinators: dict[int, Coordinator] = {} if coordinator is None else {TRANSACTION_KEY: coordinator}
         self.is_waiting = False
         # Whether an earlier try of the registration that is out may have begun the transaction.
         self._start_was_unknown = False
         self._is_alone = True
         self._failures = 0
         self._retry_at_ms = 0
+
+    @property
+    def coordinator(self) -> Coordinator | None:
+        return self._coordinators.get(TRANSACTION_KEY)
 
     @property
     def retry_at_ms(self) -> int:

@@ -72,6 +72,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         ledger_replication_factor=own["ledger.replication.factor"],
         ledger_accepts_new_sink=own["ledger.accept.new.sink"],
         replay_mismatch=own["replay.mismatch"],
+        commit_visible_timeout_ms=own["commit.visible.timeout.ms"],
         record_errors=own["record.errors"],
         dead_letter_topic=own["dead.letter.topic"],
         summary_listener=own["summary.listener"],

@@ -29,6 +29,7 @@ class SinkOptions:
     ledger_replication_factor: int
     ledger_accepts_new_sink: bool
     replay_mismatch: str
+    commit_visible_timeout_ms: int
     record_errors: str
     dead_letter_topic: str | None
     summary_listener: str | None

@@ -87,6 +87,11 @@ _ROWS = (
          "with other rows: because a checkpoint was restored from an older copy, because two things are written under "
          "one name, or because the query makes its rows anew each time. fail: stop if the counts of rows differ, warn "
          "if only the contents do. warn: warn in both cases, and keep what was delivered. skip: keep it silently."),
+    _own("commit.visible.timeout.ms", 0, Whole(0, 2**31 - 1), "After a batch is committed: how long to wait until "
+         "read_committed readers can see all of it. Brokers answer a commit before its markers are written, some "
+         "milliseconds as a rule. What cannot be seen in time is said in a warning that names the partitions; the "
+         "batch counts as delivered. Any open transaction in a partition holds its readers back, so topics with other "
+         "transactional writers may use up this time at each batch. 0 does not ask."),
     _own("topic", None, TopicName(), "The topic of every row. It wins over a column topic, which is then not looked "
          "at. Without it the column topic decides, row by row."),
     _own("record.errors", FAIL, Choice((FAIL, DROP, DEAD_LETTER)), "What becomes of a row that can never be sent "

@@ -25,6 +25,7 @@ from kafka_sink.engine.question import (
     Ending,
     EveryBroker,
     Leader,
+    Leaders,
     Question,
     Reply,
     Target,
@@ -369,6 +370,8 @@ def _target(target: d.Target) -> Target:
         return Coordinator(target.transactional_id)
     if isinstance(target, d.CoordinatorsOf):
         return Coordinators(target.transactional_ids)
+    if isinstance(target, d.LeadersOf):
+        return Leaders(target.partitions)
     if isinstance(target, d.LeaderOf):
         return Leader(target.topic, target.partition)
     return EveryBroker()

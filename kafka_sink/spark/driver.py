@@ -58,11 +58,11 @@ class Driver:
         self._settings: DeliverySettings | None = None
 
     def commit(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> Verdict:
-        operation = Operation.COMMIT_WITHOUT_LEDGER if key == UNNAMED_BATCH else Operation.COMMIT
+        operation = Operation.COMMIT if key.has_ledger else Operation.COMMIT_WITHOUT_LEDGER
         return self._run(Job(operation, key, receipts, _wall_ms()))
 
     def abort(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> Verdict:
-        operation = Operation.ABORT_WITHOUT_LEDGER if key == UNNAMED_BATCH else Operation.ABORT
+        operation = Operation.ABORT if key.has_ledger else Operation.ABORT_WITHOUT_LEDGER
         return self._run(Job(operation, key, receipts, _wall_ms()))
 
     def recover(self) -> Verdict:
@@ -98,6 +98,7 @@ class Driver:
                 margin_ms=min(MARGIN_MS_MAX, producer.transaction_timeout_ms // MARGIN_SHARE),
                 request_timeout_ms=producer.request_timeout_ms,
                 accept_unknown_sink=self._options.ledger_accepts_new_sink,
+                visible_ms=self._options.commit_visible_timeout_ms,
                 on_mismatch=OnMismatch(self._options.replay_mismatch),
             )
         return self._settings

@@ -1,10 +1,16 @@
-"""Tells where Spark keeps the files that were passed with --files: options may name such a file without its folder."""
+"""Folders of Spark's: for the files that were passed with --files, which options may name without their folder, and for
+what all Python processes of an application share."""
 
 from __future__ import annotations
+
+import os
 
 from pyspark import SparkFiles
 
 from kafka_sink.runtime.files import also_look_in
+
+# Spark sets it for every Python process, over Spark Connect as well, to folders that go with the application.
+LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 
 
 def look_in_spark_files() -> None:
@@ -17,3 +23,8 @@ def spark_folder() -> str | None:
         return SparkFiles.getRootDirectory() or None
     except AssertionError:
         return None  # neither a worker nor a process with a SparkContext
+
+
+def application_folder() -> str | None:
+    """The same for all Python processes of one application on one machine."""
+    return os.environ.get(LOCAL_FOLDERS, "").split(",")[0] or None

@@ -29,8 +29,14 @@ REPLICAS_WANTED = 3
 IN_SYNC_WANTED = 2
 # A decision about 10,000 tasks takes up to half of it.
 MESSAGE_BYTES_WANTED = 1_000_000
-# Small segments, because only closed ones are compacted, and the ledger is read whole.
-LEDGER_CONFIGS = {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}
+# Small segments, because only closed ones are compacted, and the ledger is read whole. For an hour, which is longer
+# than brokers let a transaction live by default, the cleaner leaves records alone: to it the abort of a later record
+# takes an intent away whose own marker was lost, to a driver it does not.
+LEDGER_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(16 * 1024 * 1024),
+    "min.compaction.lag.ms": str(60 * 60 * 1000),
+}
 CLEANUP, IN_SYNC, UNCLEAN, MESSAGE_BYTES = CHECKED = (
     "cleanup.policy",
     "min.insync.replicas",

@@ -4,8 +4,8 @@ Spark has them from 4.1 on and leaves them off; nothing that runs inside a data 
 pays for a TCP connection's way through the kernel, twice (docs/performance.md).
 
 Spark plans in several Python processes of one driver, and a new one may come at any time, so who has spoken already is
-noted where all of them can see it: an empty file in the folder that Spark keeps for this application's files, and
-removes with it. Where there is no such folder it is said once per process.
+noted where all of them can see it: an empty file in a folder that goes with the application. Where there is none it is
+said once per process.
 
 Rests on: a worker that was reached over TCP has a secret in its environment to tell itself by, and one behind a Unix
 socket is told so there (`pyspark/daemon.py`).
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pyspark
 
-from kafka_sink.spark.files import spark_folder
+from kafka_sink.spark.files import application_folder
 
 SETTING = "spark.python.unix.domain.socket.enabled"
 NOTE = ".pykafka-sink-has-told-of-sockets"
@@ -32,7 +32,7 @@ _LOGGER = logging.getLogger("kafka_sink")
 def advise_sockets() -> None:
     """For planning: it runs on the driver, whose log is read."""
     if is_reached_over_tcp(os.environ) and _spark_has_them(pyspark.__version__):
-        _tell_once(spark_folder(), os.getpid())
+        _tell_once(application_folder(), os.getpid())
 
 
 def is_reached_over_tcp(environment: Mapping[str, str]) -> bool:

@@ -46,10 +46,17 @@ def tell_aborted(key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Con
         )
     elif conclusion is None:
         _LOGGER.warning("%s: nothing of the batch is visible", figures)
+    elif key.has_ledger:
+        _LOGGER.warning(
+            "%s: a decision to commit was made or cannot be ruled out, so nothing that it may name was aborted. The "
+            "next run of the query, or `pykafka-sink recover`, finishes it",
+            figures,
+        )
     else:
         _LOGGER.warning(
-            "%s: a decision to commit was made or cannot be ruled out, so nothing of it was aborted. The next run of "
-            "the query, or `pykafka-sink recover`, finishes it",
+            "%s: its commit had begun, so some or all of them may be visible, and the others end by their time-out. "
+            "Nothing finishes it later: look into the topic before it is written again. With sink.id and batch.id a "
+            "write has a ledger, and can be repeated",
             figures,
         )
 

@@ -17,9 +17,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from kafka_sink.delivery.identity import run_hash
+from kafka_sink.spark.files import application_folder
 
-# Spark sets it for all Python processes on the driver, to the same folders.
-LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 # In place of the process id: the commit has ended, in an error.
 FAILED = "failed"
 
@@ -74,5 +73,5 @@ def _goes_on(name: str) -> bool:
 
 
 def _folder(sink_id: str) -> str | None:
-    local_folder = os.environ.get(LOCAL_FOLDERS, "").split(",")[0]
-    return os.path.join(local_folder, "pykafka-sink", run_hash(sink_id)) if local_folder else None
+    folder = application_folder()
+    return os.path.join(folder, "pykafka-sink", run_hash(sink_id)) if folder else None

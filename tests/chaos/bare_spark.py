@@ -18,12 +18,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Any
 
 from kafka_sink.delivery.identity import run_hash, sink_id_of_checkpoint, sink_id_of_query
@@ -36,9 +34,10 @@ from tests.chaos import bare_work
 from tests.chaos.numbered_records import check_all
 from tests.integration.asking import answers_to, client_of, request
 from tools.foreign_reader import read_topic
+from tools.waiting import wait_until
 
 PARTITIONS, TASKS, ROWS = 3, 3, 60
-PATIENCE_S = 120
+PATIENCE_S = 300
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(["tests.chaos.bare_work"])
@@ -131,9 +130,7 @@ class BareQuery:
     def __enter__(self) -> BareQuery:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """As SIGKILL of the whole application: no process gets to say anything."""
         self.kill()
 
@@ -255,13 +252,10 @@ def problems(servers: str, topic: str, batches: int) -> list[str]:
 def open_transactions(servers: str, sink_id: str, patience_s: float = 10) -> list[str]:
     """Transactions of this sink that are neither committed nor aborted, by what all brokers list. The markers of one
     that has just been ended take a moment; with `patience_s` of 0 they count as open."""
-    deadline = time.monotonic() + patience_s
     with client_of(servers) as client:
-        while True:
-            found = _listed(client, f"{sink_id}-")
-            if not found or time.monotonic() > deadline:
-                return found
-            time.sleep(0.05)
+        with suppress(TimeoutError):
+            wait_until(lambda: not _listed(client, f"{sink_id}-"), "nothing is open", patience_s)
+        return _listed(client, f"{sink_id}-")
 
 
 def _listed(client: Client, prefix: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 from kafka_sink.wire.api import Api
 from kafka_sink.wire.apis import API_VERSIONS, APIS, METADATA
 from kafka_sink.wire.frames import decode_request_header
+from tools.waiting import PATIENCE_S
 
 PREAMBLES = (API_VERSIONS.key, METADATA.key)
 
@@ -40,6 +41,17 @@ class Request:
     @cached_property
     def body(self) -> Mapping[str, Any]:
         return APIS[self.api_key].decode_request(self.version, self.frame, self._body_offset, ignore_rest=True)
+
+
+def of_the_driver(request: Request) -> bool:
+    """Also what belongs to no transaction."""
+    body = request.body
+    owner = body.get("transactional_id") or body.get("v3_and_below_transactional_id") or "-driver"
+    return str(owner).endswith("-driver")
+
+
+def of_a_task(request: Request) -> bool:
+    return not of_the_driver(request)
 
 
 @dataclass(eq=False)
@@ -95,15 +107,15 @@ class Fault:
         self.hit = self.hit or (APIS[request.api_key].name, request.body)
         return True
 
-    def wait_until_acted(self, timeout_s: float = 20) -> bool:
+    def wait_until_acted(self, timeout_s: float = PATIENCE_S) -> bool:
         return self._acted.wait(timeout_s)
 
-    def release(self, timeout_s: float = 20) -> dict[str, Any]:
+    def release(self, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         """Lets a held request go on to the broker; returns its answer, which the client never sees."""
         self._released.set()
         return self.wait_for_answer(timeout_s)
 
-    def wait_for_answer(self, timeout_s: float = 20) -> dict[str, Any]:
+    def wait_for_answer(self, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         if not self._answered.wait(timeout_s) or self.answer is None:
             raise TimeoutError(f"the broker did not answer the request that was {self.harm.name}")
         return self.answer

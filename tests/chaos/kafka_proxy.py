@@ -1,4 +1,4 @@
-"""A TCP proxy that speaks enough of Kafka's protocol to hurt one chosen request.
+"""The TCP proxy of all tests: it speaks enough of Kafka's protocol to hurt one chosen request, and can be a slow line.
 
     with KafkaProxy(kafka.bootstrap_servers) as proxy:
         fault = proxy.on(END_TXN, Harm.LOSE_ANSWER)
@@ -8,6 +8,9 @@
 One listener stands for each broker: Metadata and FindCoordinator answers are rewritten on their way to the client, so
 every connection goes through the proxy and none of the brokers' own traffic does. Requests are counted per API over all
 connections, beginning when the fault is placed. Each connection has a thread for each direction.
+
+`bytes_per_s` limits what goes to the brokers, over all connections; answers are not slowed. Connections have a small
+receive buffer, so that what the client has sent and the proxy has not passed on is a frame and little more.
 
 What a fault does to the rest of the connection is the point of it: `HOLD_REQUEST` cuts the client off and keeps the
 broker's side open, so that the request arrives long after the client gave it up, as from an old socket buffer.
@@ -23,7 +26,6 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 from kafka_sink.wire.api import Api
@@ -35,6 +37,9 @@ Address = tuple[str, int]
 
 # Long enough that the receiver mostly reads one slice at a time.
 SLICE_PAUSE_S = 0.0001
+_RECEIVE_BUFFER_BYTES = 64 * 1024
+_SLOW_PIECE_BYTES = 8192
+_POLL_S = 0.05
 
 
 @dataclass(eq=False)
@@ -49,6 +54,8 @@ class KafkaProxy:
     def __init__(self, upstream: str, *, slice_bytes: int | None = None) -> None:
         """`slice_bytes`: whatever passes does so in pieces of at most this size, each in a packet of its own."""
         self.slice_bytes = slice_bytes
+        # May be changed at any time: None is unlimited, 0 lets nothing through.
+        self.bytes_per_s: int | None = None
         self.counts: Counter[str] = Counter()
         self.slice_count = 0
         self.lock = threading.Lock()
@@ -57,18 +64,18 @@ class KafkaProxy:
         self._faults: list[Fault] = []
         self._connections: list[_ProxiedConnection] = []
         self._threads: list[threading.Thread] = []
-        self._is_closed = False
+        self._over = threading.Event()
+        # When the line is free again: one line for all connections.
+        self._free_at = 0.0
 
     def __enter__(self) -> KafkaProxy:
         for address in self._upstream:
             self.listener_for(address)
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with self.lock:
-            self._is_closed = True
+            self._over.set()
             connections, listeners = list(self._connections), list(self._listeners.values())
         for fault in self._faults:
             fault._released.set()
@@ -107,7 +114,11 @@ class KafkaProxy:
         with self.lock:
             listener = self._listeners.get(broker)
             if listener is None:
-                listener = self._listeners[broker] = socket.create_server(("127.0.0.1", 0))
+                listener = self._listeners[broker] = socket.socket()
+                # Before it listens: accepted connections take it over.
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+                listener.bind(("127.0.0.1", 0))
+                listener.listen()
                 self.start(lambda: self._accept(listener, broker))
         host, port = listener.getsockname()
         return host, port
@@ -124,6 +135,24 @@ class KafkaProxy:
         thread = threading.Thread(target=run, name="kafka-proxy", daemon=True)
         self._threads.append(thread)
         thread.start()
+
+    def send_to_broker(self, broker: socket.socket, data: bytes) -> None:
+        if self.bytes_per_s is None:
+            self.send(broker, data)
+            return
+        for start in range(0, len(data), _SLOW_PIECE_BYTES):
+            piece = data[start : start + _SLOW_PIECE_BYTES]
+            self._wait_for_turn(len(piece))
+            self.send(broker, piece)
+
+    def _wait_for_turn(self, byte_count: int) -> None:
+        while self.bytes_per_s == 0 and not self._over.wait(_POLL_S):
+            pass
+        with self.lock:
+            now = time.monotonic()
+            took_s = byte_count / self.bytes_per_s if self.bytes_per_s else 0.0
+            self._free_at = max(self._free_at, now) + took_s
+        self._over.wait(self._free_at - now)
 
     def send(self, target: socket.socket, data: bytes) -> None:
         if self.slice_bytes is None:
@@ -149,7 +178,7 @@ class KafkaProxy:
                 connection = _ProxiedConnection(self, client, upstream, broker)
                 with self.lock:
                     self._connections.append(connection)
-                    is_late = self._is_closed
+                    is_late = self._over.is_set()
                 if is_late:
                     connection.shut_down()
                 self.start(connection.pass_requests)
@@ -188,7 +217,7 @@ class _ProxiedConnection:
 
     def _forward(self, asked: _Asked, frame: bytes) -> bool:
         self._asked.append(asked)
-        self._proxy.send(self.broker, _framed(frame))
+        self._proxy.send_to_broker(self.broker, _framed(frame))
         return True
 
     def _harm_request(self, asked: _Asked, fault: Fault, frame: bytes) -> bool:

@@ -6,87 +6,37 @@ away, and with min.insync.replicas=2 of 3 the cluster could not take writes, how
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import KafkaException
 
-from tests.broker_requests import Closed
-from tests.conformance.peer import KafkaPeer
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import PATIENCE_S, wait_until
 
 TRANSACTION_TOPIC = "__transaction_state"
-WAIT_S = 90
-
-
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {timeout_s} s: {what}")
-        time.sleep(0.1)
-
-
-def wait_until_in_sync(kafka: KafkaCluster, *topics: str) -> None:
-    """By the word of every node. One that was stopped takes itself for the leader, and all for in sync, until it has
-    caught up: who asked it alone would find the outage over, and would read as the end of the log what was its end."""
-
-    def is_in_sync() -> bool:
-        told = [_as_told_by(kafka, node_id, topics) for node_id in kafka.node_ids]
-        return told[0] is not None and all(one == told[0] for one in told) and all(map(_is_complete, told[0]))
-
-    wait_until(is_in_sync, f"all replicas of {topics} in sync")
-
-
-def _as_told_by(kafka: KafkaCluster, node_id: int, topics: Sequence[str]) -> list[dict[str, Any]] | None:
-    """All partitions; asked over a connection of our own, since a client of librdkafka asks whom it likes."""
-    with contextlib.closing(KafkaPeer(kafka.address_of(node_id))) as node:
-        try:
-            found = [node.metadata(topic) for topic in topics]
-        except (OSError, Closed):
-            return None
-    if any(topic["error_code"] for topic in found):
-        return None
-    return [
-        {"topic": topic["name"], **partition}
-        for topic in found
-        for partition in sorted(topic["partitions"], key=lambda one: int(one["partition_index"]))
-    ]
 
 
 def leader_as_told_by(kafka: KafkaCluster, node_id: int, topic: str, partition: int) -> int:
     """-1 also while this node does not answer or know."""
-    told = _as_told_by(kafka, node_id, [topic])
-    return -1 if told is None or partition >= len(told) else int(told[partition]["leader_id"])
-
-
-def _is_complete(partition: dict[str, Any]) -> bool:
-    return set(partition["isr_nodes"]) == set(partition["replica_nodes"])
+    view = kafka.view_of(node_id, topic)
+    return next((one.leader for one in (view.partitions if view else ()) if one.index == partition), -1)
 
 
 def create_topic(kafka: KafkaCluster, name: str, partitions: int, config: dict[str, object] | None = None) -> str:
     """Again until it is there: a cluster that has just got over an outage may drop the first request."""
 
     def exists() -> bool:
-        with contextlib.suppress(KafkaException):
+        with suppress(KafkaException):
             kafka.create_topic(name, partitions, config=config)
-        return all(leader_or_none(kafka, name, partition) >= 0 for partition in range(partitions))
+        return len(kafka.partitions_of(name)) == partitions
 
     wait_until(exists, f"topic {name} exists")
-    wait_until_in_sync(kafka, name)
+    kafka.wait_in_sync(name)
     return name
-
-
-def leader_or_none(kafka: KafkaCluster, topic: str, partition: int) -> int:
-    """-1 also while nobody can be asked."""
-    try:
-        return kafka.leader_of(topic, partition)
-    except (KafkaException, KeyError):
-        return -1
 
 
 def wait_until_moved(kafka: KafkaCluster, topic: str, partition: int, old_leader: int) -> int:
@@ -158,7 +108,7 @@ class Outage:
     def is_over(self) -> bool:
         return not self._thread.is_alive()
 
-    def join(self, timeout_s: float = WAIT_S) -> None:
+    def join(self, timeout_s: float = PATIENCE_S) -> None:
         self._thread.join(timeout_s)
         if self._error is not None:
             raise self._error

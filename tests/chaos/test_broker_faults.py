@@ -7,28 +7,18 @@ no transaction stays open behind it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from kafka_sink.errors import DeliveryError
 from kafka_sink.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE
-from tests.chaos.bare_spark import (
-    PARTITIONS,
-    BareQuery,
-    Checkpoint,
-    open_transactions,
-    problems,
-    run_on,
-    settings_of,
-    sink_id_of,
-)
-from tests.chaos.faults import Fault, Harm
-from tests.chaos.kafka_proxy import KafkaProxy
-from tests.chaos.outages import TRANSACTION_TOPIC, Outage, wait_until_in_sync
+from tests.chaos.bare_spark import PARTITIONS
+from tests.chaos.bare_stream import BareStream
+from tests.chaos.faults import Fault, Harm, of_a_task, of_the_driver
+from tests.chaos.outages import TRANSACTION_TOPIC, Outage
 from tests.chaos.test_cluster_changes import cluster_of
-from tests.chaos.test_commit_errors import of_a_task, of_the_driver
 from tests.chaos.test_three_nodes import restarts_all
 from tests.chaos.test_transaction_time_outs import coordinator_of
 from tests.conftest import FIRST_GENERATION
@@ -41,9 +31,8 @@ TWO_OF_THREE = {"min.insync.replicas": 2}
 DAY_S = 86_400
 
 
-def patient(proxy: KafkaProxy, topic: str) -> dict[str, str]:
-    """Settings for three nodes; a request that is not answered is given up soon."""
-    return settings_of(proxy.bootstrap_servers, topic, ledger__replication__factor=3, kafka__request__timeout__ms=4000)
+# For three nodes; a request that is not answered is given up soon.
+PATIENT = {"ledger__replication__factor": 3, "kafka__request__timeout__ms": 4000}
 
 
 def partition_of(fault: Fault) -> int:
@@ -51,11 +40,6 @@ def partition_of(fault: Fault) -> int:
     assert fault.hit is not None
     body: Mapping[str, Any] = fault.hit[1]
     return int(body["topic_data"][0]["partition_data"][0]["index"])
-
-
-def check_delivered(kafka: KafkaCluster, settings: Mapping[str, str], topic: str, batches: int) -> None:
-    assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
-    assert problems(kafka.bootstrap_servers, topic, batches) == []
 
 
 # ---- one connection ----
@@ -75,19 +59,16 @@ def check_delivered(kafka: KafkaCluster, settings: Mapping[str, str], topic: str
     ids=lambda harm: harm.name.lower(),
 )
 def test_a_task_gets_over_the_loss_of_any_of_its_produce_requests(
-    kafka: KafkaCluster, topic_name: str, harm: Harm
+    stream_on: Callable[..., BareStream], kafka: KafkaCluster, harm: Harm
 ) -> None:
     """In both directions, with and without anybody saying so."""
-    kafka.create_topic(topic_name, partitions=PARTITIONS)
-    checkpoint = Checkpoint()
-    with KafkaProxy(kafka.bootstrap_servers) as proxy:
-        settings = settings_of(proxy.bootstrap_servers, topic_name, kafka__request__timeout__ms=2000)
-        with BareQuery(checkpoint, settings) as query:
-            for nth in (1, 2, 3):
-                fault = proxy.on(PRODUCE, harm, nth=nth, where=of_a_task)
-                query.run_batch()
-                assert fault.has_acted
-        check_delivered(kafka, settings, topic_name, 3)
+    stream = stream_on(kafka, kafka__request__timeout__ms=2000)
+    with stream.query() as query:
+        for nth in (1, 2, 3):
+            fault = stream.proxy.on(PRODUCE, harm, nth=nth, where=of_a_task)
+            query.run_batch()
+            assert fault.has_acted
+    stream.check(3)
 
 
 # ---- three nodes ----
@@ -95,149 +76,140 @@ def test_a_task_gets_over_the_loss_of_any_of_its_produce_requests(
 
 @pytest.mark.parametrize("way", ["kill", pytest.param("stop", marks=pytest.mark.slow), "pause"])
 def test_a_leader_that_goes_away_while_a_task_writes_delays_it_and_nothing_else(
-    kafka_three_nodes: KafkaCluster, topic_name: str, way: str
+    stream_on: Callable[..., BareStream], kafka_three_nodes: KafkaCluster, way: str
 ) -> None:
     """The records are in its log, the answer is lost: they come a second time to the leader that takes over."""
     kafka = kafka_three_nodes
-    kafka.create_topic(topic_name, partitions=PARTITIONS, config=TWO_OF_THREE)
-    checkpoint = Checkpoint()
-    with KafkaProxy(kafka.bootstrap_servers) as proxy:
-        settings = patient(proxy, topic_name)
-        with BareQuery(checkpoint, settings) as query:
-            query.run_batch()
+    stream = stream_on(kafka, config=TWO_OF_THREE, **PATIENT)
+    with stream.query() as query:
+        query.run_batch()
 
-            def strike() -> None:
-                getattr(kafka, way)(kafka.leader_of(topic_name, partition_of(fault)))
+        def strike() -> None:
+            getattr(kafka, way)(kafka.leader_of(stream.topic, partition_of(fault)))
 
-            fault = proxy.on(PRODUCE, Harm.LOSE_ANSWER, nth=2, where=of_a_task, before=strike)
-            query.run_batch()
-            assert fault.has_acted
-            kafka.heal()
-            query.run_batch()
-        check_delivered(kafka, settings, topic_name, 3)
+        fault = stream.proxy.on(PRODUCE, Harm.LOSE_ANSWER, nth=2, where=of_a_task, before=strike)
+        query.run_batch()
+        assert fault.has_acted
+        kafka.heal()
+        query.run_batch()
+    stream.check(3)
 
 
 @pytest.mark.slow
 def test_a_coordinator_that_is_killed_when_a_task_begins_delays_it_and_nothing_else(
-    kafka_three_nodes: KafkaCluster, topic_name: str
+    stream_on: Callable[..., BareStream], kafka_three_nodes: KafkaCluster
 ) -> None:
     kafka = kafka_three_nodes
-    kafka.create_topic(topic_name, partitions=PARTITIONS)
-    checkpoint = Checkpoint()
-    with KafkaProxy(kafka.bootstrap_servers) as proxy:
-        settings = patient(proxy, topic_name)
+    stream = stream_on(kafka, **PATIENT)
 
-        def strike() -> None:
-            assert fault.hit is not None
-            kafka.kill(coordinator_of(kafka, fault.hit[1]["transactional_id"]))
+    def strike() -> None:
+        assert fault.hit is not None
+        kafka.kill(coordinator_of(kafka, fault.hit[1]["transactional_id"]))
 
-        with BareQuery(checkpoint, settings) as query:
-            fault = proxy.on(INIT_PRODUCER_ID, Harm.LOSE_ANSWER, where=of_a_task, before=strike)
-            query.run_batch()
-            assert fault.has_acted
-            kafka.heal()
-            query.run_batch()
-        check_delivered(kafka, settings, topic_name, 2)
+    with stream.query() as query:
+        fault = stream.proxy.on(INIT_PRODUCER_ID, Harm.LOSE_ANSWER, where=of_a_task, before=strike)
+        query.run_batch()
+        assert fault.has_acted
+        kafka.heal()
+        query.run_batch()
+    stream.check(2)
 
 
 @pytest.mark.slow
 def test_too_few_replicas_in_sync_delay_a_task_until_they_are_back(
-    kafka_three_nodes: KafkaCluster, topic_name: str
+    stream_on: Callable[..., BareStream], kafka_three_nodes: KafkaCluster
 ) -> None:
     kafka = kafka_three_nodes
-    kafka.create_topic(topic_name, partitions=PARTITIONS, config={"min.insync.replicas": 3})
-    checkpoint = Checkpoint()
-    with KafkaProxy(kafka.bootstrap_servers) as proxy:
-        settings = patient(proxy, topic_name)
-        with BareQuery(checkpoint, settings) as query:
-            query.run_batch()
-            query.plan()
-            victim = kafka.node_ids[-1]
-            kafka.kill(victim)
-            comeback = threading.Timer(15, lambda: kafka.start(victim))
-            comeback.start()
-            try:
-                query.commit(query.write_tasks())
-                assert not comeback.is_alive(), "the rows were taken while a replica was missing"
-            finally:
-                comeback.join()
-        check_delivered(kafka, settings, topic_name, 2)
+    stream = stream_on(kafka, config={"min.insync.replicas": 3}, **PATIENT)
+    with stream.query() as query:
+        query.run_batch()
+        query.plan()
+        victim = kafka.node_ids[-1]
+        kafka.kill(victim)
+        comeback = threading.Timer(15, lambda: kafka.start(victim))
+        comeback.start()
+        try:
+            query.commit(query.write_tasks())
+            assert not comeback.is_alive(), "the rows were taken while a replica was missing"
+        finally:
+            comeback.join()
+    stream.check(2)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_batches_go_on_while_all_brokers_are_restarted_one_after_the_other(
-    kafka_three_nodes: KafkaCluster, topic_name: str
+    stream_on: Callable[..., BareStream], kafka_three_nodes: KafkaCluster
 ) -> None:
     kafka = kafka_three_nodes
-    kafka.create_topic(topic_name, partitions=PARTITIONS, config=TWO_OF_THREE)
-    checkpoint = Checkpoint()
-    settings = settings_of(kafka.bootstrap_servers, topic_name, ledger__replication__factor=3)
-    outage = Outage(lambda: restarts_all(kafka, topic_name))
-    with BareQuery(checkpoint, settings) as query:
+    stream = stream_on(kafka, is_direct=True, config=TWO_OF_THREE, ledger__replication__factor=3)
+    outage = Outage(lambda: restarts_all(kafka, stream.topic))
+    with stream.query() as query:
         query.run_batch()
         outage.start()
         while not outage.is_over:
             query.run_batch()
         outage.join()
         query.run_batch()
-    batches = checkpoint.committed + 1
+    batches = stream.checkpoint.committed + 1
     print(f"\n{batches} batches in {outage.ended_at - outage.started_at:.0f} s of restarts")
     assert batches > 2
-    check_delivered(kafka, settings, topic_name, batches)
+    stream.check(batches)
 
 
 @pytest.mark.slow
 def test_a_partition_that_has_no_leader_when_it_is_committed_is_forgotten_by_brokers_of_4(
-    kafka_three_nodes: KafkaCluster, topic_name: str
+    stream_on: Callable[..., BareStream], kafka_three_nodes: KafkaCluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """KAFKA-20734, kept here to notice when it is mended: the coordinator takes such a partition for a deleted one and
-    writes no marker into it. Its rows stay hidden, and nothing that a client can ask for changes that."""
+    writes no marker into it. Its rows stay hidden, and nothing that a client can ask for changes that. A commit that
+    waits for its rows to be visible says so."""
     kafka = kafka_three_nodes
-    settings = commit_with_a_dead_leader(kafka, topic_name)
+    stream = stream_on(kafka, replication_factor=1, commit__visible__timeout__ms=2000, **PATIENT)
+    commit_with_a_dead_leader(stream)
+    (told,) = [line for line in capfd.readouterr().err.splitlines() if "KAFKA-20734" in line]
+    assert "read_committed readers do not see all of it yet" in told and f"{stream.topic}-" in told
     kafka.heal()
-    assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
+    assert stream.open() == []
     with pytest.raises(TimeoutError, match="a transaction is still open"):
-        read_topic(kafka.bootstrap_servers, topic_name)
+        read_topic(kafka.bootstrap_servers, stream.topic)
 
 
 @pytest.mark.slow
 @pytest.mark.kafka
-def test_a_partition_that_has_no_leader_when_it_is_committed_shows_its_rows_when_it_is_back(topic_name: str) -> None:
+def test_a_partition_that_has_no_leader_when_it_is_committed_shows_its_rows_when_it_is_back(
+    stream_on: Callable[..., BareStream],
+) -> None:
     """As brokers before 4.0 do it: the markers wait. So does a commit that has to ask again, as its transaction is
     neither open nor ended until then."""
     with cluster_of(FIRST_GENERATION, nodes=3) as kafka:
-        settings = commit_with_a_dead_leader(kafka, topic_name, comes_back_after_s=15)
-        check_delivered(kafka, settings, topic_name, 1)
+        stream = stream_on(kafka, replication_factor=1, **PATIENT)
+        commit_with_a_dead_leader(stream, comes_back_after_s=15)
+        stream.check(1)
 
 
-def commit_with_a_dead_leader(
-    kafka: KafkaCluster, topic: str, *, comes_back_after_s: float | None = None
-) -> dict[str, str]:
+def commit_with_a_dead_leader(stream: BareStream, *, comes_back_after_s: float | None = None) -> None:
     """The node that led some of the rows' partitions, and is their only replica, is dead when a batch is committed."""
-    first = kafka.create_topic(f"{topic}-first", partitions=PARTITIONS)
-    kafka.create_topic(topic, partitions=PARTITIONS, replication_factor=1)
-    with KafkaProxy(kafka.bootstrap_servers) as proxy:
-        # For the cluster's own topics.
-        run_on(Checkpoint(), patient(proxy, first))
-        wait_until_in_sync(kafka, TRANSACTION_TOPIC)
-        settings = patient(proxy, topic)
-        coordinators = {kafka.leader_of(TRANSACTION_TOPIC, partition) for partition in range(2)}
-        victim = next(node for node in kafka.node_ids if node not in coordinators)
-        assert victim in {kafka.leader_of(topic, partition) for partition in range(PARTITIONS)}
-        comeback = threading.Timer(comes_back_after_s or 0, lambda: kafka.start(victim))
-        with BareQuery(Checkpoint(), settings) as query:
-            query.plan()
-            messages = query.write_tasks()
-            fault = proxy.on(END_TXN, Harm.DELAY_REQUEST, where=of_a_task, before=lambda: kafka.kill(victim))
-            query.begin_commit(messages)
-            assert fault.wait_until_acted(60)
-            if comes_back_after_s is not None:
-                comeback.start()
-            query.worker("commit").result()
-            if comes_back_after_s is not None:
-                comeback.join()
-    return settings
+    kafka = stream.kafka
+    # For the cluster's own topics.
+    with BareStream(kafka, f"{stream.topic}-first", **PATIENT) as first:
+        first.run()
+    kafka.wait_in_sync(TRANSACTION_TOPIC)
+    coordinators = {kafka.leader_of(TRANSACTION_TOPIC, partition) for partition in range(2)}
+    victim = next(node for node in kafka.node_ids if node not in coordinators)
+    assert victim in {kafka.leader_of(stream.topic, partition) for partition in range(PARTITIONS)}
+    comeback = threading.Timer(comes_back_after_s or 0, lambda: kafka.start(victim))
+    with stream.query() as query:
+        query.plan()
+        messages = query.write_tasks()
+        fault = stream.proxy.on(END_TXN, Harm.DELAY_REQUEST, where=of_a_task, before=lambda: kafka.kill(victim))
+        query.begin_commit(messages)
+        assert fault.wait_until_acted()
+        if comes_back_after_s is not None:
+            comeback.start()
+        query.worker("commit").result()
+        if comes_back_after_s is not None:
+            comeback.join()
 
 
 # ---- clocks ----
@@ -245,29 +217,27 @@ def commit_with_a_dead_leader(
 
 @pytest.mark.parametrize("days", [1, -1])
 def test_clocks_that_jump_by_a_day_in_the_middle_of_a_batch_change_nothing(
-    kafka: KafkaCluster, topic_name: str, days: int
+    stream_on: Callable[..., BareStream], kafka: KafkaCluster, days: int
 ) -> None:
     """Of the tasks' and the driver's processes: what has a time limit is measured by a clock that cannot jump."""
-    kafka.create_topic(topic_name, partitions=PARTITIONS, config={"message.timestamp.after.max.ms": 1 << 62})
-    checkpoint, settings = Checkpoint(), settings_of(kafka.bootstrap_servers, topic_name)
-    with BareQuery(checkpoint, settings) as query:
+    stream = stream_on(kafka, is_direct=True, config={"message.timestamp.after.max.ms": 1 << 62})
+    with stream.query() as query:
         query.run_batch()
         query.plan()
         first = query.write_task(0)
         query.jump_clocks(days * DAY_S)
         query.commit([first, query.write_task(1), query.write_task(2)])
         query.run_batch()
-    run_on(checkpoint, settings)
-    check_delivered(kafka, settings, topic_name, 4)
+    stream.run()
+    stream.check(4)
 
 
 def test_a_clock_that_is_too_far_ahead_for_the_topic_fails_the_task_and_loses_nothing(
-    kafka: KafkaCluster, topic_name: str
+    stream_on: Callable[..., BareStream], kafka: KafkaCluster
 ) -> None:
     """From Kafka 4.0 on every topic refuses timestamps of more than an hour ahead, unless told otherwise."""
-    kafka.create_topic(topic_name, partitions=PARTITIONS, config={"message.timestamp.after.max.ms": 3_600_000})
-    checkpoint, settings = Checkpoint(), settings_of(kafka.bootstrap_servers, topic_name)
-    with BareQuery(checkpoint, settings) as query:
+    stream = stream_on(kafka, is_direct=True, config={"message.timestamp.after.max.ms": 3_600_000})
+    with stream.query() as query:
         query.run_batch()
         query.plan()
         first = query.write_task(0)
@@ -275,9 +245,9 @@ def test_a_clock_that_is_too_far_ahead_for_the_topic_fails_the_task_and_loses_no
         with pytest.raises(DeliveryError, match="INVALID_TIMESTAMP"):
             query.write_task(1)
         query.abort([first, None, None])
-        check_delivered(kafka, settings, topic_name, 1)
-    run_on(checkpoint, settings)
-    check_delivered(kafka, settings, topic_name, 2)
+        stream.check(1)
+    stream.run()
+    stream.check(2)
 
 
 # ---- what the driver asks ----
@@ -285,25 +255,22 @@ def test_a_clock_that_is_too_far_ahead_for_the_topic_fails_the_task_and_loses_no
 
 @pytest.mark.slow
 def test_a_commit_that_is_held_back_for_a_minute_arrives_and_changes_nothing(
-    kafka: KafkaCluster, topic_name: str
+    stream_on: Callable[..., BareStream], kafka: KafkaCluster
 ) -> None:
     """The driver gives the answer up and asks again; batches later the first request arrives."""
-    kafka.create_topic(topic_name, partitions=PARTITIONS)
-    checkpoint = Checkpoint()
-    with KafkaProxy(kafka.bootstrap_servers) as proxy:
-        settings = settings_of(proxy.bootstrap_servers, topic_name, kafka__request__timeout__ms=3000)
-        held = [
-            proxy.on(END_TXN, Harm.SILENT_HOLD, nth=2, where=of_a_task),
-            proxy.on(END_TXN, Harm.SILENT_HOLD, nth=1, where=of_the_driver),
-        ]
-        with BareQuery(checkpoint, settings) as query:
-            query.run_batch()
-            assert all(fault.has_acted for fault in held)
-            threading.Event().wait(60)
-            query.run_batch()
-            query.plan()
-            messages = query.write_tasks()
-            answers = [fault.release() for fault in held]
-            query.commit(messages)
-        print(f"\n{kafka.version}: answered {[answer['error_code'] for answer in answers]}")
-        check_delivered(kafka, settings, topic_name, 3)
+    stream = stream_on(kafka, kafka__request__timeout__ms=3000)
+    held = [
+        stream.proxy.on(END_TXN, Harm.SILENT_HOLD, nth=2, where=of_a_task),
+        stream.proxy.on(END_TXN, Harm.SILENT_HOLD, nth=1, where=of_the_driver),
+    ]
+    with stream.query() as query:
+        query.run_batch()
+        assert all(fault.has_acted for fault in held)
+        threading.Event().wait(60)
+        query.run_batch()
+        query.plan()
+        messages = query.write_tasks()
+        answers = [fault.release() for fault in held]
+        query.commit(messages)
+    print(f"\n{kafka.version}: answered {[answer['error_code'] for answer in answers]}")
+    stream.check(3)

@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from kafka_sink.errors import CommitLost
 from kafka_sink.wire.apis import END_TXN
-from tests.chaos.bare_spark import (
-    PARTITIONS,
-    ROWS,
-    BareQuery,
-    Checkpoint,
-    open_transactions,
-    problems,
-    run_on,
-    settings_of,
-    sink_id_of,
-)
-from tests.chaos.faults import Harm
-from tests.chaos.kafka_proxy import KafkaProxy
-from tests.chaos.outages import TRANSACTION_TOPIC, wait_until
-from tests.chaos.test_commit_errors import of_a_task
-from tests.chaos.test_driver_crashes import kill_after_the_decision
+from tests.chaos.bare_spark import PARTITIONS, ROWS
+from tests.chaos.bare_stream import BareStream
+from tests.chaos.faults import Harm, of_a_task
+from tests.chaos.outages import TRANSACTION_TOPIC
 from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
 from tests.integration.asking import client_of
-from tools.foreign_reader import read_topic
 from tools.java import run_class
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -64,67 +52,61 @@ def change_transaction_version(kafka: KafkaCluster, old: int, new: int) -> None:
 
 @pytest.mark.parametrize(("old", "new"), [(2, 1), (1, 2)], ids=["lowered", "raised"])
 def test_a_transaction_version_that_changes_between_a_task_and_its_commit_changes_nothing(
-    topic_name: str, old: int, new: int
+    stream_on: Callable[..., BareStream], old: int, new: int
 ) -> None:
     """Each transaction ends by the rules that it began with."""
-    checkpoint = Checkpoint()
     with cluster_of(NEWEST, transaction_version=old) as kafka:
-        kafka.create_topic(topic_name, partitions=PARTITIONS)
-        settings = settings_of(kafka.bootstrap_servers, topic_name)
-        with BareQuery(checkpoint, settings) as query:
+        stream = stream_on(kafka, is_direct=True)
+        with stream.query() as query:
             query.run_batch()
             query.plan()
             messages = query.write_tasks()
             change_transaction_version(kafka, old, new)
             query.commit(messages)
             query.run_batch()
-        run_on(checkpoint, settings, 2)
-        assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
-        assert problems(kafka.bootstrap_servers, topic_name, 5) == []
+        stream.run(2)
+        stream.check(5)
 
 
 @pytest.mark.parametrize("version", [NEWEST, FIRST_GENERATION])
-def test_a_query_that_was_idle_until_the_brokers_forgot_its_ids_goes_on(topic_name: str, version: str) -> None:
+def test_a_query_that_was_idle_until_the_brokers_forgot_its_ids_goes_on(
+    stream_on: Callable[..., BareStream], version: str
+) -> None:
     """Days later. Spark keeps an idle Python process for a minute, so the driver's process is another one by then."""
-    checkpoint = Checkpoint()
     with cluster_of(version, properties=FORGETFUL) as kafka:
-        kafka.create_topic(topic_name, partitions=PARTITIONS)
-        settings = settings_of(kafka.bootstrap_servers, topic_name)
-        with BareQuery(checkpoint, settings) as query:
+        stream = stream_on(kafka, is_direct=True)
+        with stream.query() as query:
             query.run_batch()
             time.sleep(FORGOTTEN_S)
             query.end_worker("commit")
             query.run_batch()
-        assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
-        assert problems(kafka.bootstrap_servers, topic_name, 2) == []
+        stream.check(2)
 
 
 @pytest.mark.parametrize("version", [NEWEST, FIRST_GENERATION])
 def test_a_decision_whose_ids_the_brokers_have_forgotten_is_reported_by_what_the_log_says(
-    topic_name: str, version: str
+    stream_on: Callable[..., BareStream], version: str
 ) -> None:
     """The driver dies between the commits of its tasks. Until it is back, the committed ones and the others, which
     timed out, have expired: the coordinator knows none of them."""
-    checkpoint = Checkpoint()
-    with cluster_of(version, properties=FORGETFUL) as kafka, KafkaProxy(kafka.bootstrap_servers) as proxy:
-        kafka.create_topic(topic_name, partitions=PARTITIONS)
-        settings = settings_of(proxy.bootstrap_servers, topic_name, kafka__transaction__timeout__ms=20_000)
-        kill_after_the_decision(checkpoint, settings, proxy, nth=3)
-        assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings), patience_s=60) == []
+    with cluster_of(version, properties=FORGETFUL) as kafka:
+        stream = stream_on(kafka, kafka__transaction__timeout__ms=20_000)
+        stream.kill_after_the_decision(nth=3)
+        assert stream.open(patience_s=60) == []
         time.sleep(FORGOTTEN_S)
         texts = set()
         for _ in range(2):
             with pytest.raises(CommitLost) as caught:
-                run_on(checkpoint, settings)
+                stream.run()
             texts.add(str(caught.value))
-        assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
+        assert stream.open() == []
         (text,) = texts
-        seen = len(read_topic(kafka.bootstrap_servers, topic_name))
-        assert f"Not committed, rows not visible: {ROWS - seen} rows of Spark partition" in text
+        hidden = ROWS - stream.times_seen().total()
+        assert f"Not committed, rows not visible: {hidden} rows of Spark partition" in text
         assert "can no longer be read" not in text
 
 
-def test_a_commit_whose_markers_are_late_shows_its_rows_later(topic_name: str) -> None:
+def test_a_commit_whose_markers_are_late_shows_its_rows_later(stream_on: Callable[..., BareStream]) -> None:
     """EndTxn is answered when the coordinator has decided. A leader of rows stands still at that moment."""
     alone = {
         "transaction.state.log.replication.factor": 1,
@@ -132,22 +114,20 @@ def test_a_commit_whose_markers_are_late_shows_its_rows_later(topic_name: str) -
         "transaction.state.log.num.partitions": 1,
         "broker.session.timeout.ms": 60_000,
     }
-    checkpoint = Checkpoint()
-    with cluster_of(NEWEST, nodes=3, properties=alone) as kafka, KafkaProxy(kafka.bootstrap_servers) as proxy:
-        kafka.create_topic(topic_name, partitions=PARTITIONS, replication_factor=1)
-        settings = settings_of(proxy.bootstrap_servers, topic_name, ledger__replication__factor=1)
-        with BareQuery(checkpoint, settings) as query:
+    with cluster_of(NEWEST, nodes=3, properties=alone) as kafka:
+        stream = stream_on(kafka, replication_factor=1, ledger__replication__factor=1)
+        with stream.query() as query:
             query.run_batch()
             needed = {kafka.leader_of(TRANSACTION_TOPIC, 0), kafka.leader_of("__pykafka_sink_ledger", 0)}
             victim = next(node for node in kafka.node_ids if node not in needed)
-            assert victim in {kafka.leader_of(topic_name, partition) for partition in range(PARTITIONS)}
+            assert victim in {kafka.leader_of(stream.topic, partition) for partition in range(PARTITIONS)}
             query.plan()
             messages = query.write_tasks()
-            fault = proxy.on(END_TXN, Harm.DELAY_REQUEST, where=of_a_task, before=lambda: kafka.pause(victim))
+            fault = stream.proxy.on(END_TXN, Harm.DELAY_REQUEST, where=of_a_task, before=lambda: kafka.pause(victim))
             query.commit(messages)
             assert fault.has_acted
             kafka.resume(victim)
-            assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings), patience_s=30) == []
-            assert problems(kafka.bootstrap_servers, topic_name, 2) == []
+            assert stream.open(patience_s=30) == []
+            assert stream.problems(2) == []
             query.run_batch()
-        assert problems(kafka.bootstrap_servers, topic_name, 3) == []
+        assert stream.problems(3) == []

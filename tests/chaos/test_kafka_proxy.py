@@ -15,6 +15,7 @@ import pytest
 from kafka_sink.wire.apis import END_TXN, FIND_COORDINATOR, METADATA
 from kafka_sink.wire.frames import decode_request_header, decode_response, encode_request, encode_response
 from tests.chaos.kafka_proxy import Harm, KafkaProxy
+from tools.waiting import PATIENCE_S, wait_until
 
 END_BODY = {"transactional_id": "id", "producer_id": 7, "producer_epoch": 3, "committed": True}
 VERSION = 1
@@ -79,7 +80,7 @@ class Client:
     def send(self, data: bytes) -> None:
         self._socket.sendall(data)
 
-    def read(self, timeout_s: float = 5) -> bytes | None:
+    def read(self, timeout_s: float = PATIENCE_S) -> bytes | None:
         """What comes: None for nothing in time, empty for the end."""
         self._socket.settimeout(timeout_s)
         try:
@@ -115,16 +116,6 @@ def client(proxy: KafkaProxy) -> Iterator[Client]:
     client = Client(proxy)
     yield client
     client.close()
-
-
-def soon(condition: object) -> bool:
-    assert callable(condition)
-    deadline = time.monotonic() + 5
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 def answer(correlation_id: int) -> bytes:
@@ -187,7 +178,7 @@ def test_half_of_a_request_arrives(broker: CountingBroker, proxy: KafkaProxy, cl
     fault = proxy.on(END_TXN, Harm.CUT_REQUEST)
     client.send(request)
     assert client.read() == b"" and fault.has_acted
-    assert soon(lambda: broker.received_bytes == len(request) // 2)
+    wait_until(lambda: broker.received_bytes == len(request) // 2, "half of the request arrives")
     assert broker.requests == []
 
 

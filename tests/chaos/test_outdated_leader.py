@@ -7,19 +7,17 @@ nothing. That is why a driver reads the ledger up to a record of its own (delive
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from kafka_sink.wire import apis
 from tests.broker_requests import batch
-from tests.chaos.outages import create_topic, leader_as_told_by, pause_leader, wait_until_in_sync, wait_until_moved
-from tests.conformance.peer import KafkaPeer
+from tests.chaos.outages import create_topic, leader_as_told_by, pause_leader, wait_until_moved
 from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
+from tools.kafka_views import ask
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -55,7 +53,7 @@ def test_an_outdated_leader_tells_the_end_that_it_knew_and_acknowledges_nothing(
 
     for node_id in others:
         kafka.resume(node_id)
-    wait_until_in_sync(kafka, topic)
+    kafka.wait_in_sync(topic)
     values = [record.value for record in read_topic(kafka.bootstrap_servers, topic, "read_uncommitted")]
     assert values == [b"before", b"before", b"decision"]
 
@@ -66,13 +64,8 @@ def test_a_frozen_leader_is_not_taken_at_its_word_about_the_end_of_its_outage(
     """It says "in sync" as soon as it wakes up; the tests of outages ask every node."""
     topic = create_topic(kafka, topic_name, 1, {"min.insync.replicas": 2})
     victim = pause_leader(kafka, topic, 0, 0)
-    wait_until_in_sync(kafka, topic)
+    kafka.wait_in_sync(topic)
     assert leader_as_told_by(kafka, victim, topic, 0) == kafka.leader_of(topic, 0)
-
-
-def ask(kafka: KafkaCluster, node_id: int, api: apis.Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
-    with contextlib.closing(KafkaPeer(kafka.address_of(node_id))) as node:
-        return node.ask(node_id, api, version, body)
 
 
 def produced(kafka: KafkaCluster, node_id: int, topic: str, *values: bytes) -> tuple[int, int]:
@@ -80,13 +73,13 @@ def produced(kafka: KafkaCluster, node_id: int, topic: str, *values: bytes) -> t
     sent = {"index": 0, "records": batch(*values, timestamp_ms=-1)}
     topic_data = [{"name": topic, "partition_data": [sent]}]
     body = {"transactional_id": None, "acks": ALL, "timeout_ms": 3000, "topic_data": topic_data}
-    found = ask(kafka, node_id, apis.PRODUCE, 9, body)["responses"][0]["partition_responses"][0]
+    found = ask(kafka.address_of(node_id), apis.PRODUCE, 9, body)["responses"][0]["partition_responses"][0]
     return found["error_code"], found["base_offset"]
 
 
 def end_as_told_by(kafka: KafkaCluster, node_id: int, topic: str) -> int:
     asked = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": LATEST}
     body = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": topic, "partitions": [asked]}]}
-    found = ask(kafka, node_id, apis.LIST_OFFSETS, 5, body)["topics"][0]["partitions"][0]
+    found = ask(kafka.address_of(node_id), apis.LIST_OFFSETS, 5, body)["topics"][0]["partitions"][0]
     assert found["error_code"] == 0
     return int(found["offset"])

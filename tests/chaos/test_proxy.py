@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -25,8 +27,10 @@ from kafka_sink.wire.apis import (
 )
 from tests.chaos.extent import IS_FULL
 from tests.chaos.kafka_proxy import Fault, Harm, KafkaProxy
+from tests.integration.producing import producer_of
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.chaos]
 
@@ -50,46 +54,55 @@ if IS_FULL:
     PRODUCE_NUMBERS += [1, 2, 7]
 
 
+class Place:
+    """A topic of one of the brokers, and producers that write to it through a proxy."""
+
+    def __init__(self, kafka: KafkaCluster, proxy: KafkaProxy, topic: str) -> None:
+        self.kafka = kafka
+        self.proxy = proxy
+        self.topic = topic
+
+    def producer(self, **settings: object) -> Producer:
+        """Small batches, so that there is an n-th request; short waits, so that silence is noticed soon."""
+        quick = {"request_timeout_ms": REQUEST_TIMEOUT_MS, "batch_size": 100, "linger_ms": 0}
+        return producer_of(self.proxy, **quick | settings)
+
+    @contextmanager
+    def transactional(self, **settings: object) -> Iterator[Producer]:
+        with self.producer(transactional_id=f"proxy-{uuid.uuid4()}", **settings) as producer:
+            producer.init_transactions()
+            yield producer
+
+    def on(self, api: Api, harm: Harm, **more: Any) -> Fault:
+        return self.proxy.on(api, harm, **more)
+
+    def send(self, producer: Producer, name: str = "n", count: int = RECORDS) -> None:
+        for number in range(count):
+            producer.send(self.topic, value=b"%s %d" % (name.encode(), number), partition=number % PARTITIONS)
+
+    def transact(self, producer: Producer, *names: str) -> None:
+        """A committed transaction for each."""
+        for name in names:
+            producer.begin_transaction()
+            self.send(producer, name)
+            producer.commit_transaction()
+
+    def log(self) -> list[list[bytes | None]]:
+        """Committed values by partition. Waits for open transactions: one that hangs is an error of its own."""
+        records = read_topic(self.kafka.bootstrap_servers, self.topic)
+        return [[record.value for record in records if record.partition == number] for number in range(PARTITIONS)]
+
+
 @pytest.fixture
-def proxy(kafka: KafkaCluster) -> Iterator[KafkaProxy]:
+def place(kafka: KafkaCluster, topic_name: str) -> Iterator[Place]:
+    topic = kafka.create_topic(f"{topic_name[:150]}-{uuid.uuid4().hex[:8]}", PARTITIONS)
     with KafkaProxy(kafka.bootstrap_servers) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def topic(kafka: KafkaCluster, topic_name: str) -> str:
-    return kafka.create_topic(f"{topic_name[:150]}-{uuid.uuid4().hex[:8]}", PARTITIONS)
-
-
-def new_producer(proxy: KafkaProxy, **settings: object) -> Producer:
-    """Small batches, so that there is an n-th request; short waits, so that silence is noticed soon."""
-    options: dict[str, object] = {
-        "bootstrap.servers": proxy.bootstrap_servers,
-        "request.timeout.ms": REQUEST_TIMEOUT_MS,
-        "batch.size": 100,
-        "linger.ms": 0,
-    }
-    return Producer(options | {name.replace("_", "."): value for name, value in settings.items()})
-
-
-def transactional(proxy: KafkaProxy, **settings: object) -> Producer:
-    return new_producer(proxy, transactional_id=f"proxy-{uuid.uuid4()}", **settings)
-
-
-def send_numbers(producer: Producer, topic: str, name: str = "n", count: int = RECORDS) -> None:
-    for number in range(count):
-        producer.send(topic, value=b"%s %d" % (name.encode(), number), partition=number % PARTITIONS)
+        yield Place(kafka, proxy, topic)
 
 
 def numbers(name: str = "n", count: int = RECORDS) -> list[list[bytes]]:
     """What each partition then holds."""
     return [[b"%s %d" % (name.encode(), n) for n in range(start, count, PARTITIONS)] for start in range(PARTITIONS)]
-
-
-def log_of(kafka: KafkaCluster, topic: str) -> list[list[bytes | None]]:
-    """Committed values by partition. Waits for open transactions: one that hangs is an error of its own."""
-    records = read_topic(kafka.bootstrap_servers, topic)
-    return [[record.value for record in records if record.partition == number] for number in range(PARTITIONS)]
 
 
 def joined(*logs: list[list[bytes]]) -> list[list[bytes]]:
@@ -103,59 +116,51 @@ def joined(*logs: list[list[bytes]]) -> list[list[bytes]]:
 @pytest.mark.parametrize(
     "harm", [*WITHOUT_ANSWER, *SILENT, Harm.DUPLICATE_REQUEST, Harm.DELAY_REQUEST], ids=lambda harm: harm.name.lower()
 )
-def test_records_are_there_once_and_in_order_whatever_happens_to_a_produce(
-    harm: Harm, nth: int, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
-) -> None:
-    fault = proxy.on(PRODUCE, harm, nth=nth, delay_s=PROMPT_S)
-    with new_producer(proxy) as producer:
+def test_records_are_there_once_and_in_order_whatever_happens_to_a_produce(harm: Harm, nth: int, place: Place) -> None:
+    fault = place.on(PRODUCE, harm, nth=nth, delay_s=PROMPT_S)
+    with place.producer() as producer:
         started = time.monotonic()
-        send_numbers(producer, topic)
-        producer.flush(timeout_s=20)
+        place.send(producer)
+        producer.flush(timeout_s=PATIENCE_S)
         took_s = time.monotonic() - started
-        send_numbers(producer, topic, "after")
+        place.send(producer, "after")
     assert fault.has_acted
-    assert log_of(kafka, topic) == joined(numbers(), numbers("after"))
+    assert place.log() == joined(numbers(), numbers("after"))
     if harm in SILENT:
         assert took_s >= REQUEST_TIMEOUT_MS / 1000
 
 
 @pytest.mark.parametrize("harm", HELD, ids=lambda harm: harm.name.lower())
 @pytest.mark.parametrize("nth", [1, 3])
-def test_a_produce_that_arrives_after_its_repetition_changes_nothing(
-    nth: int, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
-) -> None:
-    fault = proxy.on(PRODUCE, harm, nth=nth)
-    with new_producer(proxy) as producer:
-        send_numbers(producer, topic)
-        producer.flush(timeout_s=20)
+def test_a_produce_that_arrives_after_its_repetition_changes_nothing(nth: int, harm: Harm, place: Place) -> None:
+    fault = place.on(PRODUCE, harm, nth=nth)
+    with place.producer() as producer:
+        place.send(producer)
+        producer.flush(timeout_s=PATIENCE_S)
         assert fault.has_acted
         fault.release()
-        send_numbers(producer, topic, "after")
-        producer.flush(timeout_s=20)
-    assert log_of(kafka, topic) == joined(numbers(), numbers("after"))
+        place.send(producer, "after")
+        producer.flush(timeout_s=PATIENCE_S)
+    assert place.log() == joined(numbers(), numbers("after"))
 
 
 @pytest.mark.parametrize("api", [INIT_PRODUCER_ID, METADATA], ids=lambda api: api.name)
 @pytest.mark.parametrize("harm", [*WITHOUT_ANSWER, *SILENT], ids=lambda harm: harm.name.lower())
-def test_a_producer_starts_although_a_first_request_goes_wrong(
-    harm: Harm, api: Api, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
-) -> None:
-    fault = proxy.on(api, harm)
-    with new_producer(proxy) as producer:
-        send_numbers(producer, topic)
-        producer.flush(timeout_s=20)
+def test_a_producer_starts_although_a_first_request_goes_wrong(harm: Harm, api: Api, place: Place) -> None:
+    fault = place.on(api, harm)
+    with place.producer() as producer:
+        place.send(producer)
+        producer.flush(timeout_s=PATIENCE_S)
     assert fault.has_acted
-    assert log_of(kafka, topic) == numbers()
+    assert place.log() == numbers()
 
 
-def test_answers_that_come_in_slices_are_put_together(kafka: KafkaCluster, topic: str) -> None:
-    with KafkaProxy(kafka.bootstrap_servers, slice_bytes=7) as proxy:
-        with transactional(proxy) as producer:
-            producer.init_transactions()
-            with producer.transaction():
-                send_numbers(producer, topic)
-        assert proxy.slice_count > 1000
-    assert log_of(kafka, topic) == numbers()
+def test_answers_that_come_in_slices_are_put_together(place: Place) -> None:
+    place.proxy.slice_bytes = 7
+    with place.transactional() as producer, producer.transaction():
+        place.send(producer)
+    assert place.proxy.slice_count > 1000
+    assert place.log() == numbers()
 
 
 # ---- transactions ----
@@ -171,60 +176,50 @@ def skip_where_unused(api: Api, kafka: KafkaCluster) -> None:
 @pytest.mark.parametrize("harm", [*WITHOUT_ANSWER, *SILENT], ids=lambda harm: harm.name.lower())
 @pytest.mark.parametrize("api", TRANSACTION_APIS, ids=lambda api: api.name)
 def test_committed_transactions_are_there_once_whatever_happens_to_a_request(
-    api: Api, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+    api: Api, harm: Harm, place: Place
 ) -> None:
-    skip_where_unused(api, kafka)
-    fault = proxy.on(api, harm)
-    with transactional(proxy) as producer:
-        producer.init_transactions()
-        for name in ("first", "second", "third"):
-            producer.begin_transaction()
-            send_numbers(producer, topic, name)
-            producer.commit_transaction()
+    skip_where_unused(api, place.kafka)
+    fault = place.on(api, harm)
+    with place.transactional() as producer:
+        place.transact(producer, "first", "second", "third")
     assert fault.has_acted
-    assert log_of(kafka, topic) == joined(numbers("first"), numbers("second"), numbers("third"))
+    assert place.log() == joined(numbers("first"), numbers("second"), numbers("third"))
 
 
 @pytest.mark.parametrize("harm", [*WITHOUT_ANSWER, *SILENT], ids=lambda harm: harm.name.lower())
 @pytest.mark.parametrize("api", [ADD_PARTITIONS_TO_TXN, PRODUCE, END_TXN], ids=lambda api: api.name)
 def test_an_aborted_transaction_leaves_nothing_whatever_happens_to_a_request(
-    api: Api, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+    api: Api, harm: Harm, place: Place
 ) -> None:
-    skip_where_unused(api, kafka)
-    with transactional(proxy) as producer:
-        producer.init_transactions()
-        fault = proxy.on(api, harm)
+    skip_where_unused(api, place.kafka)
+    with place.transactional() as producer:
+        fault = place.on(api, harm)
         producer.begin_transaction()
-        send_numbers(producer, topic, "aborted")
-        producer.flush(timeout_s=20)
+        place.send(producer, "aborted")
+        producer.flush(timeout_s=PATIENCE_S)
         producer.abort_transaction()
-        producer.begin_transaction()
-        send_numbers(producer, topic, "committed")
-        producer.commit_transaction()
+        place.transact(producer, "committed")
     assert fault.has_acted
-    assert log_of(kafka, topic) == numbers("committed")
+    assert place.log() == numbers("committed")
 
 
 @pytest.mark.parametrize("harm", [*WITHOUT_ANSWER, *SILENT, *HELD], ids=lambda harm: harm.name.lower())
 @pytest.mark.parametrize("api", [ADD_PARTITIONS_TO_TXN, PRODUCE], ids=lambda api: api.name)
 def test_a_transaction_that_is_aborted_before_anybody_knows_whether_it_began_leaves_nothing(
-    api: Api, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+    api: Api, harm: Harm, place: Place
 ) -> None:
-    skip_where_unused(api, kafka)
+    skip_where_unused(api, place.kafka)
     # The abort has to come before the request is repeated.
-    with transactional(proxy, retry_backoff_ms=500) as producer:
-        producer.init_transactions()
-        fault = proxy.on(api, harm)
+    with place.transactional(retry_backoff_ms=500) as producer:
+        fault = place.on(api, harm)
         producer.begin_transaction()
-        send_numbers(producer, topic, "aborted")
+        place.send(producer, "aborted")
         assert fault.wait_until_acted()
         producer.abort_transaction()
-        producer.begin_transaction()
-        send_numbers(producer, topic, "committed")
-        producer.commit_transaction()
+        place.transact(producer, "committed")
         if harm in HELD:
             fault.release()
-    assert log_of(kafka, topic) == numbers("committed")
+    assert place.log() == numbers("committed")
 
 
 # ---- late requests of an earlier transaction ----
@@ -240,59 +235,53 @@ def assert_it_hit_nothing(fault: Fault) -> None:
 @pytest.mark.parametrize("second_commits", [True, False], ids=["then-commit", "then-abort"])
 @pytest.mark.parametrize("first_commits", [True, False], ids=["late-commit", "late-abort"])
 def test_an_end_that_arrives_in_the_next_transaction_ends_nothing(
-    first_commits: bool, second_commits: bool, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+    first_commits: bool, second_commits: bool, harm: Harm, place: Place
 ) -> None:
-    fault = proxy.on(END_TXN, harm)
-    with transactional(proxy) as producer:
-        producer.init_transactions()
+    fault = place.on(END_TXN, harm)
+    with place.transactional() as producer:
         producer.begin_transaction()
-        send_numbers(producer, topic, "first")
-        producer.flush(timeout_s=20)
+        place.send(producer, "first")
+        producer.flush(timeout_s=PATIENCE_S)
         end(producer, first_commits)
         assert fault.has_acted
         producer.begin_transaction()
-        send_numbers(producer, topic, "second")
-        producer.flush(timeout_s=20)
+        place.send(producer, "second")
+        producer.flush(timeout_s=PATIENCE_S)
         assert_it_hit_nothing(fault)
-        send_numbers(producer, topic, "more")
+        place.send(producer, "more")
         end(producer, second_commits)
-        producer.begin_transaction()
-        send_numbers(producer, topic, "third")
-        producer.commit_transaction()
+        place.transact(producer, "third")
     expected = [numbers("first")] if first_commits else []
     expected += [numbers("second"), numbers("more")] if second_commits else []
-    assert log_of(kafka, topic) == joined(*expected, numbers("third"))
+    assert place.log() == joined(*expected, numbers("third"))
 
 
 @pytest.mark.parametrize("harm", HELD, ids=lambda harm: harm.name.lower())
 @pytest.mark.parametrize("api", [PRODUCE, ADD_PARTITIONS_TO_TXN], ids=lambda api: api.name)
 @pytest.mark.parametrize("moment", ["begun", "in-next", "after-next"])
 def test_a_request_of_an_aborted_transaction_that_arrives_late_leaves_nothing(
-    moment: str, api: Api, harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
+    moment: str, api: Api, harm: Harm, place: Place
 ) -> None:
-    skip_where_unused(api, kafka)
-    with transactional(proxy) as producer:
-        producer.init_transactions()
-        fault = proxy.on(api, harm)
+    skip_where_unused(api, place.kafka)
+    with place.transactional() as producer:
+        fault = place.on(api, harm)
         producer.begin_transaction()
-        send_numbers(producer, topic, "aborted")
+        place.send(producer, "aborted")
         assert fault.wait_until_acted()
         producer.abort_transaction()
         producer.begin_transaction()
         if moment == "begun":
             fault.release()
-        send_numbers(producer, topic, "committed")
-        producer.flush(timeout_s=20)
+        place.send(producer, "committed")
+        producer.flush(timeout_s=PATIENCE_S)
         if moment == "in-next":
             fault.release()
-        send_numbers(producer, topic, "more")
+        place.send(producer, "more")
         producer.commit_transaction()
         if moment == "after-next":
             fault.release()
-        producer.begin_transaction()
-        send_numbers(producer, topic, "last")
-        producer.commit_transaction()
-    assert log_of(kafka, topic) == joined(numbers("committed"), numbers("more"), numbers("last"))
+        place.transact(producer, "last")
+    assert place.log() == joined(numbers("committed"), numbers("more"), numbers("last"))
 
 
 def end(producer: Producer, commit: bool) -> None:
@@ -306,21 +295,18 @@ def end(producer: Producer, commit: bool) -> None:
 
 
 @pytest.mark.parametrize("harm", [Harm.SILENCE, Harm.SILENT_ANSWER], ids=lambda harm: harm.name.lower())
-def test_a_commit_that_timed_out_is_resolved_by_calling_it_again(
-    harm: Harm, kafka: KafkaCluster, proxy: KafkaProxy, topic: str
-) -> None:
-    fault = proxy.on(END_TXN, harm)
+def test_a_commit_that_timed_out_is_resolved_by_calling_it_again(harm: Harm, place: Place) -> None:
+    fault = place.on(END_TXN, harm)
     # The request waits longer than the call.
-    with transactional(proxy, request_timeout_ms=8000, max_block_ms=2500) as producer:
-        producer.init_transactions()
+    with place.transactional(request_timeout_ms=15_000, max_block_ms=6000) as producer:
         producer.begin_transaction()
-        send_numbers(producer, topic, "first")
+        place.send(producer, "first")
         timeouts = commit_until_known(producer)
         producer.begin_transaction()
-        send_numbers(producer, topic, "second")
+        place.send(producer, "second")
         assert commit_until_known(producer) == 0
     assert fault.has_acted and timeouts > 0
-    assert log_of(kafka, topic) == joined(numbers("first"), numbers("second"))
+    assert place.log() == joined(numbers("first"), numbers("second"))
 
 
 def commit_until_known(producer: Producer) -> int:
@@ -333,15 +319,14 @@ def commit_until_known(producer: Producer) -> int:
     raise TimeoutError("the commit never ended")
 
 
-def test_an_abort_is_refused_while_a_commit_is_under_way(kafka: KafkaCluster, proxy: KafkaProxy, topic: str) -> None:
-    proxy.on(END_TXN, Harm.SILENT_ANSWER)
-    with transactional(proxy, request_timeout_ms=8000, max_block_ms=2500) as producer:
-        producer.init_transactions()
+def test_an_abort_is_refused_while_a_commit_is_under_way(place: Place) -> None:
+    place.on(END_TXN, Harm.SILENT_ANSWER)
+    with place.transactional(request_timeout_ms=15_000, max_block_ms=6000) as producer:
         producer.begin_transaction()
-        send_numbers(producer, topic, "first")
+        place.send(producer, "first")
         with pytest.raises(OperationTimeout):
             producer.commit_transaction()
         with pytest.raises(KafkaSinkError, match="call it again first"):
             producer.abort_transaction()
         commit_until_known(producer)
-    assert log_of(kafka, topic) == numbers("first")
+    assert place.log() == numbers("first")

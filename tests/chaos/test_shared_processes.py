@@ -12,16 +12,8 @@ import time
 
 import pytest
 
-from tests.chaos.bare_spark import (
-    BareQuery,
-    Checkpoint,
-    Killed,
-    Worker,
-    open_transactions,
-    problems,
-    settings_of,
-    sink_id_of,
-)
+from tests.chaos.bare_spark import BareQuery, Killed, Worker
+from tests.chaos.bare_stream import BareStream
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
@@ -57,8 +49,8 @@ class SharedProcesses:
 class SharingQuery(BareQuery):
     """Every call goes to a process that others use, too."""
 
-    def __init__(self, checkpoint: Checkpoint, settings: dict[str, str], processes: SharedProcesses) -> None:
-        super().__init__(checkpoint, settings)
+    def __init__(self, stream: BareStream, processes: SharedProcesses) -> None:
+        super().__init__(stream.checkpoint, stream.settings)
         self._processes = processes
 
     def worker(self, role: str) -> Worker:
@@ -92,29 +84,24 @@ def test_queries_that_share_their_processes_and_are_stopped_and_started_deliver_
     kafka: KafkaCluster, topic_name: str, seed: int
 ) -> None:
     dice = random.Random(seed)
-    topics = [f"{topic_name}-{number}" for number in range(QUERIES)]
-    for topic in topics:
-        kafka.create_topic(topic, partitions=3)
-    settings = [settings_of(kafka.bootstrap_servers, topic) for topic in topics]
-    checkpoints = [Checkpoint() for _ in topics]
+    streams = [BareStream(kafka, f"{topic_name}-{number}", is_direct=True) for number in range(QUERIES)]
     processes = SharedProcesses(dice)
     try:
-        queries = [SharingQuery(*each, processes) for each in zip(checkpoints, settings, strict=True)]
+        queries = [SharingQuery(stream, processes) for stream in streams]
         for _ in range(STEPS):
             number = dice.randrange(QUERIES)
             act = dice.choice(("batch",) * 5 + ("stop", "stop in commit", "kill"))
             if act == "batch":
                 queries[number].run_batch()
             elif act == "stop in commit":
-                checkpoints[number].committed += queries[number].stop_in_commit(dice)
+                streams[number].checkpoint.committed += queries[number].stop_in_commit(dice)
             elif act == "kill":
                 processes.replace(processes.choose())
             if act in ("stop", "stop in commit"):
-                queries[number] = SharingQuery(checkpoints[number], settings[number], processes)
+                queries[number] = SharingQuery(streams[number], processes)
         for query in queries:  # what a last stop has left behind
             query.run_batch()
     finally:
         processes.close()
-    for topic, checkpoint, each in zip(topics, checkpoints, settings, strict=True):
-        assert open_transactions(kafka.bootstrap_servers, sink_id_of(each)) == []
-        assert problems(kafka.bootstrap_servers, topic, checkpoint.committed + 1) == []
+    for stream in streams:
+        stream.check()

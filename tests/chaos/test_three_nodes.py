@@ -17,7 +17,7 @@ from kafka_sink import Producer
 from tests.chaos.extent import RECORDS
 from tests.chaos.load import Load, metric
 from tests.chaos.numbered_records import StreamChecker
-from tests.chaos.outages import Outage, create_topic, kill_leader, pause_leader, wait_until_in_sync
+from tests.chaos.outages import Outage, create_topic, kill_leader, pause_leader
 from tools.foreign_reader import scan_topic
 from tools.kafka_cluster import KafkaCluster
 
@@ -31,19 +31,19 @@ def kills_twice(kafka: KafkaCluster, topic: str) -> None:
     for _ in range(2):
         victim = kill_leader(kafka, topic, 0)
         kafka.start(victim)
-        wait_until_in_sync(kafka, topic)
+        kafka.wait_in_sync(topic)
 
 
 def pauses(kafka: KafkaCluster, topic: str) -> None:
     pause_leader(kafka, topic, 0, PAUSE_S)
-    wait_until_in_sync(kafka, topic)
+    kafka.wait_in_sync(topic)
 
 
 def restarts_all(kafka: KafkaCluster, topic: str) -> None:
     before = {node_id: kafka.process_id(node_id) for node_id in kafka.node_ids}
     for node_id in kafka.node_ids:
         kafka.restart(node_id)
-        wait_until_in_sync(kafka, topic)
+        kafka.wait_in_sync(topic)
     assert all(kafka.process_id(node_id) != process_id for node_id, process_id in before.items())
 
 

@@ -7,8 +7,7 @@ which rows of which batch are missing, and stops again at each start, until an o
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable
 
 import pytest
 
@@ -17,23 +16,9 @@ from kafka_sink.errors import CommitAborted, CommitLost
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
 from kafka_sink.wire.api import Api
 from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID
-from tests.chaos.bare_spark import (
-    PARTITIONS,
-    ROWS,
-    TASKS,
-    BareQuery,
-    Checkpoint,
-    open_transactions,
-    problems,
-    run_on,
-    settings_of,
-    sink_id_of,
-)
-from tests.chaos.faults import Harm
-from tests.chaos.kafka_proxy import KafkaProxy
-from tests.chaos.test_commit_errors import of_a_task, of_the_driver
-from tests.chaos.test_driver_crashes import kill_after_the_decision
-from tools.foreign_reader import partition_ids, read_topic
+from tests.chaos.bare_spark import ROWS, TASKS
+from tests.chaos.bare_stream import BareStream
+from tests.chaos.faults import Harm, of_a_task, of_the_driver
 from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
@@ -43,53 +28,47 @@ TIMEOUT_MS = 20_000
 SHARE = ROWS // TASKS
 
 
-def wait_for_time_out(kafka: KafkaCluster, settings: Mapping[str, str]) -> None:
-    assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings), patience_s=120) == []
+def wait_for_time_out(stream: BareStream) -> None:
+    assert stream.open(patience_s=120) == []
 
 
 @pytest.mark.slow
 def test_a_time_out_before_the_decision_costs_a_repetition_and_nothing_else(
-    kafka: KafkaCluster, topic_name: str
+    stream_on: Callable[..., BareStream], kafka: KafkaCluster
 ) -> None:
-    kafka.create_topic(topic_name, partitions=PARTITIONS)
-    checkpoint = Checkpoint()
-    settings = settings_of(kafka.bootstrap_servers, topic_name, kafka__transaction__timeout__ms=TIMEOUT_MS)
-    with BareQuery(checkpoint, settings) as query:
+    stream = stream_on(kafka, is_direct=True, kafka__transaction__timeout__ms=TIMEOUT_MS)
+    with stream.query() as query:
         query.plan()
         messages = query.write_tasks()
-        wait_for_time_out(kafka, settings)
+        wait_for_time_out(stream)
         with pytest.raises(CommitAborted, match=r"ended by its time-out|is not known") as caught:
             query.commit(messages)
         assert "Nothing of it is visible and nothing is lost" in str(caught.value)
         query.abort(messages)
-        assert problems(kafka.bootstrap_servers, topic_name, 0) == []
-    run_on(checkpoint, settings, 2)
-    assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
-    assert problems(kafka.bootstrap_servers, topic_name, 2) == []
+        assert stream.problems(0) == []
+    stream.run(2)
+    stream.check(2)
 
 
 @pytest.mark.slow
 def test_a_time_out_after_the_decision_stops_the_query_at_each_start_and_says_what_is_missing(
-    kafka: KafkaCluster, topic_name: str
+    stream_on: Callable[..., BareStream], kafka: KafkaCluster
 ) -> None:
-    kafka.create_topic(topic_name, partitions=PARTITIONS)
-    checkpoint = Checkpoint()
-    with KafkaProxy(kafka.bootstrap_servers) as proxy:
-        settings = settings_of(proxy.bootstrap_servers, topic_name, kafka__transaction__timeout__ms=TIMEOUT_MS)
-        run_on(checkpoint, settings)
-        kill_after_the_decision(checkpoint, settings, proxy, nth=1)
-        wait_for_time_out(kafka, settings)
-        texts = set()
-        for _ in range(3):
-            with pytest.raises(CommitLost) as caught:
-                run_on(checkpoint, settings)
-            texts.add(str(caught.value))
-        assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
+    stream = stream_on(kafka, kafka__transaction__timeout__ms=TIMEOUT_MS)
+    stream.run()
+    stream.kill_after_the_decision(nth=1)
+    wait_for_time_out(stream)
+    texts = set()
+    for _ in range(3):
+        with pytest.raises(CommitLost) as caught:
+            stream.run()
+        texts.add(str(caught.value))
+    assert stream.open() == []
     (text,) = texts
-    assert f"batch 1 of query {checkpoint.query_id} ({ROWS} rows to {topic_name})" in text
-    seen = read_topic(kafka.bootstrap_servers, topic_name)
-    missing = 2 * ROWS - len(seen)
-    assert missing >= (TASKS - 1) * SHARE and max(Counter(record.value for record in seen).values()) == 1
+    assert f"batch 1 of query {stream.checkpoint.query_id} ({ROWS} rows to {stream.topic})" in text
+    seen = stream.times_seen()
+    missing = 2 * ROWS - seen.total()
+    assert missing >= (TASKS - 1) * SHARE and max(seen.values()) == 1
     assert f"{TASKS - missing // SHARE} of {TASKS} are committed and visible" in text
     assert f"Not committed, rows not visible: {missing} rows of Spark partition" in text
     assert "resolve --replay" in text and "resolve --accept" in text
@@ -99,8 +78,13 @@ def test_a_time_out_after_the_decision_stops_the_query_at_each_start_and_says_wh
 
 
 def coordinator_of(kafka: KafkaCluster, transactional_id: str) -> int:
-    count = len(partition_ids(kafka._admin(), TRANSACTION_TOPIC))
+    count = len(kafka.partitions_of(TRANSACTION_TOPIC))
     return kafka.leader_of(TRANSACTION_TOPIC, internal_partition(transactional_id, count))
+
+
+@pytest.fixture
+def stream_of_three(stream_on: Callable[..., BareStream], kafka_three_nodes: KafkaCluster) -> BareStream:
+    return stream_on(kafka_three_nodes, ledger__replication__factor=3)
 
 
 @pytest.mark.parametrize(
@@ -114,28 +98,22 @@ def coordinator_of(kafka: KafkaCluster, transactional_id: str) -> int:
     ids=["between-decision-and-last-commit", "at-the-decision", "at-the-done-record", "at-the-fencing"],
 )
 def test_a_coordinator_that_is_killed_in_a_commit_delays_it_and_nothing_else(
-    kafka_three_nodes: KafkaCluster, topic_name: str, api: Api, is_drivers: bool, nth: int
+    stream_of_three: BareStream, api: Api, is_drivers: bool, nth: int
 ) -> None:
-    kafka = kafka_three_nodes
-    kafka.create_topic(topic_name, partitions=PARTITIONS)
-    checkpoint = Checkpoint()
-    with KafkaProxy(kafka.bootstrap_servers) as proxy:
-        settings = settings_of(proxy.bootstrap_servers, topic_name, ledger__replication__factor=3)
-        with BareQuery(checkpoint, settings) as query:
-            query.plan()
-            messages = query.write_tasks()
-            driver = driver_transactional_id(sink_id_of_query(sink_id_of(settings), checkpoint.query_id))
-            owner = driver if is_drivers else _last_id(messages)
-            victim = coordinator_of(kafka, owner)
-            where = of_the_driver if is_drivers else of_a_task
-            fault = proxy.on(api, Harm.LOSE_ANSWER, nth=nth, where=where, before=lambda: kafka.kill(victim))
-            query.commit(messages)
-            assert fault.has_acted
-            query.run_batch()
-            kafka.start(victim)
-            query.run_batch()
-        assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
-    assert problems(kafka.bootstrap_servers, topic_name, 3) == []
+    stream, kafka = stream_of_three, stream_of_three.kafka
+    with stream.query() as query:
+        query.plan()
+        messages = query.write_tasks()
+        driver = driver_transactional_id(sink_id_of_query(stream.sink_id, stream.checkpoint.query_id))
+        victim = coordinator_of(kafka, driver if is_drivers else _last_id(messages))
+        where = of_the_driver if is_drivers else of_a_task
+        fault = stream.proxy.on(api, Harm.LOSE_ANSWER, nth=nth, where=where, before=lambda: kafka.kill(victim))
+        query.commit(messages)
+        assert fault.has_acted
+        query.run_batch()
+        kafka.start(victim)
+        query.run_batch()
+    stream.check(3)
 
 
 def _last_id(messages: list[object]) -> str:
@@ -147,29 +125,24 @@ def _last_id(messages: list[object]) -> str:
     "api", [DESCRIBE_TRANSACTIONS, END_TXN], ids=["before-the-decision", "in-the-middle-of-the-commits"]
 )
 def test_a_cluster_that_goes_away_in_a_commit_and_comes_back_delays_it_and_nothing_else(
-    kafka_three_nodes: KafkaCluster, topic_name: str, api: Api
+    stream_of_three: BareStream, api: Api
 ) -> None:
-    kafka = kafka_three_nodes
-    kafka.create_topic(topic_name, partitions=PARTITIONS)
-    checkpoint = Checkpoint()
+    stream, kafka = stream_of_three, stream_of_three.kafka
 
     def kill_all() -> None:
         for node_id in kafka.node_ids:
             kafka.kill(node_id)
 
-    with KafkaProxy(kafka.bootstrap_servers) as proxy:
-        settings = settings_of(proxy.bootstrap_servers, topic_name, ledger__replication__factor=3)
-        with BareQuery(checkpoint, settings) as query:
-            query.plan()
-            messages = query.write_tasks()
-            where = of_a_task if api is END_TXN else lambda _: True
-            fault = proxy.on(api, Harm.LOSE_REQUEST, where=where, before=kill_all)
-            query.begin_commit(messages)
-            assert fault.wait_until_acted(60)
-            time.sleep(5)
-            kafka.heal()
-            query.worker("commit").result()
-            checkpoint.committed += 1
-            query.run_batch()
-        assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
-    assert problems(kafka.bootstrap_servers, topic_name, 2) == []
+    with stream.query() as query:
+        query.plan()
+        messages = query.write_tasks()
+        where = of_a_task if api is END_TXN else lambda _: True
+        fault = stream.proxy.on(api, Harm.LOSE_REQUEST, where=where, before=kill_all)
+        query.begin_commit(messages)
+        assert fault.wait_until_acted()
+        time.sleep(5)
+        kafka.heal()
+        query.worker("commit").result()
+        stream.checkpoint.committed += 1
+        query.run_batch()
+    stream.check(2)

@@ -21,14 +21,13 @@ from tests.chaos.outages import (
     create_topic,
     kill_leader,
     pause_leader,
-    wait_until,
-    wait_until_in_sync,
 )
 from tests.chaos.tail import Tail
 from tests.chaos.transaction_loop import PARTITIONS, Fate, TransactionChecker, TransactionLoop
 from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
 from tools.foreign_reader import scan_topic
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -75,7 +74,7 @@ class Fire:
         self._await_recovery()
 
     def _await_recovery(self) -> None:
-        wait_until_in_sync(self._kafka, self._topic, TRANSACTION_TOPIC)
+        self._kafka.wait_in_sync(self._topic, TRANSACTION_TOPIC)
         self._await_commits()
         self.outages += 1
 
@@ -89,7 +88,7 @@ def test_exactly_the_committed_transactions_are_visible(kafka_under_fire: KafkaC
     topic = create_topic(kafka, topic_name, PARTITIONS, {"min.insync.replicas": 2})
     loop = TransactionLoop({"bootstrap.servers": kafka.bootstrap_servers, **SETTINGS}, topic)
     beside, afterwards = TransactionChecker(loop.fates), TransactionChecker(loop.fates)
-    tail = Tail(kafka.bootstrap_servers, topic, PARTITIONS, beside.on_record)
+    tail = Tail(kafka.bootstrap_servers, topic, beside.on_record)
     tail.start()
     fire = Fire(kafka, topic, loop)
     outage = Outage(fire.run)

@@ -19,11 +19,10 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.wire.apis import END_TXN
-from tests.chaos.bare_spark import TASKS, Checkpoint, open_transactions, problems, run_on, settings_of, sink_id_of
-from tests.chaos.faults import Fault, Harm, Request
-from tests.chaos.kafka_proxy import KafkaProxy
+from tests.chaos.bare_spark import TASKS, Checkpoint
+from tests.chaos.bare_stream import BareStream
+from tests.chaos.faults import Harm, of_a_task, of_the_driver
 from tests.releases import BEFORE_QUERY_IDS, release_of
-from tools.kafka_cluster import KafkaCluster
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
@@ -68,22 +67,16 @@ class ReleaseBefore:
 
 
 @pytest.fixture
-def checkpoint() -> Checkpoint:
-    """As the earlier release leaves it when the commit of its last batch does not come to an end."""
-    return Checkpoint(committed=BATCHES - 1)
+def stream(stream: BareStream) -> BareStream:
+    """As the earlier release leaves its checkpoint when the commit of its last batch does not come to an end."""
+    stream.checkpoint.committed = BATCHES - 1
+    return stream
 
 
 @pytest.fixture
-def proxy(kafka: KafkaCluster, topic_name: str) -> Iterator[KafkaProxy]:
-    kafka.create_topic(topic_name, partitions=3)
-    with KafkaProxy(kafka.bootstrap_servers) as proxy:
-        yield proxy
-
-
-@pytest.fixture
-def before(proxy: KafkaProxy, topic_name: str, checkpoint: Checkpoint, tmp_path: Path) -> Iterator[ReleaseBefore]:
+def before(stream: BareStream, tmp_path: Path) -> Iterator[ReleaseBefore]:
     package = release_of(BEFORE_QUERY_IDS, tmp_path / "before")
-    release = ReleaseBefore(package, proxy.bootstrap_servers, topic_name, checkpoint)
+    release = ReleaseBefore(package, stream.proxy.bootstrap_servers, stream.topic, stream.checkpoint)
     try:
         assert release.read_line() == "written"
         yield release
@@ -91,27 +84,15 @@ def before(proxy: KafkaProxy, topic_name: str, checkpoint: Checkpoint, tmp_path:
         release.close()
 
 
-def of_a_task(request: Request) -> bool:
-    return not request.body["transactional_id"].endswith("-driver")
+def check_continued(stream: BareStream) -> None:
+    stream.run(2)
+    stream.check()
 
 
-def of_the_driver(request: Request) -> bool:
-    return not of_a_task(request)
-
-
-def continued(kafka: KafkaCluster, topic: str, checkpoint: Checkpoint) -> None:
-    settings = settings_of(kafka.bootstrap_servers, topic)
-    run_on(checkpoint, settings, 2)
-    assert open_transactions(kafka.bootstrap_servers, sink_id_of(settings)) == []
-    assert problems(kafka.bootstrap_servers, topic, checkpoint.committed + 1) == []
-
-
-def test_a_stream_that_the_release_before_has_ended_goes_on(
-    kafka: KafkaCluster, topic_name: str, checkpoint: Checkpoint, before: ReleaseBefore
-) -> None:
+def test_a_stream_that_the_release_before_has_ended_goes_on(stream: BareStream, before: ReleaseBefore) -> None:
     before.begin_commit()
     assert before.read_line() == "committed"
-    continued(kafka, topic_name, checkpoint)
+    check_continued(stream)
 
 
 KILLS = {
@@ -125,25 +106,26 @@ KILLS = {
 
 @pytest.mark.parametrize("kill", KILLS)
 def test_a_stream_of_the_release_before_goes_on_wherever_that_was_killed_in_its_commit(
-    kafka: KafkaCluster, topic_name: str, proxy: KafkaProxy, checkpoint: Checkpoint, before: ReleaseBefore, kill: str
+    stream: BareStream, before: ReleaseBefore, kill: str
 ) -> None:
     where, nth, harm = KILLS[kill]
-    fault = proxy.on(END_TXN, harm, nth=nth, where=where, before=before.kill)
+    fault = stream.proxy.on(END_TXN, harm, nth=nth, where=where, before=before.kill)
     before.begin_commit()
-    assert fault.wait_until_acted(60)
-    continued(kafka, topic_name, checkpoint)
+    assert fault.wait_until_acted()
+    check_continued(stream)
 
 
 @pytest.mark.parametrize("at", ["at-the-decision", "before-end-2"])
 def test_a_driver_of_the_release_before_that_was_frozen_in_its_commit_and_wakes_up_does_no_harm(
-    kafka: KafkaCluster, topic_name: str, proxy: KafkaProxy, checkpoint: Checkpoint, before: ReleaseBefore, at: str
+    stream: BareStream, before: ReleaseBefore, at: str
 ) -> None:
     """Both run for a while: an upgrade without waiting for the old application to be gone."""
     where, nth, harm = KILLS[at]
-    fault: Fault = proxy.on(END_TXN, harm, nth=nth, where=where, before=lambda: before.send_signal(signal.SIGSTOP))
+    freeze = lambda: before.send_signal(signal.SIGSTOP)  # noqa: E731
+    fault = stream.proxy.on(END_TXN, harm, nth=nth, where=where, before=freeze)
     before.begin_commit()
-    assert fault.wait_until_acted(60)
-    continued(kafka, topic_name, checkpoint)
+    assert fault.wait_until_acted()
+    check_continued(stream)
     before.send_signal(signal.SIGCONT)
     assert before.read_line().split()[0] in ("failed", "committed")
-    continued(kafka, topic_name, checkpoint)
+    check_continued(stream)

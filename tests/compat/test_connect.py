@@ -58,16 +58,51 @@ def test_a_stream_arrives(connected: Any, kafka_4: KafkaCluster, topic_name: str
     assert values(kafka_4, topic_name) == [b"a", b"b", b"c"]
 
 
-def test_foreach_batch_arrives(connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path) -> None:
-    writable_topic(kafka_4, topic_name)
-    servers = kafka_4.bootstrap_servers
+def run_foreach_batch(rows: Any, checkpoint: Path, kafka: KafkaCluster, topic: str, **options: str) -> None:
+    """Each micro-batch is a write of its own, with its number as `batch.id` where the options name a sink."""
+    named = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": topic, **options}
 
     # Pickled and run by the server: it may hold nothing of this test but text.
     def write(rows: Any, batch_id: int) -> None:
-        writer = rows.write.format("pykafka-sink").mode("append").option("kafka.bootstrap.servers", servers)
-        writer.option("topic", topic_name).save()
+        label = {"batch.id": str(batch_id)} if "sink.id" in named else {}
+        rows.write.format("pykafka-sink").mode("append").options(**named, **label).save()
 
-    writer = stream_of(connected, tmp_path / "source").writeStream.foreachBatch(write)
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-    assert query.awaitTermination(600)
+    writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
+    assert writer.trigger(availableNow=True).start().awaitTermination(600)
+
+
+def test_foreach_batch_arrives(connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path) -> None:
+    writable_topic(kafka_4, topic_name)
+    run_foreach_batch(stream_of(connected, tmp_path / "source"), tmp_path / "checkpoint", kafka_4, topic_name)
     assert values(kafka_4, topic_name) == [b"a", b"b", b"c"]
+
+
+def test_foreach_batch_with_bare_numbers_is_refused_before_anything_is_sent(
+    connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
+) -> None:
+    """Tasks of a Connect session are not told their query, so under the next checkpoint 0 would be a repetition."""
+    writable_topic(kafka_4, topic_name)
+    rows = stream_of(connected, tmp_path / "source")
+    with pytest.raises(Exception, match="nobody says of which query") as caught:
+        run_foreach_batch(rows, tmp_path / "checkpoint", kafka_4, topic_name, **{"sink.id": topic_name})
+    assert "set the option query.id" in str(caught.value)
+    assert values(kafka_4, topic_name) == []
+
+
+def test_foreach_batch_under_a_new_checkpoint_is_another_query_if_it_says_so_and_no_repetition(
+    connected: Any, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
+) -> None:
+    """The first checkpoint is lost behind its last batch, as by a restored backup, and runs again: nothing is there
+    twice. Then the query begins under a new one, from the first
+    row on: all of them arrive again."""
+    writable_topic(kafka_4, topic_name)
+    source = stream_of(connected, tmp_path / "source")
+    first = {"sink.id": topic_name, "query.id": "checkpoint-1"}
+    run_foreach_batch(source, tmp_path / "checkpoint-1", kafka_4, topic_name, **first)
+    (tmp_path / "checkpoint-1" / "commits" / "1").unlink()
+    (tmp_path / "checkpoint-1" / "commits" / ".1.crc").unlink(missing_ok=True)
+    run_foreach_batch(source, tmp_path / "checkpoint-1", kafka_4, topic_name, **first)
+    assert values(kafka_4, topic_name) == [b"a", b"b", b"c"]
+    second = {"sink.id": topic_name, "query.id": "checkpoint-2"}
+    run_foreach_batch(source, tmp_path / "checkpoint-2", kafka_4, topic_name, **second)
+    assert values(kafka_4, topic_name) == [b"a", b"a", b"b", b"b", b"c", b"c"]

@@ -5,7 +5,6 @@ And one with users, ACLs and an eager log cleaner of each version: nothing that 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from tests.conformance.peer import PROPERTIES, KafkaPeer
 from tests.conftest import started_when_asked
 from tools import kafka_security
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,7 @@ def write_acls(cluster: KafkaCluster, acls: list[Acl]) -> None:
     admin = confluent.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for written in admin.create_acls([binding(one) for one in acls]).values():
         written.result(30)
-    deadline = time.monotonic() + 30
-    while True:
-        known = admin.describe_acls(EVERY_ACL).result(30)
-        if len(known) == len(acls):
-            return
-        assert time.monotonic() < deadline, f"{len(known)} of {len(acls)} ACLs are known to the broker"
-        time.sleep(0.05)
+    wait_until(lambda: len(admin.describe_acls(EVERY_ACL).result(30)) == len(acls), "every ACL is known to the broker")
 
 
 EVERY_ACL = confluent.AclBindingFilter(

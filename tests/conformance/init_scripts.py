@@ -117,7 +117,7 @@ def transactional_id_expires(peer: Peer, seen: Seen) -> None:
     tid = peer.name("tx")
     producer_id, epoch = peer.begin(tid)
     peer.known(producer_id)
-    peer.advance(5500)
+    peer.advance(10_500)
     seen.note("state", peer.state_of(tid))
     seen.note("end", peer.end(tid, producer_id, epoch, True, version=4)[0])
     note_init(peer, seen, "init with the old producer", tid, producer_id=producer_id, epoch=epoch)

@@ -16,20 +16,21 @@ from kafka_sink.wire import apis, frames
 from tests.broker_requests import Closed, Requests
 from tests.unit.testing.cluster_client import ClusterClient
 
-# Timers short enough to wait for; both sides are started with the same.
+# Timers short enough to wait for, and long enough that nothing expires in the middle of a script on a machine that
+# stands still for seconds; both sides are started with the same.
 PROPERTIES = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
-    "transactional.id.expiration.ms": "4000",
-    "producer.id.expiration.ms": "3000",
+    "transactional.id.expiration.ms": "9000",
+    "producer.id.expiration.ms": "8000",
     "producer.id.expiration.check.interval.ms": "200",
     "transaction.max.timeout.ms": "900000",
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
-ANSWER_TIMEOUT_S = 20
-SETTLE_S = 10
+ANSWER_TIMEOUT_S = 90
+SETTLE_S = 60
 _names = itertools.count()
 
 

@@ -128,13 +128,14 @@ def fetch_waits_and_limits(peer: Peer, seen: Seen) -> None:
         seen.note(f"partition limit {limit}", len(split_batches(records or b"")))
     started = peer.now()
     peer.fetch(5, topic=peer.topic, max_wait_ms=300)
-    seen.note("waited", 250 < peer.now() - started < 2000)
+    seen.note("waited", peer.now() - started > 250)
 
 
 @script()
 def list_offsets(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic)
-    base = peer.now()
+    # Ahead of what is written at its own time below, however long it takes to get there.
+    base = peer.now() + 60_000
     for step in (0, 1000, 500):
         peer.produce(batch(b"a", b"b", timestamp_ms=base + step), topic=peer.topic)
     tid = peer.name("tx")

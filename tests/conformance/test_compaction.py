@@ -20,9 +20,10 @@ from tests.conformance.conftest import Secured
 from tests.conformance.peer import KafkaPeer
 from tools.foreign_reader import ForeignRecord, read_topic
 from tools.java import CONSOLE_CONSUMER, run_class
+from tools.waiting import wait_until
 
 # Within it the rest of the history is written, cleaned and read, on a busy machine too.
-TOMBSTONE_S = 4
+TOMBSTONE_S = 8
 CONFIG = {
     "cleanup.policy": "compact",
     "segment.ms": "1",
@@ -30,7 +31,7 @@ CONFIG = {
     "delete.retention.ms": str(TOMBSTONE_S * 1000),
 }
 CLEANER = {"log.cleaner.backoff.ms": "50"}
-PATIENCE_S = 30
+PATIENCE_S = 90
 Row = tuple[int, bytes | None, bytes | None]
 
 
@@ -93,26 +94,28 @@ def rows(servers: str, topic: str, isolation: str = "read_committed") -> list[Ro
 COMPACTED = {b"a": b"3", b"b": b"2", b"c": b"1", b"e": b"2", b"f": b"2", b"the newest batch": b"1"}
 
 
-def wait_until(writer: Writer, is_clean: Callable[[list[Row]], bool]) -> None:
-    """Asked with a plain Fetch, which is quick; what is believed about the log comes from `rows`."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        batches: list[Batch] = []
-        # Kafka answers a Fetch from one segment only.
-        while more := split_batches(
-            writer.peer.fetch(batches[-1].last_offset + 1 if batches else 0, topic=writer.topic)["records"]
-        ):
-            batches += more
-        found = [
-            (one.base_offset + row.offset_delta, row.key, row.value)
-            for one in batches
-            if not one.is_control
-            for row in read_records(one)
-        ]
-        if is_clean(found):
-            return
-        assert time.monotonic() < deadline, found
-        time.sleep(0.02)
+def fetched(writer: Writer) -> list[Row]:
+    """With a plain Fetch, which is quick; what is believed about the log comes from `rows`."""
+    batches: list[Batch] = []
+    # Kafka answers a Fetch from one segment only.
+    while more := split_batches(
+        writer.peer.fetch(batches[-1].last_offset + 1 if batches else 0, topic=writer.topic)["records"]
+    ):
+        batches += more
+    return [
+        (one.base_offset + row.offset_delta, row.key, row.value)
+        for one in batches
+        if not one.is_control
+        for row in read_records(one)
+    ]
+
+
+def wait_until_clean(writer: Writer, has_tombstone: bool) -> None:
+    def is_clean() -> bool:
+        found = fetched(writer)
+        return len(found) == len(COMPACTED) + 1 and (has_tombstone or all(row[2] for row in found))
+
+    wait_until(is_clean, lambda: f"the log is clean: {fetched(writer)}", PATIENCE_S, poll_s=0.02)
 
 
 @pytest.fixture
@@ -125,14 +128,14 @@ def compacted(servers: str, topic: str) -> list[list[Row]]:
     """What is left while the tombstone is still kept, and afterwards."""
     with Writer(servers, topic) as writer:
         write_history(writer)
-        wait_until(writer, lambda found: len(found) == len(COMPACTED) + 1)
+        wait_until_clean(writer, has_tombstone=True)
         with_tombstone = rows(servers, topic)
         assert (b"d", None) in [row[1:] for row in with_tombstone]
         time.sleep(TOMBSTONE_S + 0.1)
         writer.write([(b"the newest batch", b"2")])
         writer.write([(b"the newest batch", b"1")])
         # The newest key has two records then: the active segment is not cleaned, nor does it count for what is older.
-        wait_until(writer, lambda found: len(found) == len(COMPACTED) + 1 and all(row[2] for row in found))
+        wait_until_clean(writer, has_tombstone=False)
     return [with_tombstone, rows(servers, topic), rows(servers, topic, "read_uncommitted")]
 
 
@@ -150,7 +153,7 @@ def test_compaction_leaves_the_same_records_at_the_same_offsets(
 def test_a_java_consumer_reads_a_compacted_topic_to_its_end(embedded: EmbeddedBroker) -> None:
     with Writer(embedded.bootstrap_servers, "ledger") as writer:
         write_history(writer)
-        wait_until(writer, lambda found: len(found) == len(COMPACTED) + 1)
+        wait_until_clean(writer, has_tombstone=True)
     arguments = ["--bootstrap-server", embedded.bootstrap_servers, "--topic", "ledger", "--from-beginning"]
     arguments += ["--isolation-level", "read_committed", "--max-messages", str(len(COMPACTED) + 1)]
     arguments += ["--property", "print.key=true", "--property", "print.offset=true", "--timeout-ms", "30000"]

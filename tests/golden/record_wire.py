@@ -2,7 +2,8 @@
 
 Usage: record_wire.py <broker version> <plain proxy:broker> <sasl proxy:broker> <directory of jars> <output>
 
-The broker must advertise the two proxy ports. Clients: the Java client of the same version (RecordWireTraffic.java),
+The broker must advertise the two proxy ports: what it asks itself is recorded as well, so the proxy of the tests, which
+puts its own address into answers, would not do. Clients: the Java client of the same version (RecordWireTraffic.java),
 confluent-kafka and kafka-python. Of each client, API and version the first request that has an answer is kept, both as
 whole frames in hex; the SASL secret in them is the made-up one of this recording.
 """

@@ -14,7 +14,6 @@ import struct
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from kafka_sink.wire.apis import API_VERSIONS, APIS
 from kafka_sink.wire.frames import decode_request_header, encode_response
@@ -42,9 +41,7 @@ class HostilePeer:
         self._start(self._accept)
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         # Closing a socket does not end an accept() on it; shutting it down does.
         with contextlib.suppress(OSError):

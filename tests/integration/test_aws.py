@@ -23,7 +23,7 @@ from tests.integration.aws_endpoints import CONTAINER_TOKEN, ROLES, AwsEndpoints
 from tools.java import PRODUCER_PERFORMANCE, run_class
 from tools.kafka_jars import KafkaUnavailable, msk_iam_jars
 
-WAIT_S = 20
+WAIT_S = 90
 HOST = "b-1.orders.c2.kafka.eu-west-1.amazonaws.com"
 IAM = "software.amazon.msk.auth.iam.IAMLoginModule required"
 HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"

@@ -14,11 +14,12 @@ import pyarrow as pa
 import pytest
 
 from kafka_sink import Producer
-from kafka_sink.errors import ConfigError, DataError, KafkaSinkError
+from kafka_sink.errors import ConfigError, DataError, KafkaSinkError, OperationTimeout
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
-TIMEOUT_S = 30
+TIMEOUT_S = 90
 SECRET = "content-that-no-text-may-show"
 
 
@@ -87,6 +88,8 @@ def producer(kafka_4: KafkaCluster, topic: str) -> Iterator[Producer]:
     """Afterwards nothing of what was refused may be in the log, and the producer must still work."""
     options = {"bootstrap.servers": kafka_4.bootstrap_servers, "max.block.ms": 3000, "max.request.size": 5000}
     with Producer({**options, "buffer.memory": 50_000}) as producer:
+        # The topic is known: what waits then waits for what is not there.
+        assert wait_until(lambda: producer.partitions_for(topic), "the topic is known", passing=(OperationTimeout,))
         yield producer
         assert producer.send(topic, value=b"still works").result(TIMEOUT_S).topic == topic
     values = [record.value for record in read_topic(kafka_4.bootstrap_servers, topic)]

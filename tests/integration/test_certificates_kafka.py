@@ -28,9 +28,11 @@ from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
 from tests.secured_kafka import SecuredKafka, running
 from tools.foreign_reader import read_topic
 from tools.kafka_security import MTLS, SSL
+from tools.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
-WAIT_S = 30.0
+WAIT_S = 90.0
+HOUR_MS = 3_600_000
 NOW = datetime.datetime.now(datetime.timezone.utc)
 _NUMBERS = count()
 NETWORK_THREADS = 2
@@ -56,10 +58,10 @@ class Broker:
         for future in admin.incremental_alter_configs([resource]).values():
             future.result(WAIT_S)
         # The controller has it now; each network thread of the listener follows by itself, and they take turns.
-        deadline_s = time.monotonic() + WAIT_S
-        while any(self._shown() != issued.certificate.public_bytes(Encoding.DER) for _ in range(NETWORK_THREADS)):
-            assert time.monotonic() < deadline_s
-            time.sleep(0.05)
+        wanted = issued.certificate.public_bytes(Encoding.DER)
+        wait_until(
+            lambda: all(self._shown() == wanted for _ in range(NETWORK_THREADS)), "every thread shows the certificate"
+        )
 
     def _shown(self) -> bytes | None:
         host, port = self.secured.kafka.bootstrap_servers_of(SSL).split(":")
@@ -120,16 +122,14 @@ WRONG: dict[str, tuple[Callable[[Authority], Issued], str]] = {
 
 
 def refused_with(options: dict[str, Any], says: str) -> None:
-    """At once, to the producer and to the driver alike."""
-    began_s = time.monotonic()
+    """At once, to the producer and to the driver alike: whoever tried again would do so beyond the time of a test."""
+    options = {**options, "max.block.ms": HOUR_MS, "delivery.timeout.ms": HOUR_MS}
     with Client(parse_producer_options(options)) as client, pytest.raises(AuthenticationError) as caught:
         client.reach()
     assert says in str(caught.value), caught.value
     with Producer(options) as producer, pytest.raises(AuthenticationError) as caught:
         producer.send("t", value=b"never").result(WAIT_S)
     assert says in str(caught.value), caught.value
-    # The time limits are a minute and two.
-    assert time.monotonic() - began_s < WAIT_S
 
 
 @pytest.mark.parametrize("case", WRONG)
@@ -163,7 +163,7 @@ def test_a_certificate_that_expires_during_a_run_stops_new_connections_and_no_op
     broker: Broker, topic: str
 ) -> None:
     # Certificates count in seconds.
-    end = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0) + datetime.timedelta(seconds=6)
+    end = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0) + datetime.timedelta(seconds=15)
     broker.use(broker.authority.issue("short", "127.0.0.1", valid_until=end))
     with Producer(broker.options()) as producer:
         assert producer.send(topic, value=b"1").result(WAIT_S).offset == 0

@@ -414,7 +414,7 @@ print("both")
 
 def test_a_forked_child_has_connections_of_its_own(kafka: EmbeddedBroker) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-c", FORK, kafka.bootstrap_servers], capture_output=True, text=True, timeout=60
+        [sys.executable, "-X", "dev", "-c", FORK, kafka.bootstrap_servers], capture_output=True, text=True, timeout=300
     )
     assert (done.stdout.strip(), done.stderr) == ("both", "")
 

@@ -145,14 +145,14 @@ def as_task_receipt(receipt: TransactionReceipt, topic: str, spark_partition: in
     )
 
 
-def committed(client: Client, servers: str, topic: str, sink_id: str) -> Verdict:
+def committed(client: Client, servers: str, topic: str, sink_id: str, *, visible_ms: int = 0) -> Verdict:
     ledger = f"ledger-of-{sink_id}"
     client.create_topic(ledger, 1, 1, {"cleanup.policy": "compact"})
     client.create_topic(topic, 2, 1)
     generation = 2 if client.features().get("transaction.version", 0) >= 2 else 1
     receipts = [task(servers, topic, sink_id, number, 20) for number in range(2)]
     assert read_topic(servers, topic, settle_timeout_s=0) == []
-    settings = DeliverySettings(ledger_topic=ledger, generation=generation)
+    settings = DeliverySettings(ledger_topic=ledger, generation=generation, visible_ms=visible_ms)
     job = Job(Operation.COMMIT, BatchKey("query", 0), receipts)
     return client.run(Committer(settings, DriverSession(sink_id, RUN), job, client.now_ms()))
 
@@ -167,6 +167,30 @@ def test_a_batch_of_two_tasks_is_committed_on_apache_kafka(kafka: KafkaCluster, 
     servers = kafka.bootstrap_servers
     with client_of(servers) as client:
         check_committed(committed(client, servers, topic_name, f"sink-{topic_name}"[:100]), servers, topic_name)
+
+
+def test_a_commit_that_waits_until_its_rows_are_visible_returns_when_they_are(
+    kafka: KafkaCluster, topic_name: str
+) -> None:
+    check_visible_at_once(kafka.bootstrap_servers, topic_name)
+
+
+def test_a_commit_that_waits_until_its_rows_are_visible_asks_each_leader(
+    kafka_three_nodes: KafkaCluster, topic_name: str
+) -> None:
+    check_visible_at_once(kafka_three_nodes.bootstrap_servers, topic_name)
+
+
+def check_visible_at_once(servers: str, topic_name: str) -> None:
+    with client_of(servers) as client:
+        verdict = committed(client, servers, topic_name, f"sink-{topic_name}"[:100], visible_ms=30_000)
+        assert verdict.conclusion is Conclusion.DELIVERED and not verdict.notes and verdict.summary is not None
+        for written in verdict.summary.written:
+            asked = {"partition_index": written.partition, "timestamp": -1}
+            body = {"replica_id": -1, "isolation_level": 1, "topics": [{"name": topic_name, "partitions": [asked]}]}
+            answer = client.ask(Leader(topic_name, written.partition), LIST_OFFSETS, body, version_min=2)
+            assert answer["topics"][0]["partitions"][0]["offset"] > written.last_offset
+        check_committed(verdict, servers, topic_name)
 
 
 @pytest.mark.parametrize("release", ["4.3", "3.9"])

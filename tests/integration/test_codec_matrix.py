@@ -19,7 +19,7 @@ from tools.foreign_reader import ForeignRecord, read_topic, read_topic_java
 from tools.java import dump_log_segments, run_class
 from tools.kafka_cluster import KafkaCluster
 
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 LEVELS: tuple[tuple[str, int | None], ...] = (
     ("none", None), ("gzip", None), ("gzip", 1), ("gzip", 9), ("snappy", None), ("lz4", None), ("lz4", 1),
     ("lz4", 17), ("zstd", None), ("zstd", -5), ("zstd", 19),

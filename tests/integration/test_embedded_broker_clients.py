@@ -22,8 +22,8 @@ from tools.kafka_jars import KafkaUnavailable
 
 TOPIC = "rows"
 PARTITIONS = 3
-WAIT_S = 30
-JAVA_WAIT_S = 90
+WAIT_S = 90
+JAVA_WAIT_S = 250
 COMMITTED = [f"committed-{number}".encode() for number in range(30)]
 ABORTED = [f"aborted-{number}".encode() for number in range(10)]
 

@@ -19,8 +19,9 @@ from confluent_kafka.admin import AdminClient
 from kafka_sink import Producer
 from kafka_sink.testing import Acl, EmbeddedBroker
 from tests.certificates import Authority
+from tools.waiting import wait_until
 
-WAIT_S = 20
+WAIT_S = 90
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 USERS = {"alice": "secret of alice", "bob": "secret of bob"}
 
@@ -96,8 +97,12 @@ def test_confluent_kafka_is_told_of_a_wrong_password_in_the_words_of_kafka(
     producer = confluent_kafka.Producer(config)
     with pytest.raises(KafkaException):
         producer.list_topics(timeout=2)
-    producer.poll(0.1)
-    texts = [error.str() for error in heard if error.code() == KafkaError._AUTHENTICATION]
+
+    def told() -> list[str]:
+        producer.poll(0.1)
+        return [error.str() for error in heard if error.code() == KafkaError._AUTHENTICATION]
+
+    texts = wait_until(told, lambda: f"the refusal is told: {heard}")
     plain = "Authentication failed: Invalid username or password"
     scram = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
     assert texts and all((plain if mechanism == "PLAIN" else scram) in text for text in texts)

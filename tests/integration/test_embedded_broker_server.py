@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_sink.errors import ConfigError
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Fault
 
-WAIT_S = 20
+WAIT_S = 90
 
 
 def write(servers: str, topic: str, values: list[bytes], **config: object) -> None:

@@ -7,13 +7,17 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
 
+from kafka_sink.testing import EmbeddedBroker
+from kafka_sink.wire.apis import FETCH
+from tests.chaos.faults import Harm
+from tests.chaos.kafka_proxy import KafkaProxy
 from tests.conftest import FIRST_GENERATION, NEWEST, without_kafka
 from tools import kafka_node, kafka_watchdog
 from tools.foreign_reader import end_offsets, read_topic, read_topic_java
@@ -21,11 +25,14 @@ from tools.java import run_class
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import KafkaUnavailable
 from tools.kafka_node import free_port
+from tools.waiting import wait_until
 
 ODD = b"tab\t line\n backslash\\ comma, colon: zero\x00 high\xff"
 
 
-def fill(cluster: KafkaCluster, topic: str, count: int, transactional_id: str | None = None) -> Producer:
+def fill(
+    cluster: KafkaCluster | EmbeddedBroker, topic: str, count: int, transactional_id: str | None = None
+) -> Producer:
     settings: dict[str, object] = {"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0}
     if transactional_id is not None:
         settings["transactional.id"] = transactional_id
@@ -37,15 +44,6 @@ def fill(cluster: KafkaCluster, topic: str, count: int, transactional_id: str | 
         producer.produce(topic, b"value %d" % number, key=b"key %d" % number, partition=0)
     assert producer.flush(60) == 0
     return producer
-
-
-def wait_until(is_true: Callable[[], bool], timeout_s: float = 30) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not is_true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def test_both_foreign_readers_see_the_same_records_byte_for_byte(kafka: KafkaCluster, topic_name: str) -> None:
@@ -100,6 +98,36 @@ def test_a_topic_has_the_wanted_partitions_and_config_and_goes_away_when_deleted
         kafka_4.leader_of(topic_name, 5)
 
 
+def test_what_was_just_made_or_deleted_is_news_to_no_node(kafka_three_nodes: KafkaCluster, topic_name: str) -> None:
+    cluster = kafka_three_nodes
+
+    def known(topic: str) -> list[tuple[tuple[str, int, int], ...]]:
+        return [view.leaders for node_id in cluster.node_ids if (view := cluster.view_of(node_id, topic)) is not None]
+
+    for number in range(5):
+        topic = cluster.create_topic(f"{topic_name}-{number}", partitions=6)
+        first, *others = known(topic)
+        assert others == [first, first]
+        assert [(index, leader in cluster.node_ids) for _, index, leader in first] == [(one, True) for one in range(6)]
+        cluster.delete_topic(topic)
+        assert known(topic) == [()] * 3
+
+
+def test_the_foreign_reader_goes_on_where_a_leader_shows_less_than_it_has() -> None:
+    """As one that was elected a moment ago does, until its followers have told it how far they are."""
+
+    def nothing_yet(body: Mapping[str, Any]) -> dict[str, Any]:
+        partition = {"partition_index": 0, "error_code": 0, "high_watermark": 0, "records": b""}
+        topics = [{**topic, "partitions": [{**partition, "aborted_transactions": None}]} for topic in body["topics"]]
+        return {"session_id": 0, "responses": topics}
+
+    with EmbeddedBroker(topics={"t": 1}) as broker, KafkaProxy(broker.bootstrap_servers) as proxy:
+        fill(broker, "t", 10)
+        shown = proxy.on(FETCH, Harm.REFUSE, refusal=nothing_yet)
+        assert len(read_topic(proxy.bootstrap_servers, "t")) == 10
+        assert shown.has_acted
+
+
 def test_a_killed_node_comes_back_with_its_port_and_its_data(topic_name: str) -> None:
     with new_cluster(NEWEST) as cluster:
         servers = cluster.bootstrap_servers
@@ -124,7 +152,7 @@ def test_a_paused_node_takes_connections_but_answers_only_after_it_is_resumed(
     cluster.pause(leader)
     host, _, port = cluster.address_of(leader).partition(":")
     socket.create_connection((host, int(port)), timeout=5).close()
-    assert wait_until(lambda: cluster.leader_of(topic_name, 0) not in (leader, -1))
+    wait_until(lambda: cluster.leader_of(topic_name, 0) not in (leader, -1), "another node leads")
     cluster.resume(leader)
     cluster.wait_ready()
     fill(cluster, topic_name, 10)
@@ -139,7 +167,7 @@ def test_three_nodes_elect_another_leader_when_one_is_killed_and_heal_brings_it_
     fill(cluster, topic_name, 10)
     leader = cluster.leader_of(topic_name, 0)
     cluster.kill(leader)
-    assert wait_until(lambda: cluster.leader_of(topic_name, 0) not in (leader, -1))
+    wait_until(lambda: cluster.leader_of(topic_name, 0) not in (leader, -1), "another node leads")
     assert len(read_topic(cluster.bootstrap_servers, topic_name)) == 10
     cluster.heal()
     assert cluster.process_id(leader) > 0
@@ -195,7 +223,7 @@ def test_an_owner_killed_with_sigkill_leaves_no_process_and_no_folder(kafka_4: K
     finally:
         owner.kill()
         owner.wait(30)
-    assert wait_until(lambda: not folder.exists() and kafka_watchdog.processes_using(str(folder)) == [])
+    wait_until(lambda: not folder.exists() and kafka_watchdog.processes_using(str(folder)) == [], "all is gone")
 
 
 TAKER = """

@@ -22,7 +22,7 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime.client import Client
 from kafka_sink.runtime.secured import authenticator
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
-from tools.foreign_reader import read_topic
+from tests.integration.producing import transact, transacted_for, values
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_node import FAST_START, HOST
 from tools.kafka_security import LISTENER
@@ -31,7 +31,7 @@ from tools.kerberos import NAME, KerberosUnavailable, Realm
 pytest.importorskip("gssapi", reason="the package gssapi is missing: pip install 'pykafka-sink[kerberos]'")
 pytestmark = pytest.mark.kafka
 
-WAIT_S = 30.0
+WAIT_S = 90.0
 SESSION_MS = 3_000
 KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
 
@@ -111,14 +111,12 @@ def written_by(options: dict[str, Any], kerberized: Kerberized, topic: str) -> l
         producer.send(topic, value=b"never")
         producer.flush()
         producer.abort_transaction()
-        producer.begin_transaction()
-        producer.send(topic, value=b"2")
-        producer.commit_transaction()
-    return sorted(record.value or b"" for record in read_topic(kerberized.kafka.bootstrap_servers, topic))
+        transact(producer, topic, b"2")
+    return values(kerberized.kafka, topic)
 
 
-def said(options: dict[str, Any]) -> KafkaSinkError:
-    with Client(parse_producer_options({**options, "max.block.ms": 2_000})) as client:
+def said(options: dict[str, Any], limit_ms: int = 90_000) -> KafkaSinkError:
+    with Client(parse_producer_options({**options, "max.block.ms": limit_ms})) as client:
         with pytest.raises(KafkaSinkError) as caught:
             client.reach()
         return caught.value
@@ -238,7 +236,7 @@ def test_a_realm_that_does_not_answer_is_tried_again_until_the_time_limit(kerber
     options = kerberized.with_keytab(sasl_kerberos_keytab=str(keytab), sasl_kerberos_principal="erin")
     kerberized.realm.stop()
     try:
-        error = said(options)
+        error = said(options, 2_000)
     finally:
         kerberized.realm.start()
     assert isinstance(error, OperationTimeout) and "Cannot contact any KDC" in str(error)
@@ -278,19 +276,8 @@ def test_a_transaction_goes_on_through_new_sessions_and_new_tickets(
     topic = kerberized.kafka.create_topic(topic_name)
     more = {"sasl_kerberos_keytab": str(keytab), "sasl_kerberos_principal": "frank"}
     options = kerberized.with_keytab(**more, transactional_id=topic, linger_ms="0")
-    sent = []
-    with caplog.at_level("DEBUG", "kafka_sink"), Producer(options) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        until_s = time.monotonic() + 4 * SESSION_MS / 1000
-        while time.monotonic() < until_s:
-            sent.append(b"%06d" % len(sent))
-            producer.send(topic, value=sent[-1])
-            time.sleep(0.005)
-        producer.commit_transaction()
-    records = read_topic(kerberized.kafka.bootstrap_servers, topic)
-    assert sorted(record.value or b"" for record in records) == sent
-    told = [record.getMessage() for record in caplog.records]
+    sent, told = transacted_for(4 * SESSION_MS / 1000, options, topic, caplog)
+    assert values(kerberized.kafka, topic) == sent
     assert any("new session with" in text for text in told)
     assert not [text for text in told if "refused" in text or "Kerberos gives" in text]
     # One ticket is good for four seconds: the realm was asked for more than one.

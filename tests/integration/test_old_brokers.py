@@ -7,7 +7,6 @@ sink makes of it: it asks the brokers whether they verify, and sweeps only where
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -30,6 +29,7 @@ from tests.conftest import or_without_kafka
 from tests.integration.asking import client_of, end_body, end_versions, prepared
 from tests.integration.commanding import Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 OLD = "3.5.2"
 # The sink asks for a minute for the driver's transactions.
@@ -63,8 +63,7 @@ def aborted_by_the_old_rules(client: Client, receipt: TransactionReceipt) -> Non
     coordinator = Coordinator(receipt.transactional_id)
     answer = client.ask(coordinator, END_TXN, end_body(receipt, commit=False), **end_versions(receipt))
     assert answer["error_code"] == 0
-    while described_state(client, receipt.transactional_id) != "CompleteAbort":
-        time.sleep(0.02)
+    wait_until(lambda: described_state(client, receipt.transactional_id) == "CompleteAbort", "it is aborted")
 
 
 def late_produce(client: Client, receipt: TransactionReceipt, topic: str) -> int:
@@ -157,8 +156,7 @@ def test_before_3_6_a_batch_is_delivered_and_what_a_killed_task_left_ends_by_its
         told = shell.about(sink, "transactions", "--abort", "--yes", "--json")
         assert told.exit_code == 4 and told.content["left_open"] == [killed]
         assert told.content["notes"] == [NOT_VERIFIED]
-        while described_state(client, killed) != "CompleteAbort":
-            time.sleep(0.5)
+        wait_until(lambda: described_state(client, killed) == "CompleteAbort", "its time is over")
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
 
 

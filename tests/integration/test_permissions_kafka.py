@@ -35,7 +35,7 @@ from tools.kafka_cluster import KafkaCluster
 from tools.kafka_security import AUTHORIZER
 
 pytestmark = pytest.mark.kafka
-WAIT_S = 30.0
+WAIT_S = 90.0
 PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
 BATCH, NEXT = BatchKey("query-1", 0), BatchKey("query-1", 1)
 
@@ -154,11 +154,6 @@ def place(kafka: KafkaCluster, topic_name: str) -> Place:
     with client_of(kafka.bootstrap_servers) as client:
         client.create_topic(f"{topic}-ledger", 1, 1, {"cleanup.policy": "compact"})
     return Place(kafka, topic)
-
-
-@pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
 
 
 # ---- what each mode does ---------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tools.kafka_cluster import KafkaCluster
 KEY_COUNT = 100_000
 KEY_BYTES_MAX = 60
 PARTITION_COUNTS = (1, 3, 12, 100)
-TIMEOUT_S = 60
+TIMEOUT_S = 120
 PLACEMENT = Path(__file__).parent / "java" / "Placement.java"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _thread
 import gc
-import os
 import pickle
 import signal
 import subprocess
@@ -13,7 +12,6 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,37 +20,13 @@ from kafka_sink import Producer
 from kafka_sink.engine.engine import Engine
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.testing import EmbeddedBroker
-from tools.foreign_reader import read_topic
+from tests.integration.producing import TIMEOUT_S, descriptor_count, producer_of, senders, values
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
-TIMEOUT_S = 30
-SENDER_NAME = "kafka-sink-sender"
+HOUR_MS = 3_600_000
 # Nobody listens there: connections are refused at once.
 NOBODY = "127.0.0.1:1"
-
-
-def producer_of(kafka: KafkaCluster, **options: object) -> Producer:
-    named = {name.replace("_", "."): options[name] for name in options}
-    return Producer({"bootstrap.servers": kafka.bootstrap_servers, **named})
-
-
-def values(kafka: KafkaCluster, topic: str) -> list[bytes | None]:
-    return [record.value for record in read_topic(kafka.bootstrap_servers, topic)]
-
-
-def senders() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name.startswith(SENDER_NAME)]
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_thousand_producers_opened_and_closed_leave_no_thread_and_no_descriptor(
@@ -62,7 +36,7 @@ def test_a_thousand_producers_opened_and_closed_leave_no_thread_and_no_descripto
     with producer_of(kafka_4, linger_ms=0) as producer:
         producer.send(topic_name, b"warm").result(TIMEOUT_S)
     gc.collect()
-    before = descriptors()
+    before = descriptor_count()
     assert not senders()
     for number in range(1000):
         producer = producer_of(kafka_4, linger_ms=0)
@@ -70,7 +44,7 @@ def test_a_thousand_producers_opened_and_closed_leave_no_thread_and_no_descripto
             producer.send(topic_name, b"%d" % number).result(TIMEOUT_S)
         producer.close(0 if number % 3 == 0 else TIMEOUT_S)
     assert not senders()
-    assert descriptors() == before
+    assert descriptor_count() <= before
 
 
 def test_closing_sends_what_is_queued_and_may_be_repeated(kafka: KafkaCluster, topic_name: str) -> None:
@@ -102,12 +76,11 @@ def test_closing_with_zero_gives_up_what_is_queued_and_says_so(kafka_4: KafkaClu
 
 
 def test_a_close_that_runs_out_of_time_raises_and_every_future_ends() -> None:
-    producer = Producer({"bootstrap.servers": NOBODY, "max.block.ms": 100})
+    # No other limit of the producer ends within the time of a test.
+    producer = Producer({"bootstrap.servers": NOBODY, "max.block.ms": 100, "delivery.timeout.ms": HOUR_MS})
     with pytest.raises(OperationTimeout, match="is not known within"):
         producer.send("t", b"v")
-    started = time.monotonic()
     producer.close(0.5)
-    assert time.monotonic() - started < 5
     assert not senders()
 
 
@@ -137,7 +110,7 @@ def test_a_callback_may_close_the_producer(kafka_4: KafkaCluster, topic_name: st
     kafka_4.create_topic(topic_name)
     producer = producer_of(kafka_4)
     producer.send(topic_name, b"v", on_delivery=lambda *_: producer.close())
-    wait_until(lambda: not senders())
+    wait_until(lambda: not senders(), "its thread has ended")
     with pytest.raises(KafkaSinkError, match="closed"):
         producer.send(topic_name, b"late")
     producer.close()
@@ -173,17 +146,17 @@ def test_a_forgotten_producer_warns_sends_what_it_has_and_ends_its_thread(
     assert ["was not closed" in str(each.message) for each in told if each.category is ResourceWarning] == [True]
     assert is_alive() is None
     assert future.result(TIMEOUT_S).offset == 0
-    wait_until(lambda: not senders())
+    wait_until(lambda: not senders(), "its thread has ended")
     assert values(kafka_4, topic_name) == [b"kept"]
 
 
 def test_a_constructor_that_fails_leaves_nothing_behind() -> None:
     gc.collect()  # what earlier tests have left is none of it
-    before = descriptors()
+    before = descriptor_count()
     with pytest.raises(KafkaSinkError):
         Producer({"bootstrap.servers": NOBODY, "compression.type": "lz4", "compression.lz4.level": 99})
     gc.collect()
-    assert (descriptors(), senders()) == (before, [])
+    assert descriptor_count() <= before and not senders()
 
 
 def test_a_producer_does_not_pickle() -> None:
@@ -280,11 +253,11 @@ def run_script(text: str, *arguments: str, interrupt_after: str | None = None) -
     ],
 )
 def test_ctrl_c_works_while_blocked(blocked: str) -> None:
-    started = time.monotonic()
+    # Nothing but the interrupt ends it within the time of a test.
     code, output = run_script(f"""
 from kafka_sink import Producer
 from kafka_sink.engine.engine import Engine
-options = {{"bootstrap.servers": "{NOBODY}", "max.block.ms": 60000}}
+options = {{"bootstrap.servers": "{NOBODY}", "max.block.ms": {HOUR_MS}}}
 producer, transactional = Producer(options), Producer({{**options, "transactional.id": "t"}})
 Engine._is_over = lambda self: False  # nothing that is being closed comes to its end
 try:
@@ -296,7 +269,6 @@ producer.close(0)
 transactional.close(0)
 """, interrupt_after="blocked")  # fmt: skip
     assert (code, "interrupted" in output) == (0, True), output
-    assert time.monotonic() - started < 20
 
 
 def test_an_interrupt_that_comes_just_before_the_thread_sleeps_is_noticed() -> None:

@@ -15,7 +15,7 @@ from kafka_sink.errors import BufferExhausted
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 THREADS = 8
 
 

@@ -32,11 +32,6 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture
-def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(capsys)
-
-
-@pytest.fixture
 def sink(broker: EmbeddedBroker) -> Sink:
     sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER)
     sink.create()

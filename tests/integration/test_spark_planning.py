@@ -12,8 +12,9 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.planning import planned_stream
-from kafka_sink.spark.unfinished import LOCAL_FOLDERS, commit_under_way, unfinished_commits
+from kafka_sink.spark.unfinished import commit_under_way, unfinished_commits
 from kafka_sink.testing import EmbeddedBroker
 from tests.chaos.bare_spark import open_transactions
 from tests.integration.commanding import Sink, rows

@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.spark import sockets
+from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.sockets import SETTING, advise_sockets, is_reached_over_tcp
 
 OVER_TCP = {"PYTHON_WORKER_FACTORY_SECRET": "s"}
 TOLD_IN_A_PROCESS = """
 import logging, sys
 logging.basicConfig(stream=sys.stdout, level=logging.INFO)
-from pyspark import SparkFiles
-SparkFiles._root_directory, SparkFiles._is_running_on_worker = sys.argv[1], True
 from kafka_sink.spark.sockets import advise_sockets
 for _ in range(3):
     advise_sockets()
@@ -26,9 +25,10 @@ for _ in range(3):
 
 def told_by_new_process(folder: str) -> int:
     """How often one planning process of that application says it."""
-    command = [sys.executable, "-c", TOLD_IN_A_PROCESS, folder]
-    return subprocess.run(command, env=OVER_TCP | {"PYTHONPATH": ":".join(sys.path)}, capture_output=True, check=True,
-                          text=True).stdout.count(SETTING)  # fmt: skip
+    command = [sys.executable, "-c", TOLD_IN_A_PROCESS]
+    environment = OVER_TCP | {"PYTHONPATH": ":".join(sys.path), LOCAL_FOLDERS: folder}
+    done = subprocess.run(command, env=environment, capture_output=True, check=True, text=True)
+    return done.stdout.count(SETTING)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_spark_that_has_no_unix_sockets_is_left_alone(
     sockets._tell_once.cache_clear()
     monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "s")
     monkeypatch.setattr(sockets.pyspark, "__version__", version)
-    monkeypatch.setattr(sockets, "spark_folder", lambda: None)
+    monkeypatch.delenv(LOCAL_FOLDERS, raising=False)
     with caplog.at_level(logging.INFO, "kafka_sink"):
         advise_sockets()
     assert [record.getMessage().count(SETTING) for record in caplog.records] == [1] * count

@@ -32,7 +32,7 @@ from kafka_sink.runtime.tls import TlsContexts, tls_context
 from tests.certificates import DAY, NOW, Authority, Issued
 from tools.kafka_jars import java_command
 
-WAIT_S = 20.0
+WAIT_S = 90.0
 HOST = "localhost"
 
 
@@ -476,7 +476,7 @@ def keytool(*arguments: str) -> None:
         "of the store",
         "-noprompt",
     ]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
 
 
 @pytest.fixture(scope="module")

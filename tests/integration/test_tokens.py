@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -18,14 +18,15 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.runtime.secured import authenticator
 from tests.certificates import Authority
-from tests.conftest import FIRST_GENERATION, NEWEST, or_without_kafka
+from tests.conftest import NEWEST, or_without_kafka
+from tests.integration.producing import transacted_for, values
 from tests.integration.token_server import AUDIENCE, ISSUER, TokenServer, unsecured_token
 from tests.secured_kafka import SecuredKafka, running
-from tools.foreign_reader import read_topic
 from tools.kafka_node import FAST_START
 from tools.kafka_security import SASL_SSL
+from tools.waiting import wait_until
 
-WAIT_S = 30.0
+WAIT_S = 90.0
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
 CREDENTIALS = "sasl.oauthbearer.client.credentials."
 
@@ -207,16 +208,13 @@ def test_a_function_that_gives_no_token_is_named_and_nothing_of_it_is_shown(prov
 
 
 def test_a_token_is_renewed_behind_the_scenes_and_used_until_then(server: TokenServer) -> None:
-    server.life_s = 5
+    server.life_s = 12
     more = {"sasl.login.refresh.window.factor": 0.5, "sasl.login.refresh.window.jitter": 0}
     new_exchange = authenticator(options(server, **more))
     assert new_exchange is not None
     first = new_exchange("b").first()
     assert new_exchange("b").first() == first and len(server.requests) == 1
-    deadline_s = time.monotonic() + WAIT_S
-    while new_exchange("b").first() == first:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    wait_until(lambda: new_exchange("b").first() != first, "the token is renewed")
     assert len(server.requests) == 2
 
 
@@ -234,13 +232,16 @@ def test_nobody_is_asked_for_tokens_that_nobody_needs(caplog: pytest.LogCaptureF
         return unsecured_token(life_s=2)
 
     new_exchange = authenticator(options(sasl_oauthbearer_token_provider=next_token))
-    time.sleep(2.5)
-    assert len(asked) > 2 and "no new token for OAUTHBEARER" in caplog.text
+    wait_until(lambda: len(asked) > 2 and "no new token for OAUTHBEARER" in caplog.text, "it is asked again and again")
     del new_exchange
-    time.sleep(0.3)
-    count = len(asked)
-    time.sleep(0.5)
-    assert len(asked) == count
+
+    def is_quiet() -> bool:
+        # What was under way when its owner went may end.
+        count = len(asked)
+        time.sleep(1.0)
+        return len(asked) == count
+
+    assert wait_until(is_quiet, "nobody asks any more", 20)
 
 
 def test_a_token_that_has_ended_is_not_sent(server: TokenServer) -> None:
@@ -253,11 +254,6 @@ def test_a_token_that_has_ended_is_not_sent(server: TokenServer) -> None:
 
 
 # ---- Apache Kafka ----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=[NEWEST, FIRST_GENERATION])
-def secured(request: pytest.FixtureRequest, secured_kafka_of: Callable[[str], SecuredKafka]) -> SecuredKafka:
-    return secured_kafka_of(request.param)
 
 
 def test_a_transaction_goes_on_while_its_token_ends(
@@ -273,20 +269,11 @@ def test_a_transaction_goes_on_while_its_token_ends(
     chosen = secured.options(
         SASL_SSL, "OAUTHBEARER", sasl_oauthbearer_token_provider=next_token, transactional_id=topic, linger_ms=0
     )
-    sent = []
-    with caplog.at_level(logging.DEBUG, "kafka_sink"), Producer(chosen) as producer:
-        producer.init_transactions()
-        producer.begin_transaction()
-        until_s = time.monotonic() + 9
-        while time.monotonic() < until_s:
-            sent.append(b"%06d" % len(sent))
-            producer.send(topic, value=sent[-1])
-            time.sleep(0.005)
-        producer.commit_transaction()
-    assert sorted(record.value or b"" for record in read_topic(secured.kafka.bootstrap_servers, topic)) == sent
+    sent, told = transacted_for(9, chosen, topic, caplog)
+    assert values(secured.kafka, topic) == sent
     assert len(tokens) >= 3
     # Its own: a source of tokens of the test before may take a moment to go.
-    told = [text for record in caplog.records if topic in (text := record.getMessage())]
+    told = [text for text in told if topic in text]
     # Not twice, as it would be: a machine that stands still for a moment misses the end of a session.
     assert any("new session with" in text for text in told)
     assert not [text for text in told if "refused" in text or "Bearer" in text]
@@ -331,6 +318,6 @@ def test_kafka_takes_the_signed_token_of_an_endpoint_and_its_next_one(
                 producer.send(topic, value=b"%d" % count).result(WAIT_S)
                 count += 1
                 time.sleep(0.05)
-        assert len(list(read_topic(secured.kafka.bootstrap_servers, topic))) == count
+        assert len(values(secured.kafka, topic)) == count
     assert len(server.requests) >= 2
     assert "new session with" in caplog.text and "hunter2" not in caplog.text and "refused" not in caplog.text

@@ -7,8 +7,8 @@ that stays open would stop every reader of the topic. Both readers of `tools.for
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Sequence
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
@@ -20,9 +20,10 @@ from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAbo
 from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID
 from tests.conftest import NEWEST, or_without_kafka
 from tests.integration.asking import client_of
-from tests.integration.transactional import TIMEOUT_S, is_settled, rows, transactional, values
+from tests.integration.producing import TIMEOUT_S, is_settled, rows, transact, transactional, values
 from tools.foreign_reader import read_topic, read_topic_java, wait_until_settled
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 
 def test_committed_records_are_seen_and_aborted_ones_never(kafka: KafkaCluster, topic_name: str) -> None:
@@ -84,9 +85,7 @@ def test_a_broker_that_offers_unstable_versions_is_spoken_to_in_stable_ones(topi
         assert INIT_PRODUCER_ID.version_max == 5
         with transactional(kafka, topic_name) as producer:
             producer.init_transactions()
-            producer.begin_transaction()
-            producer.send(topic_name, value=b"v")
-            producer.commit_transaction()
+            transact(producer, topic_name, b"v")
         assert values(kafka, topic_name) == [b"v"]
 
 
@@ -119,9 +118,7 @@ def test_calls_in_the_wrong_order_are_refused_and_harm_nothing(kafka_4: KafkaClu
             producer.commit_transaction()
         producer.begin_transaction()
         with pytest.raises(LocalProtocolError, match="open"):
-            producer.begin_transaction()
-        producer.send(topic_name, value=b"inside")
-        producer.commit_transaction()
+            transact(producer, topic_name, b"inside")
     assert values(kafka_4, topic_name) == [b"inside"]
     with (
         Producer({"bootstrap.servers": kafka_4.bootstrap_servers}) as plain,
@@ -169,18 +166,11 @@ def group_offsets(kafka: KafkaCluster, group: str, topic: str, partitions: Seque
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "isolation.level": "read_committed"}
     consumer = Consumer(settings)
     wanted = [TopicPartition(topic, partition) for partition in partitions]
-    deadline = time.monotonic() + TIMEOUT_S
-    try:
-        while True:
-            try:
-                found = consumer.committed(wanted, timeout=TIMEOUT_S)
-                break
-            except KafkaException:  # the group's coordinator is new, and loads
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.05)
-    finally:
-        consumer.close()
+    with closing(consumer):
+        # The group's coordinator may be new, and load.
+        found = wait_until(
+            lambda: consumer.committed(wanted, timeout=TIMEOUT_S), f"{group} is loaded", passing=(KafkaException,)
+        )
     assert all(each.error is None for each in found), found
     return {each.partition: each.offset for each in found}
 
@@ -255,9 +245,7 @@ def test_a_refused_record_makes_the_commit_fail_and_an_abort_heals_it(kafka: Kaf
             producer.commit_transaction()
         assert "MESSAGE_TOO_LARGE" in str(future.exception(TIMEOUT_S))
         producer.abort_transaction()
-        producer.begin_transaction()
-        producer.send(topic_name, value=b"good")
-        producer.commit_transaction()
+        transact(producer, topic_name, b"good")
     assert is_settled(kafka, topic_name)
     assert values(kafka, topic_name) == [b"good"]
 

@@ -17,7 +17,7 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, ProducerFenced, TransactionAborted, TransactionError
 from tests.conftest import VERSIONS, or_without_kafka
-from tests.integration.transactional import TIMEOUT_S, is_settled, rows, transactional, values
+from tests.integration.producing import TIMEOUT_S, is_settled, rows, transact, transactional, values
 from tools.foreign_reader import read_topic, wait_until_settled
 from tools.kafka_cluster import KafkaCluster
 
@@ -49,7 +49,7 @@ print("ended")
 
 
 def run(program: str, *arguments: str, expected: int = 0) -> str:
-    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=300)
     assert done.returncode == expected, done.stderr[-3000:]
     return done.stdout.strip()
 
@@ -94,9 +94,7 @@ def test_closing_after_prepare_leaves_the_transaction_to_the_receipt(kafka: Kafk
         with pytest.raises(LocalProtocolError, match=r"init_transactions\(\) first"):
             other.begin_transaction()
         other.init_transactions()
-        other.begin_transaction()
-        other.send(topic_name, value=b"next")
-        other.commit_transaction()
+        transact(other, topic_name, b"next")
     assert is_settled(kafka, topic_name)
     assert values(kafka, topic_name) == [*(b"row-%d" % number for number in range(100)), b"next"]
 
@@ -149,9 +147,7 @@ def test_a_second_producer_with_the_same_id_fences_the_first_and_its_records_are
     first.send(topic_name, value=b"of the fenced one").result(TIMEOUT_S)
     with transactional(kafka, topic_name) as second:
         second.init_transactions()
-        second.begin_transaction()
-        second.send(topic_name, value=b"of the newer one")
-        second.commit_transaction()
+        transact(second, topic_name, b"of the newer one")
         error = fenced(first, topic_name)
         assert topic_name in str(error)
         # It stays that way.
@@ -160,9 +156,7 @@ def test_a_second_producer_with_the_same_id_fences_the_first_and_its_records_are
         with pytest.raises(KafkaSinkError):
             first.send(topic_name, value=b"of the fenced one").result(TIMEOUT_S)
         first.close(timeout_s=10)
-        second.begin_transaction()
-        second.send(topic_name, value=b"of the newer one, again")
-        second.commit_transaction()
+        transact(second, topic_name, b"of the newer one, again")
     assert is_settled(kafka, topic_name)
     assert values(kafka, topic_name) == [b"of the newer one", b"of the newer one, again"]
 
@@ -192,16 +186,12 @@ def test_a_transaction_that_takes_too_long_is_aborted_by_the_broker_and_the_prod
         # An abort is the way on where the broker allows one; else a new producer takes over.
         try:
             producer.abort_transaction()
-            producer.begin_transaction()
-            producer.send(topic_name, value=b"next")
-            producer.commit_transaction()
+            transact(producer, topic_name, b"next")
         except ProducerFenced:
             outcome.append(ProducerFenced)
     assert outcome in ([TransactionAborted], [TransactionAborted, ProducerFenced], [ProducerFenced, ProducerFenced])
     with transactional(kafka, topic_name) as successor:
         successor.init_transactions()
-        successor.begin_transaction()
-        successor.send(topic_name, value=b"of the successor")
-        successor.commit_transaction()
+        transact(successor, topic_name, b"of the successor")
     assert is_settled(kafka, topic_name)
     assert values(kafka, topic_name) == [*([b"next"] if len(outcome) == 1 else []), b"of the successor"]

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.model.planted import PLANTED
+from tests.mistakes.table import MISTAKES, Mistake
 from tests.model.search import search
 from tests.model.world import Budget, World
+
+STORY_MAX = 60
 
 
 @dataclass(frozen=True)
@@ -90,27 +92,18 @@ def test_two_drivers_that_interrupt_each_other_twice_make_no_row_double(generati
     check_bound(generation, Bound(Budget(seconds=1, switches=2)))
 
 
-BOUNDS_OF_MISTAKES = {
-    "no_intent": (2, Budget(crashes=1)),
-    "abort_after_intent": (2, Budget(deadlines=1, restarts=1)),
-    "fenced_is_success": (1, Budget(time_outs=1)),
-    "ids_shared_between_runs": (2, Budget(crashes=1)),
-    "no_fencing": (2, Budget(crashes=1)),
-    "no_claim": (2, Budget(crashes=1, outdated=2)),
-    "stale_identity_believed": (2, Budget(processes=2)),
-    "unmarked_intent_ignored": (2, Budget(crashes=1, markers=1)),
-    "fingerprint_not_compared": (2, Budget(crashes=1, others=1)),
-    "id_used_again_after_a_lost_answer": (2, Budget()),
-}
-BATCHES_OF_MISTAKES = {"stale_identity_believed": 3}
+SEARCHED = [mistake for mistake in MISTAKES if mistake.search is not None]
 
 
-@pytest.mark.parametrize("name", sorted(PLANTED))
-def test_a_planted_mistake_is_found(name: str) -> None:
-    generation, budget = BOUNDS_OF_MISTAKES[name]
-    with PLANTED[name]():
-        batches = BATCHES_OF_MISTAKES.get(name, 1)
-        found = search(World(generation, budget, batches=batches), states_max=50_000)
+@pytest.mark.parametrize("mistake", SEARCHED, ids=lambda mistake: mistake.name)
+def test_a_planted_mistake_is_found(mistake: Mistake) -> None:
+    wanted = mistake.search
+    assert wanted is not None
+    world = World(wanted.generation, wanted.budget, batches=wanted.batches, drivers=1 + wanted.budget.seconds)
+    with mistake.plant():
+        found = search(world, states_max=wanted.states_max)
     assert found.violation is not None
-    sys.stdout.write(f"{name}: {found.violation.text}, after {len(found.story)} events, {found.states} states\n")
-    assert len(found.story) < 50
+    sys.stdout.write(
+        f"{mistake.name}: {found.violation.text}, after {len(found.story)} events, {found.states} states\n"
+    )
+    assert len(found.story) < STORY_MAX

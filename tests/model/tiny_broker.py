@@ -192,12 +192,17 @@ class TinyBroker:
         return 0 if state == COMPLETE[PREPARE[commit]] else 48
 
     def _on_ListOffsets(self, body: Any, request: DriverRequest) -> dict[str, Any]:
-        topic = body["topics"][0]
-        asked = topic["partitions"][0]
-        stop = len(self.logs.get((topic["name"], asked["partition_index"]), []))
-        answered = {"partition_index": asked["partition_index"], "error_code": 0}
-        answered["offset"] = stop if asked["timestamp"] == -1 else 0
-        return {"topics": [{"name": topic["name"], "partitions": [answered]}]}
+        topics = []
+        for topic in body["topics"]:
+            answered = []
+            for asked in topic["partitions"]:
+                partition = (topic["name"], asked["partition_index"])
+                stop = len(self.logs.get(partition, []))
+                stop = self.last_stable_offset(partition) if body["isolation_level"] else stop
+                offset = stop if asked["timestamp"] == -1 else 0
+                answered.append({"partition_index": partition[1], "error_code": 0, "offset": offset})
+            topics.append({"name": topic["name"], "partitions": answered})
+        return {"topics": topics}
 
     def _on_Fetch(self, body: Any, request: DriverRequest) -> dict[str, Any]:
         topic = body["topics"][0]

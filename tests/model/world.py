@@ -17,10 +17,12 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from kafka_sink.delivery.committer import Committer
+from kafka_sink.delivery.ending import COMMIT
 from kafka_sink.delivery.identity import TaskIdentity, parsed_task_identity
 from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
 from kafka_sink.delivery.request import DriverAnswer, DriverRequest, EveryBroker, Fate, LeaderOf
 from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation
+from kafka_sink.delivery.sweep import LIST
 from kafka_sink.errors import CommitLost, TransportError
 from tests.model import tiny_broker
 from tests.model.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_MS, TinyBroker
@@ -227,6 +229,8 @@ class World:
     def _operation_actions(self, state: WorldState, driver: Driver) -> list[tuple[str, WorldState | Violation]]:
         found: list[tuple[str, WorldState | Violation]] = []
         for request in driver.out:
+            if not self._may_be_answered(request, driver.out):
+                continue
             title = f"driver {driver.number} {self._title(request)}"
             rest = driver._replace(out=tuple(other for other in driver.out if other != request))
             answer, broker = self._answered(state.broker, request)
@@ -245,6 +249,14 @@ class World:
             spent = state._replace(budget=state.budget._replace(deadlines=state.budget.deadlines - 1))
             found.append((f"driver {driver.number} is late", self._step(spent, driver, LATE)))
         return found
+
+    def _may_be_answered(self, request: int, out: tuple[int, ...]) -> bool:
+        """The list of open transactions goes out beside the commits of a decision, and what it says of these is not
+        looked at. So it is answered before all of them, or when nothing else is out; in between makes no difference."""
+        if self._requests[request].key != LIST:
+            return True
+        others = [self._requests[other].key.purpose for other in out if other != request]
+        return not others or others == [COMMIT] * TASKS
 
     # ---- Spark ----
 
@@ -483,8 +495,8 @@ class World:
 
 def _forget_tries(committer: Committer) -> None:
     """How often a question was repeated is no part of the state, or the world would have no end."""
-    part = committer._part
-    for owner in (part, getattr(part, "_search", None)):
+    part, draft = committer._part, committer._draft
+    for owner in (part, getattr(part, "_search", None), draft, committer._listing):
         if owner is not None:
             owner.last_trouble = ""
             for question in owner.inquiry._open.values():

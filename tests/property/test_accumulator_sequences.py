@@ -352,5 +352,5 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         self.logs_hold_each_record_once_and_in_order()
 
 
-AccumulatorAndSequences.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+AccumulatorAndSequences.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
 TestAccumulatorAndSequences = AccumulatorAndSequences.TestCase

@@ -263,5 +263,5 @@ class TransactionWalk(RuleBasedStateMachine):
         assert not self.driver.cluster.connections
 
 
-TransactionWalk.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, derandomize=True)
+TransactionWalk.TestCase.settings = settings(max_examples=150, stateful_step_count=40, derandomize=True)
 TestTransactionWalk = TransactionWalk.TestCase

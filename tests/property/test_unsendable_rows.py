@@ -71,7 +71,7 @@ def faults(row: dict[str, Any], topic: str | None) -> set[str]:
     return found
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(st.lists(row, min_size=1, max_size=40), st.sampled_from([None, None, "one", "four"]))
 def test_halving_finds_the_rows_that_a_look_at_each_row_finds(rows: list[dict[str, Any]], topic: str | None) -> None:
     batch = as_arrow(rows, with_topic=topic is None)

@@ -14,7 +14,7 @@ from kafka_sink.wire.frames import FrameBuffer
 from tests.property.wire_values import bodies, decode, encode, message_id, messages, rows
 
 MESSAGES = list(messages())
-FEW = settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+FEW = settings(max_examples=8, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 def is_part_of(given_value: Any, decoded: Any) -> bool:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.__main__ import seeds_until_caught
-from tests.sim.mutations import SEEDS, Mutation
+from tests.sim.__main__ import PLANTED
+from tests.sim.command import Planted
 from tests.sim.scenario import draw
 from tests.sim.shrink import shrink
 from tests.sim.simulation import Simulation, run
@@ -25,7 +25,7 @@ REGRESSIONS = json.loads((HERE / "regressions.json").read_text())
 FIXED_SEEDS = range(1, 61)
 FRESH_COUNT = 20
 # Bugs that many seeds are needed for are planted by `python -m tests.sim --mutations` only.
-QUICK = [mutation for mutation, limit in SEEDS.items() if limit <= 5]
+QUICK = [planted for planted in PLANTED if planted.limit <= 5]
 
 
 def check(seed: int, steps: int | None = None) -> Counter[str]:
@@ -79,9 +79,9 @@ def test_a_cluster_that_was_made_quick_waits_for_nothing() -> None:
     assert sum(simulation.network.latency() for _ in range(100)) < 100
 
 
-@pytest.mark.parametrize("mutation", QUICK, ids=lambda mutation: mutation.__name__)
-def test_a_planted_bug_is_caught(mutation: Mutation) -> None:
-    assert seeds_until_caught(mutation, range(1, SEEDS[mutation] + 1)) is not None
+@pytest.mark.parametrize("planted", QUICK, ids=lambda planted: planted.name)
+def test_a_planted_bug_is_caught(planted: Planted) -> None:
+    assert planted.first_caught() is not None
 
 
 def test_shrinking_leaves_the_faults_that_matter() -> None:

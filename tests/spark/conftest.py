@@ -18,6 +18,7 @@ from tools.kafka_jars import KafkaUnavailable, java_command
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.spark.parity import Folder
     from tools.spark_cluster import SparkCluster
 
 
@@ -57,6 +58,14 @@ def jvm_spark(spark: SparkSession, java_sink_jars: list[Path]) -> SparkSession:
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> str:
     return str(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def folder(spark: SparkSession, tmp_path: Path) -> Folder:
+    """A source of a stream: files of lines."""
+    from tests.spark.parity import Folder
+
+    return Folder(spark, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from tools.spark_cluster import QUICK_JVM
 # Two tasks at a time; a task that fails is tried once more, which a plain local[2] would not do.
 MASTER = "local[2,2]"
 # How long a query may take to its end.
-PATIENCE_S = 120
+PATIENCE_S = 400
 
 
 def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:

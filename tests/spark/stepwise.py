@@ -9,14 +9,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 
 from tools.driver_processes import driver_processes, kill
 from tools.quiet_spark import quiet_configuration
 from tools.spark_cluster import QUICK_JVM
+from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 JOB = Path(__file__).parent / "jobs" / "stepwise_stream.py"
@@ -58,9 +57,7 @@ class StepwiseStream:
     def __enter__(self) -> StepwiseStream:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         self.wait_until_dead()
 
@@ -87,12 +84,17 @@ class StepwiseStream:
 
     def _hear(self) -> str:
         """The newest line that is due: one when the job is ready, and one for each step."""
-        deadline = time.monotonic() + PATIENCE_S
-        while len(lines := self._output.read_text().splitlines(keepends=True)) <= self._said or lines[-1][-1] != "\n":
+
+        def line() -> str | None:
+            lines = self._output.read_text().splitlines(keepends=True)
+            if len(lines) > self._said and lines[-1].endswith("\n"):
+                return lines[self._said]
             assert self._process.poll() is None, f"the application has ended:\n{self._errors()}"
-            assert time.monotonic() < deadline, f"no answer within {PATIENCE_S} s:\n{self._errors()}"
-            time.sleep(0.05)
-        return lines[self._said].strip()
+            return None
+
+        answer = wait_until(line, lambda: f"the application answers:\n{self._errors()}", PATIENCE_S)
+        assert answer is not None
+        return answer.strip()
 
     def _errors(self) -> str:
         return self._output.with_name(self._output.name.replace("output", "errors")).read_text()[-4000:]

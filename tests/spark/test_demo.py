@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tools import kafka_watchdog
 from tools.demo import GUARANTEE, server_properties
 from tools.demo_rows import Feed, Plan, Tally, table
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--seconds", "6", "--rows-per-second", "2000"]
@@ -46,12 +47,13 @@ def lines_of_table(output: str) -> dict[str, list[int]]:
 
 def left_behind(folder: Path) -> tuple[list[str], list[int]]:
     """Files below the folder and processes that use them; the last of those need a moment to be gone."""
-    deadline = time.monotonic() + 20
-    while True:
-        found = os.listdir(folder), kafka_watchdog.processes_using(str(folder))
-        if found == ([], []) or time.monotonic() > deadline:
-            return found
-        time.sleep(0.1)
+
+    def found() -> tuple[list[str], list[int]]:
+        return os.listdir(folder), kafka_watchdog.processes_using(str(folder))
+
+    with suppress(TimeoutError):
+        wait_until(lambda: found() == ([], []), "nothing is left", 20)
+    return found()
 
 
 @pytest.mark.timeout(600)

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from tests.spark.parity import Folder, append, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
 from tools.kafka_cluster import KafkaCluster
-
-
-@pytest.fixture
-def folder(spark: SparkSession, tmp_path: Path) -> Folder:
-    return Folder(spark, tmp_path)
 
 
 def forget_commit(checkpoint: str, batch: int) -> None:

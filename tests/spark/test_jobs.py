@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,11 +15,12 @@ from tools.foreign_reader import ForeignRecord, end_offsets, read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.make_zip import write_zip
 from tools.spark_cluster import SparkCluster, SparkFailed, SubmittedJob
+from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 JOBS, CONF = ROOT / "spark_jobs", ROOT / "conf"
 # What a job may take on a machine that has other things to do.
-PATIENCE_S = 280
+PATIENCE_S = 500
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +52,9 @@ def keys(records: list[ForeignRecord]) -> Counter[int]:
     return Counter(int(record.key or b"-1") for record in records)
 
 
-def wait_until(is_true: Callable[[], bool], job: SubmittedJob) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_true():
-        assert job.is_running, f"the job has ended already:\n{job.output}\n{job.log[-4000:]}"
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def python(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(JOBS / script), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.parametrize("script", ["stream_to_kafka.py", "export_to_kafka.py"])
@@ -166,7 +158,7 @@ def test_every_row_is_there_once_though_an_executor_was_killed_in_the_middle_of_
     text = "sha2(" * 8 + "CAST(id AS STRING)" + ", 512)" * 8
     query = f"SELECT CAST(id AS STRING) AS key, {text} AS value FROM range(0, {count}, 1, 2)"
     job = submit(JOBS / "export_to_kafka.py", "--sql", query, *to(kafka_three_nodes, topic_name))
-    wait_until(lambda: sum(end_offsets(servers, topic_name).values()) > 0, job)
+    wait_until(lambda: sum(end_offsets(servers, topic_name).values()) > 0 or job.check("rows"), "rows", PATIENCE_S)
     killed = spark_cluster.executors()[0]
     spark_cluster.kill(killed.process_id)
     assert sum(end_offsets(servers, topic_name).values()) < count

@@ -5,8 +5,6 @@ Every test counts with a foreign reader. Sources are folders of text files, one 
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -15,11 +13,6 @@ from pyspark.sql.functions import udf
 from tests.spark.parity import Folder, append, records, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
 from tools.kafka_cluster import KafkaCluster
-
-
-@pytest.fixture
-def folder(spark: SparkSession, tmp_path: Path) -> Folder:
-    return Folder(spark, tmp_path)
 
 
 def test_two_successive_inputs_arrive_with_null_keys_by_a_column_topic_and_are_counted_in_the_progress(

@@ -17,12 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 
 from kafka_sink.wire.apis import END_TXN
-from tests.chaos.faults import Harm, Request
+from tests.chaos.faults import Harm, of_a_task
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.spark.parity import Folder, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
 from tools.driver_processes import driver_processes, kill
 from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
 
 COMMIT = "python_streaming_sink_runner"
 PATIENCE_S = 300
@@ -32,15 +33,6 @@ PATIENCE_S = 300
 def proxy(kafka_4: KafkaCluster) -> Iterator[KafkaProxy]:
     with KafkaProxy(kafka_4.bootstrap_servers) as proxy:
         yield proxy
-
-
-@pytest.fixture
-def folder(spark: SparkSession, tmp_path: Path) -> Folder:
-    return Folder(spark, tmp_path)
-
-
-def of_a_task(request: Request) -> bool:
-    return not request.body["transactional_id"].endswith("-driver")
 
 
 def kill_committing() -> None:
@@ -96,12 +88,9 @@ def test_a_stream_that_starts_again_in_its_session_finishes_the_open_decision_be
     gate = tmp_path / "gate"
     query = start(held_back(folder.read(), gate), proxy.bootstrap_servers, checkpoint, topic=topic_name)
     try:
-        deadline = time.monotonic() + PATIENCE_S
-        # A job of Spark's runs, so the plan of the batch is made.
-        while not spark.sparkContext.statusTracker().getActiveJobsIds():
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        # And no task can have written anything.
+        tracker = spark.sparkContext.statusTracker()
+        wait_until(tracker.getActiveJobsIds, "a job of Spark's runs", PATIENCE_S)
+        # So the plan of the batch is made, and no task can have written anything.
         assert values(kafka_4, topic_name) == [b"a", b"b"]
     finally:
         gate.touch()

@@ -8,11 +8,9 @@ promises the same rows under it, which a restored backup breaks.
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 from pyspark.errors.exceptions.captured import StreamingQueryException
-from pyspark.sql import SparkSession
 
 from tests.spark.parity import Folder, start, values, writable_topic
 from tests.spark.spark_session import run_to_end
@@ -23,11 +21,6 @@ ROWS_BEFORE, ROWS_AFTER = 1379, 2113
 PATIENCE_S = 300
 
 pytestmark = pytest.mark.timeout(1200)
-
-
-@pytest.fixture
-def folder(spark: SparkSession, tmp_path: Path) -> Folder:
-    return Folder(spark, tmp_path)
 
 
 def rows(name: str, count: int) -> list[str]:

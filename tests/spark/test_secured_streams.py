@@ -19,7 +19,7 @@ from tools.spark_cluster import SparkCluster
 
 ROOT = Path(__file__).parents[2]
 # What a job may take on a machine that has other things to do.
-PATIENCE_S = 280
+PATIENCE_S = 500
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 

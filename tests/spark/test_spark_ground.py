@@ -6,8 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,17 +15,10 @@ from tests.spark.spark_session import TopicRow, as_sets, read_rows, run_to_end
 from tools import kafka_watchdog
 from tools.kafka_cluster import KafkaCluster
 from tools.spark_cluster import SparkCluster, SparkFailed
+from tools.waiting import wait_until
 
 JOBS = Path(__file__).parent / "jobs"
-
-
-def wait_until(is_true: Callable[[], bool], timeout_s: float = 180) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while not is_true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.2)
-    return True
+PATIENCE_S = 400
 
 
 def test_rows_of_sparks_own_sink_are_read_back_whole(
@@ -111,13 +102,14 @@ def test_a_killed_executor_is_replaced_and_a_paused_python_worker_goes_on(
 ) -> None:
     gate = tmp_path / "gate"
     job = spark_cluster.submit(JOBS / "wait_in_tasks.py", [str(gate)])
-    assert wait_until(lambda: len(spark_cluster.python_workers()) == 2)
+    wait_until(lambda: len(spark_cluster.python_workers()) == 2, "both tasks run", PATIENCE_S)
     killed, other = spark_cluster.executors()
     assert (killed.host, other.host) == ("127.0.0.2", "127.0.0.3")
     (paused,) = spark_cluster.python_workers(other)
     spark_cluster.pause(paused)
     spark_cluster.kill(killed.process_id)
-    assert wait_until(lambda: [one.host for one in spark_cluster.executors()] == ["127.0.0.2", "127.0.0.3"])
+    hosts = ["127.0.0.2", "127.0.0.3"]
+    wait_until(lambda: [one.host for one in spark_cluster.executors()] == hosts, "it is replaced", PATIENCE_S)
     assert killed.process_id not in [one.process_id for one in spark_cluster.executors()]
     gate.touch()
     spark_cluster.resume(paused)
@@ -141,7 +133,7 @@ def test_a_closed_cluster_leaves_no_process_and_no_folder(tmp_path: Path) -> Non
     with SparkCluster(workers=1, cores=2) as cluster:
         folder = cluster.folder
         cluster.submit(JOBS / "wait_in_tasks.py", [str(tmp_path / "never")])
-        assert wait_until(lambda: len(cluster.python_workers()) == 2)
+        wait_until(lambda: len(cluster.python_workers()) == 2, "both tasks run", PATIENCE_S)
     assert kafka_watchdog.processes_using(str(folder)) == []
     assert not folder.exists()
 
@@ -173,4 +165,4 @@ def test_a_cluster_ends_with_its_owner_though_it_was_killed(tmp_path: Path) -> N
         folder = owner.stdout.readline().strip()
         assert owner.stdout.readline() == "ready\n"
         owner.send_signal(signal.SIGKILL)
-    assert wait_until(lambda: kafka_watchdog.processes_using(folder) == [] and not Path(folder).exists())
+    wait_until(lambda: kafka_watchdog.processes_using(folder) == [] and not Path(folder).exists(), "all is gone")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.make_zip import write_zip
 from tools.spark_cluster import Executor, SparkCluster, SubmittedJob
+from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -100,11 +100,7 @@ class GatedStream:
         return open_transactions(self._kafka.bootstrap_servers, self.sink_id, patience_s=0)
 
     def wait_until(self, is_true: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not is_true():
-            assert self.job.is_running, f"{what}: the job has ended:\n{self.job.output}\n{self.job.log[-4000:]}"
-            assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S} s:\n{self.job.log[-4000:]}"
-            time.sleep(0.05)
+        wait_until(lambda: is_true() or self.job.check(what), lambda: f"{what}:\n{self.job.log[-4000:]}", PATIENCE_S)
 
     def wait_until_delivered(self) -> None:
         """All batches so far, by what Spark says."""

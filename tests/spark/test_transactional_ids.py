@@ -6,10 +6,8 @@ ids only after one of these has ended, which Spark brings about after a minute w
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from kafka_sink.engine.question import EveryBroker
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
@@ -20,11 +18,6 @@ from tools.kafka_cluster import KafkaCluster
 
 TASKS, CORES, BATCHES = 4, 2, 12
 pytestmark = pytest.mark.timeout(900)
-
-
-@pytest.fixture
-def folder(spark: SparkSession, tmp_path: Path) -> Folder:
-    return Folder(spark, tmp_path)
 
 
 def ids_of_tasks(kafka: KafkaCluster, sink_id: str) -> set[str]:

@@ -21,11 +21,6 @@ from tools.kafka_cluster import KafkaCluster
 GUARANTEES = ["exactly-once", "at-least-once"]
 
 
-@pytest.fixture
-def folder(spark: SparkSession, tmp_path: Path) -> Folder:
-    return Folder(spark, tmp_path)
-
-
 def writer_of(
     spark: SparkSession, kafka: KafkaCluster, checkpoint: str, topic: str, guarantee: str
 ) -> DataStreamWriter:

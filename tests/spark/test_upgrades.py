@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from kafka_sink.wire.apis import END_TXN
 from tests.chaos.bare_spark import open_transactions
-from tests.chaos.faults import Harm, Request
+from tests.chaos.faults import Harm, of_a_task
 from tests.chaos.kafka_proxy import KafkaProxy
 from tests.releases import BEFORE_QUERY_IDS, release_of
 from tests.spark.parity import start, values, writable_topic
@@ -23,10 +23,6 @@ from tools.kafka_cluster import KafkaCluster
 
 SINK = "upgraded"
 PATIENCE_S = 300
-
-
-def of_a_task(request: Request) -> bool:
-    return not request.body["transactional_id"].endswith("-driver")
 
 
 def lines_of(number: int) -> list[str]:

@@ -21,6 +21,7 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import Choice, Whole
+from tests.unit.option_parsing import parse, parse_named, refusal
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 JAVA_OPTIONS: dict[str, dict[str, Any]] = json.loads((GOLDEN / "producer_config_4.4.0.json").read_text())["options"]
@@ -36,20 +37,6 @@ STRICTER = {
     "bootstrap.servers=localhost:0": "nobody listens on port 0",
     "bootstrap.servers=::1:9092": "without brackets the port is a guess",
 }
-
-
-def parse(**settings: object) -> ProducerOptions:
-    return parse_named({name.replace("_", "."): value for name, value in settings.items()})
-
-
-def parse_named(settings: dict[str, object]) -> ProducerOptions:
-    return parse_producer_options({"bootstrap.servers": "broker:9092"} | settings)
-
-
-def refusal(settings: dict[str, object]) -> str:
-    with pytest.raises(ConfigError) as caught:
-        parse_producer_options({"bootstrap.servers": "broker:9092"} | settings)
-    return str(caught.value)
 
 
 # ---- Java's table ----------------------------------------------------------------------------------------------

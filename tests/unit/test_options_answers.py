@@ -5,23 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.options import ProducerOptions
-from kafka_sink.options.parse import parse_producer_options
-
-
-def parse_named(settings: dict[str, object]) -> ProducerOptions:
-    return parse_producer_options({"bootstrap.servers": "broker:9092"} | settings)
-
-
-def parse(**settings: object) -> ProducerOptions:
-    return parse_named({name.replace("_", "."): value for name, value in settings.items()})
-
-
-def refusal(settings: dict[str, object]) -> str:
-    with pytest.raises(ConfigError) as caught:
-        parse_named(settings)
-    return str(caught.value)
-
+from tests.unit.option_parsing import parse, parse_named, refusal
 
 # ---- names -----------------------------------------------------------------------------------------------------
 

@@ -87,6 +87,7 @@ EFFECTS: dict[str, tuple[dict[str, str], str, object, object]] = {
     "ledger.replication.factor": ({"ledger.replication.factor": "3"}, "ledger_replication_factor", -1, 3),
     "ledger.accept.new.sink": ({"ledger.accept.new.sink": "true"}, "ledger_accepts_new_sink", False, True),
     "replay.mismatch": ({"replay.mismatch": "warn"}, "replay_mismatch", "fail", "warn"),
+    "commit.visible.timeout.ms": ({"commit.visible.timeout.ms": "500"}, "commit_visible_timeout_ms", 0, 500),
     "topic": ({"topic": " rows "}, "topic", None, "rows"),
     "record.errors": ({"record.errors": "drop"}, "record_errors", "fail", "drop"),
     "dead.letter.topic": (

@@ -196,7 +196,8 @@ def main(given: Sequence[str] | None = None) -> int:
     if wanted.record:
         known = {file: cost for file, cost in costs.items() if Path(file).exists()}
         DURATIONS.write_text(written_costs(known | suite.tally.costs))
-    sys.stdout.write("".join(f"{line}\n" for line in suite.tally.summary(suite.again)))
+    *details, counts = suite.tally.summary(suite.again)
+    sys.stdout.write("".join(f"{line}\n" for line in (*details, f"seed {seed}", counts)))
     return 0 if suite.tally.is_good else 1
 
 

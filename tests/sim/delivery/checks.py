@@ -14,10 +14,12 @@ from kafka_sink.delivery.ledger import LedgerRecord
 from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.transaction_state import State
 from tests.sim.checkers import read_log
+from tests.sim.delivery.assumptions import Assumptions
 from tests.sim.delivery.books import Attempt, Batch, Books
 from tests.sim.delivery.breakers import UNNAMED
 from tests.sim.delivery.checkpoint import Checkpoint
-from tests.sim.delivery.ledger_log import LostMarkers, ledger_entries
+from tests.sim.delivery.ledger_log import ledger_entries
+from tests.sim.delivery.plan import LABELLED
 from tests.sim.history import Fate, History
 from tests.sim.scenario import TOPICS
 from tests.sim.trace import Violation
@@ -138,15 +140,20 @@ class Checks:
                     raise Violation("I12", f"{name}-{partition.index}: stable, replicated and end offset are {marks}")
 
 
-def check_nothing_is_open(core: BrokerCluster, lost: LostMarkers) -> None:
+def check_nothing_is_open(core: BrokerCluster, assumptions: Assumptions, kind: str) -> None:
     """Right after the last batch, before any time-out: a reader waits for nobody.
 
     Except for a run that died before it decided anything, if its first packet comes after its successor's: no ledger
     knows which of the two is the older, and to abort the younger could lose what it has prepared. That one ends by its
-    time-out, which `_check_stable` waits for. Of writes with a label only those of the same label know of each other.
-    Nor does anybody end what a batch write without a name has left open.
+    time-out, which `_check_stable` waits for. Nor does anybody end what a batch write without a name has left open.
+
+    Of writes with a label nothing is demanded. Only those of the same label know of each other, and there may be no
+    later one: what a run left that died undecided, or a losing attempt began behind the sweep, ends by its time-out.
     """
-    entries = [entry.record for entry in reversed(ledger_entries(core, lost)) if entry.is_committed]
+    if kind == LABELLED:
+        return
+    found = ledger_entries(core, assumptions.lost_markers)
+    entries = [entry.record for entry in reversed(found) if entry.is_committed]
     for transactional_id, transaction in core.coordinator.transactions.items():
         identity = parsed_task_identity(transactional_id)
         if identity is None or transaction.pending is not None or transaction.record.state is not State.ONGOING:

@@ -42,6 +42,8 @@ class SparkJob:
         self._run = run
         self._pick: Random = stage.dice[f"job {query}"]
         self._tasks = self._divided()
+        # Those for which no core was free yet.
+        self._waiting: list[_Task] = []
         self._resume: Resume | None = None
 
     def _divided(self) -> list[_Task]:
@@ -57,11 +59,16 @@ class SparkJob:
         self._resume = resume
         for task in self._tasks:
             if task.rows:
-                self._launch(task)
+                self._waiting.append(task)
             else:
                 # A task without rows touches no broker.
                 task.receipt = TaskReceipt(self.batch.key, self._run, task.spark_partition, self.stage.next_attempt())
+        self._launch_waiting()
         self._look()
+
+    def _launch_waiting(self) -> None:
+        while self._waiting and self._resume is not None and len(self._running()) < self.stage.cores:
+            self._launch(self._waiting.pop(0))
 
     def _launch(self, task: _Task) -> None:
         number = self.stage.next_attempt()
@@ -92,6 +99,7 @@ class SparkJob:
             task.failures += 1
             if not task.running and task.failures < FAILURES_MAX:
                 self._launch(task)
+        self._launch_waiting()
         self._look()
 
     def _drop_losers(self, task: _Task) -> None:

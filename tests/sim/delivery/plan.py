@@ -81,6 +81,8 @@ class Plan:
     breakers: frozenset[str]
     processes: int
     replay_mismatch: str
+    # Where ids are used again: so many tasks run at a time, the others after them in the same processes.
+    cores: int
 
     @property
     def generation(self) -> int:
@@ -144,6 +146,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         breakers=breakers,
         processes=habits.choice((2, 3, 4)),
         replay_mismatch=habits.choice(REPLAY_MISMATCH),
+        cores=habits.choice((1, 2, 4)),
     )
 
 

@@ -1,7 +1,24 @@
-"""What has to happen in some hundred seeds, or they prove too little: each fault, each way a commit can end."""
+"""What has to happen in some hundred seeds, or they prove too little: each fault, each way a commit can end, and what
+each breaker is there for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from tests.sim.delivery.assumptions import LIES
+from tests.sim.delivery.breakers import (
+    EXPIRY,
+    FAULTS_OF,
+    LOST_MARKERS,
+    POOL,
+    PROCESSES,
+    SET_BACK,
+    TWINS,
+    UNNAMED,
+)
+from tests.sim.delivery.breakers import (
+    LIES as LYING,
+)
 from tests.sim.delivery.plan import ALL_FAULTS
 
 ENDS = (
@@ -23,5 +40,30 @@ SPARK = (
     "transactional id given up", "dangling transactions swept", "note: not every broker listed its transactions",
     "request arrived after its client gave up", "batch retried",
 )  # fmt: skip
+SET_BACK_BY = ("0", "1", "2", "3 or more")
+ROWS = ("the same rows", "other rows")
+# A breaker that is on and does nothing breaks nothing.
+OF_BREAKERS: Mapping[str, tuple[str, ...]] = {
+    PROCESSES: ("commit moved to another process", "commit came back to an earlier process"),
+    TWINS: (),
+    SET_BACK: (
+        *(f"checkpoint set back by {steps}, {rows}" for steps in SET_BACK_BY for rows in ROWS),
+        "checkpoint put back", "commit: checkpoint rolled back", "commit: other rows under the same batch id",
+        "commit: other rows under the same batch id, with a warning",
+        "commit: refused after the checkpoint was set back", "a label written again with other rows",
+    ),
+    LOST_MARKERS: (),
+    EXPIRY: ("driver's id expired", "task's id expired"),
+    LYING: tuple(f"lie: {api} answered with {code}" for api, codes in LIES.items() for code in codes),
+    POOL: ("transactional id used again",),
+    UNNAMED: (
+        "commit without ledger: delivered", "commit without ledger: CommitAborted", "commit without ledger: CommitLost",
+        "a write without a ledger is visible in part", "abort without ledger: aborted",
+        "abort without ledger: left alone", "driver crashed in commit without ledger",
+    ),
+}  # fmt: skip
 # A slow connection is begun by the fault of that name, and counted when a host meets it.
-REQUIRED = (*(f"fault {kind}" for kind in ALL_FAULTS), *ENDS, *SPARK)
+REQUIRED = (
+    *(f"fault {kind}" for kind in (*ALL_FAULTS, *FAULTS_OF.values())), *ENDS, *SPARK,
+    *(what for found in OF_BREAKERS.values() for what in found),
+)  # fmt: skip

@@ -110,6 +110,10 @@ class Stage:
             self.arm(name, "request", self.armed_for_tasks.pop(0))
         return executor
 
+    @property
+    def cores(self) -> int:
+        return self.plan.cores if POOL in self.plan.breakers else self.plan.tasks_max
+
     def next_attempt(self) -> int:
         self._attempts += 1
         return self._attempts

@@ -36,7 +36,10 @@ _REPLACED = re.compile(
 _OTHER_ROWS = "comes again with other rows"
 _REFUSED = re.compile(rf"has been rolled back|{_OTHER_ROWS}")
 _DROPPED = "the rows of this time were not written"
+# What a driver finds where two attempts have begun a transaction under one id; it costs no row, but a repetition.
+SHARED_ID = "somebody else uses the id"
 REPLAY_SHARE = 0.5
+WITHOUT_LEDGER = (Operation.COMMIT_WITHOUT_LEDGER, Operation.ABORT_WITHOUT_LEDGER)
 
 
 class Asked(NamedTuple):
@@ -74,12 +77,15 @@ class Verdicts:
         if error is not None:
             self._check_replaced(asked, str(error))
             self._check_refused(asked, str(error))
+            if SHARED_ID in str(error):
+                raise Violation("I19", f"{operation.value} of {asked.batch}: {error}")
         if isinstance(error, CommitLost):
             self._on_lost(asked, error)
         elif isinstance(error, CommitAborted):
             if operation in (Operation.COMMIT, Operation.COMMIT_WITHOUT_LEDGER):
                 self.books.forbid(asked.receipts, f"commit of {asked.batch} said: {error}")
-        elif error is not None and not isinstance(error, CommitPending):
+        elif error is not None and (not isinstance(error, CommitPending) or operation in WITHOUT_LEDGER):
+            # Nobody can read what a write without a ledger has decided, so nobody finishes it.
             raise Violation("I13", f"{operation.value} raised {type(error).__name__}: {error}")
         elif verdict.conclusion is Conclusion.ABORTED:
             self.books.forbid(asked.receipts, f"abort of {asked.batch} said so")
@@ -94,6 +100,11 @@ class Verdicts:
 
     def on_delivered(self, batch: Batch, verdict: Verdict) -> None:
         """A repetition that was not written again: if it was something else, that has to be said."""
+        for loss in batch.losses:
+            if not (loss.is_resolved or loss.committed) and self.assumptions.lost_markers:
+                # The record of the loss has lost its marker, too, and nothing of the batch was there: it ran again.
+                loss.is_replayed = True
+                self.on_resolved(loss)
         if verdict.conclusion is not Conclusion.ALREADY_DELIVERED or batch.must_be_there:
             return
         said = next((note for note in verdict.notes if _DROPPED in note), None)

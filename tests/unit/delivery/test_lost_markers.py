@@ -1,9 +1,13 @@
 """The marker of a ledger transaction is lost with its only replica (E3): the record is there, and nothing says how its
 transaction ended. Behind a fence it cannot be open any more."""
 
+import pytest
+
+from kafka_sink.delivery.committer import Committer
 from kafka_sink.delivery.ledger import Kind
-from kafka_sink.delivery.request import DriverRequest
-from kafka_sink.delivery.session import Conclusion
+from kafka_sink.delivery.receipt import TaskReceipt
+from kafka_sink.delivery.request import DriverAnswer, DriverRequest, Fate
+from kafka_sink.delivery.session import Conclusion, DriverSession, Job, Operation
 from kafka_sink.errors import CommitLost, CommitPending
 from tests.model.tiny_broker import LEDGER
 from tests.unit.delivery.driver_bench import LOST, SINK, Bench
@@ -100,3 +104,58 @@ def test_the_end_of_a_later_record_is_not_taken_for_that_of_an_intent_without_a_
     again = bench.commit(bench.receipts(run=SECOND), bench.session(SECOND))
     assert again.conclusion is Conclusion.ALREADY_DELIVERED, again.error
     assert visible(bench) == [1, 1]
+
+
+# ---- intents that are open ----
+
+
+def stop_before(bench: Bench, purpose: str, receipts: list[TaskReceipt], session: DriverSession) -> None:
+    """A commit as far as the first question of this kind, which is not sent any more."""
+    committer = Committer(bench.settings, session, Job(Operation.COMMIT, receipts[0].key, receipts), bench.now_ms)
+    progress = committer.step(bench.now_ms)
+    while progress.requests[0].key.purpose != purpose:
+        answers = [
+            DriverAnswer(request.key, Fate.ANSWERED, (bench.broker.answer(request),)) for request in progress.requests
+        ]
+        progress = committer.step(bench.now_ms, answers)
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_an_intent_that_a_younger_driver_has_open_is_not_taken_for_a_decision_that_lost_its_marker(
+    generation: int,
+) -> None:
+    """The first one is fenced before its claim stands in the ledger. Behind that claim it sees what the second one has
+    written and not decided."""
+    bench = Bench(generation)
+    younger = bench.receipts(run=SECOND)
+
+    def overtaken(request: DriverRequest) -> None:
+        if request.key.purpose == "claim ledger":
+            bench.before = None
+            stop_before(bench, END, younger, bench.session(SECOND))
+
+    bench.before = overtaken
+    verdict = bench.commit(bench.receipts())
+    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
+    assert visible(bench) == [1, 1]
+    assert bench.purposes().count("fence older drivers") >= 2
+
+
+def test_below_an_intent_that_nobody_decided_the_done_record_without_a_marker_still_counts(bench: Bench) -> None:
+    """Both have lost their markers. A stream whose batches are not known to the ledger would be refused."""
+    session = bench.session()
+    assert bench.commit(bench.receipts(), session).conclusion is Conclusion.DELIVERED
+    bench.settle()
+    lose_the_last_marker(bench)
+    receipts = bench.receipts(1)
+    stop_before(bench, END, receipts, session)
+    for receipt in receipts:
+        assert receipt.transaction is not None
+        bench.broker.time_out(receipt.transaction.transactional_id)
+    bench.settle()
+    assert bench.broker.init(bench.session().transactional_id, None)[0] == 51
+    bench.settle()
+    lose_the_last_marker(bench)
+    verdict = bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND))
+    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
+    assert visible(bench) == [2, 2]

@@ -11,7 +11,7 @@ from kafka_sink.delivery.ledger import Kind
 from kafka_sink.delivery.request import DriverRequest
 from kafka_sink.delivery.session import DECISIONS_MAX, Conclusion, DriverSession, Operation
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
-from tests.unit.delivery.driver_bench import LOST, SINK, Bench
+from tests.unit.delivery.driver_bench import LOST, REFUSED, SINK, Bench
 
 FENCE, WRITE, END = "fence older drivers", "write ledger record", "end ledger transaction"
 SECOND = "2" * 16
@@ -201,3 +201,19 @@ def test_without_a_ledger_an_abort_in_another_process_claims_no_more_than_it_did
     untouched = bench.receipts("", query="", run=SECOND)
     aborted = bench.run(Operation.ABORT_WITHOUT_LEDGER, untouched, bench.session(SECOND))
     assert aborted.conclusion is Conclusion.ABORTED
+
+
+def test_a_run_that_claimed_while_an_elder_one_read_is_not_taken_for_an_elder_itself(bench: Bench) -> None:
+    """What is fetched may go on behind the reader's own claim."""
+    elder, younger = bench.session(), bench.session(SECOND)
+    receipts = bench.receipts(0, run=SECOND)
+
+    def overtaken(request: DriverRequest) -> None:
+        if request.key.purpose == "read ledger":
+            bench.before = None
+            assert bench.commit(receipts, younger, answers={WRITE: [REFUSED]}).error is not None
+
+    bench.before = overtaken
+    verdict = bench.commit(bench.receipts(), elder)
+    assert isinstance(verdict.error, CommitAborted) and "has taken over" in str(verdict.error)
+    assert not elder.elders

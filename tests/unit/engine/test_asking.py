@@ -17,6 +17,7 @@ from kafka_sink.engine.question import (
     Ending,
     EveryBroker,
     Leader,
+    Leaders,
     Question,
     ending_of,
 )
@@ -26,6 +27,7 @@ from kafka_sink.wire.apis import (
     DESCRIBE_TRANSACTIONS,
     END_TXN,
     FIND_COORDINATOR,
+    LIST_OFFSETS,
     LIST_TRANSACTIONS,
     METADATA,
     PRODUCE,
@@ -105,6 +107,56 @@ def test_ids_of_a_thousand_are_asked_for_in_parts(driver: AskingDriver) -> None:
     driver.ask(Coordinators(ids), DESCRIBE_TRANSACTIONS)
     assert [len(body["coordinator_keys"]) for _, body in driver.asked(FIND_COORDINATOR)] == [1_000, 1_000, 500]
     assert [len(body["transactional_ids"]) for _, body in driver.asked(DESCRIBE_TRANSACTIONS)] == [2_500]
+
+
+def offsets_told(request: Asked) -> dict[str, Any]:
+    topics = [
+        {"name": topic["name"], "partitions": [
+            {"partition_index": asked["partition_index"], "error_code": 0, "timestamp": -1, "offset": request.node_id,
+             "leader_epoch": 0}
+            for asked in topic["partitions"]
+        ]}
+        for topic in request.body["topics"]
+    ]  # fmt: skip
+    return {"topics": topics}
+
+
+def offsets_body(partitions: tuple[tuple[str, int], ...]) -> dict[str, Any]:
+    names = dict.fromkeys(topic for topic, _ in partitions)
+    topics = [
+        {"name": name, "partitions": [
+            {"partition_index": number, "timestamp": -1} for topic, number in partitions if topic == name
+        ]}
+        for name in names
+    ]  # fmt: skip
+    return {"replica_id": -1, "isolation_level": 1, "topics": topics}
+
+
+def test_each_leader_is_asked_once_for_all_of_its_partitions() -> None:
+    driver = AskingDriver(topics={"t": {0: 0, 1: 1, 2: 0}, "u": {0: 1}})
+    driver.cluster.scripts[LIST_OFFSETS.key] = offsets_told
+    partitions = (("t", 0), ("t", 1), ("t", 2), ("u", 0))
+    reply = driver.reply_to(driver.ask(Leaders(partitions), LIST_OFFSETS, offsets_body(partitions), version_min=2))
+    assert reply.ending is Ending.ANSWERED
+    told = {
+        (topic["name"], row["partition_index"]): row["offset"]
+        for body in reply.bodies
+        for topic in body["topics"]
+        for row in topic["partitions"]
+    }
+    assert told == {("t", 0): 0, ("t", 1): 1, ("t", 2): 0, ("u", 0): 1}
+    assert len(driver.asked(LIST_OFFSETS)) == 2
+
+
+def test_a_partition_without_a_leader_is_lost_and_the_others_are_asked_all_the_same() -> None:
+    driver = AskingDriver(topics={"t": {0: 0, 1: -1}})
+    driver.cluster.scripts[LIST_OFFSETS.key] = offsets_told
+    partitions = (("t", 0), ("t", 1))
+    question = driver.ask(Leaders(partitions), LIST_OFFSETS, offsets_body(partitions), version_min=2)
+    driver.sleep(1_000)
+    reply = driver.reply_to(question)
+    assert reply.ending is Ending.LOST and "t-1 has no leader" in str(reply.error)
+    assert [len(body["topics"][0]["partitions"]) for body in reply.bodies] == [1]
 
 
 def test_no_ids_are_answered_by_nobody(driver: AskingDriver) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from transaction_driver import TransactionDriver, started
+from transaction_driver import TRANSACTION, TransactionDriver, started
 
+from kafka_sink.engine import engine
 from kafka_sink.engine.commands import Flush, StartOver
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE
 
+NOT_COORDINATOR = 16
 both_generations = pytest.mark.parametrize("generation", [1, 2])
 
 
@@ -89,3 +91,45 @@ def test_a_producer_id_under_way_forbids_nothing_and_its_answer_is_nobodys() -> 
         request for request in driver.cluster.requests_of(INIT_PRODUCER_ID) if not request.body["transactional_id"]
     ]
     assert len(asked) == 2
+
+
+# ---- the coordinator of an id that is used again ----
+
+
+def began_over(driver: TransactionDriver, transactional_id: str) -> list[str]:
+    """What it takes until the next life has its identity."""
+    before = len(driver.names())
+    assert driver.ok(start_over(driver, transactional_id))
+    init = driver.init()
+    driver.run_for(1_000)
+    assert driver.ok(init)
+    return driver.names(skip=before)
+
+
+@both_generations
+def test_an_id_that_was_used_before_does_not_ask_for_its_coordinator_again(generation: int) -> None:
+    driver = started(generation)
+    driver.prepare()
+    assert began_over(driver, "next") == ["FindCoordinator", "InitProducerId"]
+    assert began_over(driver, "ledger") == ["InitProducerId"]
+    assert driver.last(INIT_PRODUCER_ID).body["transactional_id"] == "ledger"
+    assert began_over(driver, "next") == ["InitProducerId"]
+
+
+def test_a_coordinator_that_has_moved_meanwhile_is_looked_for() -> None:
+    driver = started(2, brokers=2)
+    driver.prepare()
+    driver.coordinators[TRANSACTION] = 1
+    driver.fail(INIT_PRODUCER_ID, NOT_COORDINATOR)
+    assert began_over(driver, "ledger") == ["InitProducerId", "FindCoordinator", "InitProducerId"]
+    assert driver.last(INIT_PRODUCER_ID).node_id == 1
+
+
+def test_what_is_known_of_coordinators_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "COORDINATORS_MAX", 2)
+    driver = started(2)
+    driver.prepare()
+    for name in ("a", "b", "c"):
+        began_over(driver, name)
+    assert began_over(driver, "ledger") == ["FindCoordinator", "InitProducerId"]
+    assert began_over(driver, "c") == ["InitProducerId"]

@@ -14,6 +14,7 @@ from kafka_sink.delivery.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark import summary as summary_module
+from kafka_sink.spark.driver import UNNAMED_BATCH
 from kafka_sink.spark.summary import PARTITIONS_SHOWN_MAX, line, tell_aborted, tell_delivered
 
 KEY = BatchKey("q-1", 7)
@@ -156,3 +157,11 @@ def test_a_batch_that_failed_says_what_stays(log: Log, conclusion: Conclusion | 
     assert level == "warning"
     assert "batch 7 of query q-1 failed after 1 of its tasks had written 3 rows" in text
     assert said in text
+
+
+def test_of_a_write_without_a_ledger_whose_commit_had_begun_no_run_is_promised_that_finishes_it(log: Log) -> None:
+    tell_aborted(UNNAMED_BATCH, [FIRST], Conclusion.LEFT_ALONE)
+    ((_, text),) = log.said
+    assert "the batch write failed after 1 of its tasks" in text
+    assert "some or all of them may be visible" in text and "Nothing finishes it later" in text
+    assert "recover" not in text

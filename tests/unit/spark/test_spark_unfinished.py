@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafka_sink.spark.unfinished import LOCAL_FOLDERS, commit_under_way, forget, unfinished_commits
+from kafka_sink.spark.files import LOCAL_FOLDERS
+from kafka_sink.spark.unfinished import commit_under_way, forget, unfinished_commits
 
 # More than any system counts to.
 NOBODY = 2**30

@@ -1,0 +1,170 @@
+"""Our sink, and the null sink, with a stopwatch in their hands: what bench.waterfall measures.
+
+In each Python process that Spark starts for it, what the sink does is noted as spans: planning, a task and its steps, a
+commit and each of its requests. A span is one line of JSON in a file of the process, in the folder that the environment
+names. Times are those of the machine's clock, which all processes share.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from bench.spark_peers import FrozenNullSink
+from kafka_sink.delivery.request import DriverAnswer, RequestKey
+from kafka_sink.runtime.client import Client, Machine, MachineStep
+from kafka_sink.spark.datasource import KafkaSinkDataSource
+
+FOLDER = "WATERFALL_FOLDER"
+PLAN, TASK, COMMIT = "planning", "task", "commit"
+
+
+def now_ms() -> float:
+    return time.time() * 1000
+
+
+class Notes:
+    """Spans of this process. They are written when a piece of work ends, so that writing is part of no span."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._role = ""
+
+    def begin(self, role: str) -> None:
+        self._role = role
+
+    def add(self, name: str, start_ms: float, **more: object) -> None:
+        span = {"role": self._role, "name": name, "start": start_ms, "end": now_ms(), "pid": os.getpid(), **more}
+        self._lines.append(json.dumps(span))
+
+    def write(self) -> None:
+        lines, self._lines = self._lines, []
+        with Path(os.environ[FOLDER], f"{os.getpid()}.jsonl").open("a") as file:
+            file.write("".join(line + "\n" for line in lines))
+
+
+NOTES = Notes()
+
+
+class Clocked:
+    """A machine of the driver that notes when each of its requests was asked and answered."""
+
+    def __init__(self, machine: Machine[Any]) -> None:
+        self._machine = machine
+        self._asked_ms: dict[RequestKey, float] = {}
+
+    def step(self, at_ms: int, answers: Sequence[DriverAnswer]) -> MachineStep[Any]:
+        for answer in answers:
+            NOTES.add(answer.key.purpose, self._asked_ms.pop(answer.key), is_request=True)
+        progress = self._machine.step(at_ms, answers)
+        for request in progress.requests:
+            self._asked_ms[request.key] = now_ms()
+        return progress
+
+
+def clocked_method(owner: type, name: str, title: Callable[..., str]) -> None:
+    method = getattr(owner, name)
+
+    def clocked(self: Any, *arguments: Any, **named: Any) -> Any:
+        start_ms = now_ms()
+        try:
+            return method(self, *arguments, **named)
+        finally:
+            NOTES.add(title(*arguments, **named), start_ms, is_request=True)
+
+    setattr(owner, name, clocked)
+
+
+@cache
+def watch_driver(_pid: int) -> None:
+    run = Client.run
+    Client.run = lambda self, machine: run(self, Clocked(machine))  # type: ignore[method-assign, assignment]
+    clocked_method(Client, "ask_all", lambda _target, api, *_, **__: api.name)
+
+
+@cache
+def watch_tasks(_pid: int) -> None:
+    from kafka_sink.runtime.pool import ProducerPool
+    from kafka_sink.runtime.producer import Producer
+
+    clocked_method(ProducerPool, "borrow", lambda *_, **__: "a producer")
+    clocked_method(Producer, "init_transactions", lambda *_, **__: "identity")
+    clocked_method(Producer, "send_arrow", lambda *_, **__: "send")
+    clocked_method(Producer, "flush", lambda *_, **__: "flush")
+    clocked_method(Producer, "prepare_transaction", lambda *_, **__: "prepare")
+
+
+class TracedWriter(DataSourceStreamArrowWriter):
+    def __init__(self, inner: DataSourceStreamArrowWriter) -> None:
+        self._inner = inner
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        start_ms = now_ms()
+        NOTES.begin(TASK)
+        watch_tasks(os.getpid())
+        context = TaskContext.get()
+        assert context is not None
+        message = self._inner.write(self._timed(iterator))
+        NOTES.add("write", start_ms, spark_partition=context.partitionId())
+        NOTES.write()
+        return message
+
+    def _timed(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        start_ms = now_ms()
+        for rows in iterator:
+            NOTES.add("rows from Spark", start_ms, is_request=True)
+            yield rows
+            start_ms = now_ms()
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        start_ms = now_ms()
+        NOTES.begin(COMMIT)
+        watch_driver(os.getpid())
+        self._inner.commit(messages, batchId)
+        NOTES.add("commit()", start_ms, batch=batchId)
+        NOTES.write()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        self._inner.abort(messages, batchId)
+
+
+class TracedSink(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "traced-sink"
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._inner: DataSource = self._new_inner(options)
+
+    def _new_inner(self, options: Mapping[str, str]) -> DataSource:
+        return KafkaSinkDataSource(options)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TracedWriter:
+        start_ms = now_ms()
+        NOTES.begin(PLAN)
+        watch_driver(os.getpid())
+        writer = self._inner.streamWriter(schema=schema, overwrite=overwrite)
+        assert isinstance(writer, DataSourceStreamArrowWriter)
+        traced = TracedWriter(writer)
+        NOTES.add("streamWriter()", start_ms)
+        NOTES.write()
+        return traced
+
+
+class TracedNullSink(TracedSink):
+    @classmethod
+    def name(cls) -> str:
+        return "traced-null-sink"
+
+    def _new_inner(self, options: Mapping[str, str]) -> DataSource:
+        return FrozenNullSink(options)

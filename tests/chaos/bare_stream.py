@@ -1,0 +1,119 @@
+"""A streaming query without Spark: its topic, its checkpoint, a proxy between it and the brokers, and the oracle.
+
+def test_...(stream: BareStream) -> None:
+    fault = stream.proxy.on(END_TXN, Harm.LOSE_ANSWER, where=of_a_task)
+    stream.run(2)
+    assert fault.has_acted
+    stream.check(2)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafka_sink.wire.apis import END_TXN
+from tests.chaos.bare_spark import (
+    PARTITIONS,
+    BareQuery,
+    Checkpoint,
+    Killed,
+    Worker,
+    open_transactions,
+    problems,
+    run_on,
+    settings_of,
+    sink_id_of,
+)
+from tests.chaos.faults import Fault, Harm, of_a_task
+from tests.chaos.kafka_proxy import KafkaProxy
+from tools.foreign_reader import read_topic
+from tools.kafka_cluster import KafkaCluster
+
+
+class BareStream:
+    """A context manager, for the proxy. `options` are the sink's, with two underscores for a dot."""
+
+    def __init__(
+        self,
+        kafka: KafkaCluster,
+        topic: str,
+        *,
+        is_direct: bool = False,
+        config: dict[str, object] | None = None,
+        replication_factor: int | None = None,
+        **options: object,
+    ) -> None:
+        self.kafka = kafka
+        self.topic = topic
+        self.checkpoint = Checkpoint()
+        self.proxy = KafkaProxy(kafka.bootstrap_servers)
+        kafka.create_topic(topic, PARTITIONS, replication_factor, config)
+        servers = kafka.bootstrap_servers if is_direct else self.proxy.bootstrap_servers
+        self.settings = settings_of(servers, topic, **options)
+
+    def __enter__(self) -> BareStream:
+        self.proxy.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.proxy.__exit__(None, None, None)
+
+    @property
+    def sink_id(self) -> str:
+        return sink_id_of(self.settings)
+
+    def query(self, checkpoint: Checkpoint | None = None, **more: Any) -> BareQuery:
+        """A run; a restart is another one."""
+        return BareQuery(checkpoint or self.checkpoint, self.settings, **more)
+
+    def run(self, batches: int = 1, checkpoint: Checkpoint | None = None, **more: Any) -> None:
+        """Start the query, let it run some batches, stop it."""
+        run_on(checkpoint or self.checkpoint, self.settings, batches, **more)
+
+    def kill_after_the_decision(self, checkpoint: Checkpoint | None = None, nth: int = 2) -> None:
+        """The driver, at the nth EndTxn of the tasks."""
+        with self.query(checkpoint) as query:
+            query.plan()
+            messages = query.write_tasks()
+            self.proxy.on(END_TXN, Harm.LOSE_REQUEST, nth=nth, where=of_a_task, before=query.strike)
+            with pytest.raises(Killed):
+                query.commit(messages)
+
+    # ---- the oracle ----
+
+    def problems(self, batches: int) -> list[str]:
+        return problems(self.kafka.bootstrap_servers, self.topic, batches)
+
+    def open(self, patience_s: float = 10) -> list[str]:
+        return open_transactions(self.kafka.bootstrap_servers, self.sink_id, patience_s)
+
+    def open_of_tasks(self) -> list[str]:
+        """A driver's own transaction may stay: it holds back nobody who reads rows, and the next driver ends it."""
+        return [one for one in self.open(patience_s=2) if "-driver " not in one]
+
+    def check(self, batches: int | None = None) -> None:
+        """Each row of so many batches, or of those that Spark knows of, is there once; no transaction is open."""
+        assert self.open() == []
+        assert self.problems(self.checkpoint.committed + 1 if batches is None else batches) == []
+
+    def times_seen(self) -> Counter[bytes | None]:
+        return Counter(record.value for record in read_topic(self.kafka.bootstrap_servers, self.topic))
+
+
+def freezer(worker: Worker) -> Callable[[], None]:
+    """SIGSTOP to this process, for a fault's `before`."""
+    return lambda: os.kill(worker.process_id, signal.SIGSTOP)
+
+
+def whose(fault: Fault) -> str:
+    """The request that was hit, with whose transaction it is about."""
+    assert fault.hit is not None
+    name, body = fault.hit
+    owner = body.get("transactional_id") or body.get("v3_and_below_transactional_id") or ""
+    return f"{name} of {'the driver' if owner.endswith('-driver') else 'a task'}" if owner else name

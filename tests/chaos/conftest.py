@@ -1,0 +1,33 @@
+"""Streams of tests/chaos, each with a topic and a proxy of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.chaos.bare_stream import BareStream
+    from tools.kafka_cluster import KafkaCluster
+
+
+@pytest.fixture
+def stream_on(topic_name: str) -> Iterator[Callable[..., BareStream]]:
+    """`stream_on(kafka, **options)`: a stream into the topic of this test."""
+    from tests.chaos.bare_stream import BareStream
+
+    with ExitStack() as stack:
+        yield lambda kafka, **more: stack.enter_context(BareStream(kafka, topic_name, **more))
+
+
+@pytest.fixture
+def stream(stream_on: Callable[..., BareStream], kafka: KafkaCluster) -> BareStream:
+    return stream_on(kafka)
+
+
+@pytest.fixture
+def direct_stream(stream_on: Callable[..., BareStream], kafka: KafkaCluster) -> BareStream:
+    """Without the proxy."""
+    return stream_on(kafka, is_direct=True)

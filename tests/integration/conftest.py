@@ -1,0 +1,28 @@
+"""Fixtures of several files of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.conftest import FIRST_GENERATION, NEWEST
+
+if TYPE_CHECKING:
+    from tests.integration.commanding import Shell
+    from tests.secured_kafka import SecuredKafka
+
+
+@pytest.fixture
+def shell(capsys: pytest.CaptureFixture[str]) -> Shell:
+    """Types commands of `pykafka-sink`."""
+    from tests.integration.commanding import Shell
+
+    return Shell(capsys)
+
+
+@pytest.fixture(params=[NEWEST, FIRST_GENERATION])
+def secured(request: pytest.FixtureRequest, secured_kafka_of: Callable[[str], SecuredKafka]) -> SecuredKafka:
+    """A test that takes this runs with both versions."""
+    return secured_kafka_of(request.param)

@@ -1,0 +1,85 @@
+"""What tests of producers share: one with a line of options, what foreign readers see, what a producer leaves."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Protocol
+
+import pyarrow as pa
+import pytest
+
+from kafka_sink import Producer
+from tools.foreign_reader import Isolation, end_offsets, read_topic, wait_until_settled
+from tools.waiting import PATIENCE_S
+
+# For futures.
+TIMEOUT_S = PATIENCE_S
+
+
+class Servers(Protocol):
+    """Apache Kafka, the embedded broker, a proxy."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+
+def producer_of(kafka: Servers, **options: object) -> Producer:
+    """`options` have underscores for dots."""
+    named = {name.replace("_", "."): options[name] for name in options}
+    return Producer({"bootstrap.servers": kafka.bootstrap_servers, **named})
+
+
+def transactional(kafka: Servers, transactional_id: str, **more: object) -> Producer:
+    return producer_of(kafka, transactional_id=transactional_id, **more)
+
+
+def transact(producer: Producer, topic: str, *sent: bytes) -> None:
+    """One committed transaction."""
+    producer.begin_transaction()
+    for value in sent:
+        producer.send(topic, value=value)
+    producer.commit_transaction()
+
+
+def values(kafka: Servers, topic: str, isolation: Isolation = "read_committed") -> list[bytes | None]:
+    return [record.value for record in read_topic(kafka.bootstrap_servers, topic, isolation)]
+
+
+def rows(prefix: str, count: int) -> pa.Table:
+    return pa.table({"value": pa.array([b"%s-%d" % (prefix.encode(), number) for number in range(count)])})
+
+
+def is_settled(kafka: Servers, topic: str) -> bool:
+    servers = kafka.bootstrap_servers
+    wait_until_settled(servers, topic)
+    return end_offsets(servers, topic, "read_committed") == end_offsets(servers, topic, "read_uncommitted")
+
+
+def transacted_for(
+    seconds: float, options: Mapping[str, object], topic: str, caplog: pytest.LogCaptureFixture
+) -> tuple[list[bytes], list[str]]:
+    """One transaction that takes so long, while sessions and credentials end. What was sent, and what was logged."""
+    sent: list[bytes] = []
+    with caplog.at_level(logging.DEBUG, "kafka_sink"), Producer(options) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            sent.append(b"%06d" % len(sent))
+            producer.send(topic, value=sent[-1])
+            time.sleep(0.005)
+        producer.commit_transaction()
+    return sent, [record.getMessage() for record in caplog.records]
+
+
+def senders() -> list[threading.Thread]:
+    """Of all producers of this process that are open."""
+    return [thread for thread in threading.enumerate() if thread.name.startswith("kafka-sink-sender")]
+
+
+def descriptor_count() -> int:
+    return len(os.listdir("/proc/self/fd"))

@@ -1,0 +1,1 @@
+"""Mistakes that the commit of a micro-batch could make, planted for its judges: the simulation and the model."""

@@ -1,0 +1,292 @@
+"""Mistakes about the decision: who may make it, when it is made, and what an earlier one means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from kafka_sink.delivery import committer, judgement, ledger_codec
+from kafka_sink.delivery.committer import Committer
+from kafka_sink.delivery.judgement import Judgement, Move
+from kafka_sink.delivery.ledger import Finding, LedgerRecord, Likeness, PledgeFate, finding
+from kafka_sink.delivery.ledger_read import LedgerRead
+from kafka_sink.delivery.ledger_write import LedgerWrite, WriteEvent, WriteState
+from kafka_sink.delivery.opening import Opening
+from kafka_sink.delivery.phase import Event, Phase
+from kafka_sink.delivery.receipt import BatchSummary
+from kafka_sink.delivery.session import DriverSession, Operation
+
+BEYOND_EVERYTHING = 1 << 40
+
+
+@contextmanager
+def no_intent() -> Iterator[None]:
+    """transactions are committed without a durable decision"""
+    write = Committer._write
+
+    def changed(self: Any, now_ms: int, event: Event, record: Any) -> None:
+        if event is Event.DECIDE:
+            self._commit(now_ms)
+        else:
+            write(self, now_ms, event, record)
+
+    with mock.patch.object(Committer, "_write", changed):
+        yield
+
+
+@contextmanager
+def decision_not_durable() -> Iterator[None]:
+    """the intent's own transaction is not committed before the others are"""
+
+    def produced(self: LedgerWrite, now_ms: int, body: Any) -> None:
+        self.inquiry.drop_all()
+        self._move(WriteEvent.APPENDED)
+        self.state = WriteState.WRITTEN
+        self._session.forget_identity()
+
+    with mock.patch.object(LedgerWrite, "_on_produced", produced):
+        yield
+
+
+@contextmanager
+def recorded_before_committed() -> Iterator[None]:
+    """the done record does not wait for the commits that it tells of"""
+    commit, recorded = Committer._commit, Committer._on_recorded
+
+    def changed(self: Any, now_ms: int) -> None:
+        commit(self, now_ms)
+        if self._job.operation is not Operation.COMMIT:
+            return
+        self.commits_left, self._part = self._part, None
+        self._fates, self._has_committed = [PledgeFate.COMMITTED] * len(self._record.pledges), True
+        self._record_outcome(now_ms, self._record)
+
+    def then_committed(self: Any, now_ms: int, part: Any) -> None:
+        left = getattr(self, "commits_left", None)
+        if left is None or part.state is not WriteState.WRITTEN:
+            recorded(self, now_ms, part)
+            return
+        self.phase, self._part, self.commits_left = Phase.COMMITTING, left, None
+
+    patched = {**committer._ON_FINISHED, Phase.RECORDING: then_committed}
+    with mock.patch.object(Committer, "_commit", changed), mock.patch.object(committer, "_ON_FINISHED", patched):
+        yield
+
+
+@contextmanager
+def doubt_is_no() -> Iterator[None]:
+    """a decision whose EndTxn got no answer is taken for none"""
+    with mock.patch.object(LedgerWrite, "may_be_written", property(lambda self: self.state is WriteState.WRITTEN)):
+        yield
+
+
+@contextmanager
+def ledger_left_out() -> Iterator[None]:
+    """a batch that has a ledger is committed as a write without one"""
+    began = Committer.__init__
+
+    def changed(self: Any, settings: Any, session: Any, job: Any, now_ms: int) -> None:
+        if job.operation is Operation.COMMIT:
+            job = replace(job, operation=Operation.COMMIT_WITHOUT_LEDGER)
+        began(self, settings, session, job, now_ms)
+
+    with mock.patch.object(Committer, "__init__", changed):
+        yield
+
+
+@contextmanager
+def ledger_made_up() -> Iterator[None]:
+    """a write without a ledger is left to a next run, as if somebody could read what was decided"""
+    on_committed = Committer._on_committed
+
+    def changed(self: Any, now_ms: int, part: Any) -> None:
+        if self._job.operation is Operation.COMMIT_WITHOUT_LEDGER and None in part.fates:
+            self._fail(committer.texts.pending(self._record, part.fates, part.last_trouble))
+        else:
+            on_committed(self, now_ms, part)
+
+    patched = {**committer._ON_FINISHED, Phase.COMMITTING: changed}
+    with mock.patch.object(committer, "_ON_FINISHED", patched):
+        yield
+
+
+# ---- who is the driver ----
+
+
+@contextmanager
+def no_fencing() -> Iterator[None]:
+    """the ledger is read first, older drivers are shut out afterwards"""
+    follow = Committer._follow
+
+    def changed(self: Any, now_ms: int, found: Judgement) -> None:
+        if found.move is Move.FENCE and self._ledger is None:
+            self.phase = type(self.phase).CLAIMING
+            follow(self, now_ms, Judgement(Move.LOOK))
+        else:
+            follow(self, now_ms, found)
+
+    on_read, on_fenced = Committer._on_read, Committer._on_fenced
+
+    def read(self: Any, now_ms: int, part: Any) -> None:
+        if self._session.identity is None and part.state is not None and self._job.operation.value == "commit":
+            self._ledger = part.state
+            self.phase = type(self.phase).CLOSING
+            follow(self, now_ms, Judgement(Move.FENCE))
+        else:
+            on_read(self, now_ms, part)
+
+    def fenced(self: Any, now_ms: int, part: Any) -> None:
+        if self._ledger is not None and part.identity is not None:
+            self._session.identity, self._session.ledger = part.identity, self._ledger
+            self.phase = type(self.phase).READING
+            self._judge(now_ms)
+        else:
+            on_fenced(self, now_ms, part)
+
+    patched = {**committer._ON_FINISHED, Phase.READING: read, Phase.FENCING: fenced}
+    with mock.patch.object(Committer, "_follow", changed), mock.patch.object(committer, "_ON_FINISHED", patched):
+        yield
+
+
+@contextmanager
+def no_claim() -> Iterator[None]:
+    """the ledger is read to the end that its leader tells"""
+
+    def fenced(self: Any, now_ms: int, part: Any) -> None:
+        self._session.identity = part.identity
+        self.phase = Phase.CLAIMING
+        self._read(now_ms, None)
+        # As if all that was read stood below a claim.
+        self._claim_offset = BEYOND_EVERYTHING
+
+    patched = {**committer._ON_FINISHED, Phase.FENCING: fenced}
+    with mock.patch.object(committer, "_ON_FINISHED", patched):
+        yield
+
+
+@contextmanager
+def stale_identity_believed() -> Iterator[None]:
+    """whoever is fenced ends, also if it was another process of the same run"""
+    with mock.patch.object(Opening, "_look_again", return_value=False):
+        yield
+
+
+@contextmanager
+def expiry_is_a_rival() -> Iterator[None]:
+    """a driver whose id has expired believes that another one has taken over"""
+    look_again = Opening._look_again
+
+    def changed(self: Any, now_ms: int, part: Any) -> bool:
+        has_expired = part.failure is not None and "INVALID_PRODUCER_ID_MAPPING" in part.failure.reason
+        return not has_expired and look_again(self, now_ms, part)
+
+    with mock.patch.object(Opening, "_look_again", changed):
+        yield
+
+
+@contextmanager
+def claim_of_another_run_ignored() -> Iterator[None]:
+    """a run that was taken over fences its successor and goes on"""
+    with mock.patch.object(DriverSession, "successor", return_value=None):
+        yield
+
+
+@contextmanager
+def younger_run_taken_for_an_elder() -> Iterator[None]:
+    """whoever claimed before the ledger was read counts as older, also behind the reader's own claim"""
+    meet = DriverSession.meet
+
+    def changed(self: DriverSession, ledger: Any, claimed_at: int) -> None:
+        meet(self, replace(ledger, younger=frozenset()), claimed_at)
+
+    with mock.patch.object(DriverSession, "meet", changed):
+        yield
+
+
+# ---- what an earlier decision means ----
+
+
+def _finding_changed(*ignored: Finding) -> Any:
+    def changed(*arguments: Any, **named: Any) -> Any:
+        found, record = finding(*arguments, **named)
+        return (Finding.GO_ON if found in ignored else found), record
+
+    return mock.patch.object(judgement, "finding", changed)
+
+
+@contextmanager
+def open_decision_ignored() -> Iterator[None]:
+    """a batch that an earlier run has decided is decided again"""
+    with _finding_changed(Finding.FINISH_OWN, Finding.FINISH_OTHER):
+        yield
+
+
+@contextmanager
+def delivered_batch_delivered_again() -> Iterator[None]:
+    """a batch that Spark runs again is delivered again"""
+    with _finding_changed(Finding.DELIVERED):
+        yield
+
+
+@contextmanager
+def set_back_is_not_noticed() -> Iterator[None]:
+    """a batch below the newest in the ledger is written again"""
+    with _finding_changed(Finding.ROLLED_BACK):
+        yield
+
+
+@contextmanager
+def unmarked_intent_ignored() -> Iterator[None]:
+    """an intent without a marker counts as not written, also behind a claim"""
+    on_newest = LedgerRead._on_newest
+
+    def changed(self: LedgerRead, found: Any, _unmarked: Any) -> None:
+        on_newest(self, found, {})
+
+    with mock.patch.object(LedgerRead, "_on_newest", changed):
+        yield
+
+
+@contextmanager
+def open_intent_believed() -> Iterator[None]:
+    """an intent without a marker is believed at first sight, although a younger driver may have it open"""
+    began = Opening.__init__
+
+    def changed(self: Any, *arguments: Any) -> None:
+        began(self, *arguments)
+        self._ended_offset = BEYOND_EVERYTHING
+
+    with mock.patch.object(Opening, "__init__", changed):
+        yield
+
+
+@contextmanager
+def fingerprint_not_compared() -> Iterator[None]:
+    """a batch that was delivered and comes again is taken for the same, whatever its rows are"""
+    with mock.patch.object(judgement, "likeness", return_value=Likeness.SAME):
+        yield
+
+
+@contextmanager
+def digest_not_compared() -> Iterator[None]:
+    """of a batch that comes again only the counts are compared"""
+
+    def changed(record: LedgerRecord, summary: BatchSummary) -> Likeness:
+        return Likeness.SAME if dict(record.topics) == summary.topic_rows else Likeness.OTHER_COUNTS
+
+    with mock.patch.object(judgement, "likeness", changed):
+        yield
+
+
+@contextmanager
+def record_not_read_back() -> Iterator[None]:
+    """a ledger record is written without a look whether it can be read"""
+
+    def changed(record: LedgerRecord) -> bytes:
+        return ledger_codec._encoded(ledger_codec._content(record))
+
+    with mock.patch.object(ledger_codec, "encode_record", changed):
+        yield

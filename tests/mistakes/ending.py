@@ -1,0 +1,135 @@
+"""Mistakes about the ends of transactions: what an answer means, and what may be aborted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+from kafka_sink.delivery import ending, judgement, ledger_write
+from kafka_sink.delivery.inquiry import Inquiry
+from kafka_sink.delivery.judgement import Judgement, Move
+from kafka_sink.delivery.ledger import PledgeFate
+from kafka_sink.delivery.ledger_read import LedgerRead
+from kafka_sink.delivery.log_scan import RawBatch
+from kafka_sink.delivery.outcome import Meaning, end_meaning
+from kafka_sink.delivery.preflight import ONGOING
+from kafka_sink.delivery.session import Conclusion
+from kafka_sink.delivery.sweep import SweepRule
+
+INVALID_TXN_STATE = 48
+
+
+@contextmanager
+def abort_after_intent() -> Iterator[None]:
+    """abort() is obeyed although the decision was made"""
+
+    def changed(*_: Any) -> Judgement:
+        return Judgement(Move.DISCARD, conclusion=Conclusion.ABORTED)
+
+    with mock.patch.object(judgement, "_abort_at_start", changed):
+        yield
+
+
+@contextmanager
+def wrong_generation_on_repeat() -> Iterator[None]:
+    """the repeat of an end goes out by the rules of generation 2, whatever the first try was"""
+    repeat = Inquiry.repeat
+
+    def changed(self: Any, now_ms: int, key: Any, **how: Any) -> None:
+        repeat(self, now_ms, key, **how)
+        question = self._open[key]
+        if question.request.api.name == "EndTxn":
+            question.request = replace(question.request, version_min=5, version_max=5)
+
+    with mock.patch.object(Inquiry, "repeat", changed):
+        yield
+
+
+@contextmanager
+def fenced_is_success() -> Iterator[None]:
+    """ "fenced" as the answer to a commit is taken for "done\""""
+
+    def changed(error_code: int, *, commit: bool) -> Meaning:
+        found = end_meaning(error_code, commit=commit)
+        return Meaning.DONE if found is Meaning.SUPERSEDED else found
+
+    with mock.patch.object(ending, "end_meaning", changed), mock.patch.object(ledger_write, "end_meaning", changed):
+        yield
+
+
+@contextmanager
+def never_is_done() -> Iterator[None]:
+    """INVALID_TXN_STATE is taken for "it has been committed\""""
+
+    def changed(error_code: int, *, commit: bool) -> Meaning:
+        return Meaning.DONE if error_code == INVALID_TXN_STATE else end_meaning(error_code, commit=commit)
+
+    with mock.patch.object(ending, "end_meaning", changed):
+        yield
+
+
+@contextmanager
+def silence_is_consent() -> Iterator[None]:
+    """an EndTxn(commit) without an answer counts as carried out"""
+
+    def lost(self: ending.Commits, now_ms: int, answer: Any) -> None:
+        if answer.key.purpose == ending.COMMIT:
+            self._settle(answer.key, PledgeFate.COMMITTED)
+        else:
+            super(ending.Commits, self).on_lost(now_ms, answer)
+
+    with mock.patch.object(ending.Commits, "on_lost", lost, create=True):
+        yield
+
+
+@contextmanager
+def no_is_believed() -> Iterator[None]:
+    """a coordinator's INVALID_TXN_STATE is not held against the log"""
+    on_ended = ending.Commits._on_ended
+
+    def changed(self: ending.Commits, now_ms: int, key: Any, error_code: int) -> None:
+        if error_code == INVALID_TXN_STATE:
+            self._settle(key, PledgeFate.LOST)
+        else:
+            on_ended(self, now_ms, key, error_code)
+
+    with mock.patch.object(ending.Commits, "_on_ended", changed):
+        yield
+
+
+@contextmanager
+def marker_epoch_not_compared() -> Iterator[None]:
+    """any later marker of a producer id counts as the end of a transaction"""
+
+    def ended_by(self: LedgerRead, marker: RawBatch) -> tuple[int, int]:
+        waiting = [one for one in self._waiting if one[0] == marker.producer_id]
+        return min(waiting, default=(marker.producer_id, marker.producer_epoch))
+
+    def can_end(raw: RawBatch, ended: ending.Ending) -> bool:
+        return raw.producer_id == ended.producer_id
+
+    with (
+        mock.patch.object(LedgerRead, "_transaction_ended_by", ended_by),
+        mock.patch.object(ending, "_can_end", can_end),
+    ):
+        yield
+
+
+@contextmanager
+def sweep_of_every_run() -> Iterator[None]:
+    """the sweep aborts what a successor has prepared, too"""
+    with (
+        mock.patch.object(SweepRule, "is_candidate", lambda self, name: name.startswith(f"{self.sink_id}-")),
+        mock.patch.object(SweepRule, "is_dangling", lambda self, found: found.state == ONGOING),
+    ):
+        yield
+
+
+@contextmanager
+def no_sweep() -> Iterator[None]:
+    """what killed tasks and crashed runs left open stays open"""
+    with mock.patch.object(SweepRule, "is_dangling", return_value=False):
+        yield

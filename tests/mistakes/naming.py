@@ -1,0 +1,115 @@
+"""Mistakes about names: which query, which run and which attempt a transactional id belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from kafka_sink.delivery.identity import TaskIdentity
+from kafka_sink.delivery.identity_pool import IdentityPool, Used
+from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction
+from kafka_sink.delivery.request import CoordinatorOf, DriverRequest, RequestKey
+from kafka_sink.engine.transaction import Transaction
+from kafka_sink.wire.apis import INIT_PRODUCER_ID
+from tests.model.world import World
+from tests.sim.delivery import query, stage
+from tests.sim.delivery.books import Attempt
+from tests.sim.delivery.executor import Executor
+from tests.sim.delivery.job import SparkJob
+from tests.sim.delivery.stage import Stage
+
+SHARED_RUN = "0" * 16
+
+
+@contextmanager
+def ids_shared_between_runs() -> Iterator[None]:
+    """a run uses the transactional ids of the run that crashed"""
+
+    def of_job(self: SparkJob, spark_partition: int, number: int) -> TaskIdentity:
+        return TaskIdentity(self.stage.sink_id(self.batch.key, ""), SHARED_RUN, spark_partition, number)
+
+    def of_world(self: World, driver: Any, task: int) -> TaskIdentity:
+        return TaskIdentity("sink", SHARED_RUN, task, 0)
+
+    with (
+        mock.patch.object(query, "run_hash", return_value=SHARED_RUN),
+        mock.patch.object(query, "run_of_label", return_value=SHARED_RUN),
+        mock.patch.object(Stage, "next_attempt", return_value=0),
+        mock.patch.object(SparkJob, "identity", of_job),
+        mock.patch.object(World, "_task_identity", of_world),
+        mock.patch.object(World, "_run", return_value=SHARED_RUN),
+    ):
+        yield
+
+
+@contextmanager
+def name_is_identity() -> Iterator[None]:
+    """the query id is left out of the sink id: two queries share driver and ledger"""
+    with mock.patch.object(stage, "sink_id_of_query", lambda named, _query_id: named):
+        yield
+
+
+@contextmanager
+def late_init_ignored() -> Iterator[None]:
+    """a task keeps its id although an InitProducerId for it may still arrive"""
+    initialized, task = Transaction.on_initialized, World._task
+
+    def of_engine(self: Transaction, identity: Any, *, is_alone: bool) -> None:
+        initialized(self, identity, is_alone=True)
+
+    def of_world(self: World, state: Any, driver: Any, number: int) -> Any:
+        name = self._task_identity(driver, number).transactional_id
+        body = {"transactional_id": name, "transaction_timeout_ms": 1_000}
+        late = DriverRequest(RequestKey("init of a task", number), CoordinatorOf(name), INIT_PRODUCER_ID, body, 0, 5, 1)
+        orphans = tuple(sorted((*state.orphans, self._request_number(late))))
+        return task(self, state._replace(orphans=orphans), driver, number)
+
+    with mock.patch.object(Transaction, "on_initialized", of_engine), mock.patch.object(World, "_task", of_world):
+        yield
+
+
+# ---- ids that are used again ----
+
+
+@contextmanager
+def pooled_id_used_by_two_attempts() -> Iterator[None]:
+    """an id that a task takes from the pool stays there for the next one"""
+    take_used = IdentityPool.take_used
+
+    def changed(self: IdentityPool, sink_id: str, run: str, key: BatchKey) -> Used | None:
+        used = take_used(self, sink_id, run, key)
+        if used is not None:
+            self._shelves[sink_id].free[used.identity] = used.transaction
+        return used
+
+    with mock.patch.object(IdentityPool, "take_used", changed):
+        yield
+
+
+@contextmanager
+def pooled_id_used_before_its_end() -> Iterator[None]:
+    """an id is free as soon as it is given back, before its transaction has ended"""
+
+    def changed(
+        self: IdentityPool, identity: TaskIdentity, key: BatchKey, transaction: PreparedTransaction | None = None
+    ) -> None:
+        shelf = self._shelves.get(identity.sink_id)
+        if shelf is not None and shelf.is_of(identity.run, key.query_id):
+            shelf.free[identity] = transaction
+
+    with mock.patch.object(IdentityPool, "give_back", changed):
+        yield
+
+
+@contextmanager
+def pooled_id_that_missed_an_answer() -> Iterator[None]:
+    """an id goes back to the pool although an InitProducerId for it has no answer"""
+
+    def changed(self: Executor, attempt: Attempt) -> None:
+        if self.pool is not None:
+            self.pool.give_back(attempt.identity, attempt.key)
+
+    with mock.patch.object(Executor, "give_up", changed):
+        yield

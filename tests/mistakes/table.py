@@ -1,0 +1,91 @@
+"""Every planted mistake of the commit: which judge has to find it, and within which limit.
+
+What is wrong is said by the plant itself. A judge without a limit does not look for a mistake, because its world has no
+harm in it (the model has no pool, the simulation's records are small) or because it is too rare there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from tests.mistakes import deciding, ending, naming
+from tests.model.world import Budget
+from tests.sim.delivery.breakers import EXPIRY, LIES, LOST_MARKERS, POOL, PROCESSES, SET_BACK, TWINS, UNNAMED
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The simulation: seeds from 1 on, each of which breaks these assumptions about the surroundings."""
+
+    limit: int
+    breakers: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Search:
+    """The model: a world in which the mistake must do harm."""
+
+    budget: Budget
+    generation: int = 2
+    batches: int = 1
+    states_max: int = 50_000
+
+
+@dataclass(frozen=True)
+class Mistake:
+    plant: Callable[[], AbstractContextManager[None]]
+    seeds: Seeds | None = None
+    search: Search | None = None
+
+    @property
+    def name(self) -> str:
+        return self.plant.__name__
+
+    @property
+    def what(self) -> str:
+        return self.plant.__doc__ or ""
+
+
+def seeds(limit: int, *breakers: str) -> Seeds:
+    return Seeds(limit, frozenset(breakers))
+
+
+MISTAKES = (
+    Mistake(deciding.no_intent, seeds(20), Search(Budget(crashes=1))),
+    Mistake(deciding.decision_not_durable, seeds(100)),
+    Mistake(deciding.recorded_before_committed, seeds(100), Search(Budget(crashes=1))),
+    Mistake(deciding.doubt_is_no, seeds(800)),
+    Mistake(deciding.ledger_left_out, seeds(20)),
+    Mistake(deciding.ledger_made_up, seeds(300, UNNAMED)),
+    Mistake(deciding.no_fencing, seeds(100), Search(Budget(crashes=1))),
+    Mistake(deciding.no_claim, seeds(700), Search(Budget(crashes=1, outdated=2))),
+    Mistake(deciding.stale_identity_believed, seeds(20, PROCESSES), Search(Budget(processes=2), batches=3)),
+    Mistake(deciding.expiry_is_a_rival, seeds(100, EXPIRY)),
+    Mistake(deciding.claim_of_another_run_ignored, seeds(400)),
+    Mistake(deciding.younger_run_taken_for_an_elder, seeds(1_000)),
+    Mistake(deciding.open_decision_ignored, seeds(10)),
+    Mistake(deciding.delivered_batch_delivered_again, seeds(5)),
+    Mistake(deciding.set_back_is_not_noticed, seeds(20, SET_BACK)),
+    Mistake(deciding.unmarked_intent_ignored, seeds(30, LOST_MARKERS), Search(Budget(crashes=1, markers=1))),
+    Mistake(deciding.open_intent_believed, seeds(300), Search(Budget(seconds=1, switches=2), 1, states_max=150_000)),
+    Mistake(deciding.fingerprint_not_compared, seeds(30, SET_BACK), Search(Budget(crashes=1, others=1))),
+    Mistake(deciding.digest_not_compared, seeds(100, SET_BACK)),
+    Mistake(deciding.record_not_read_back),
+    Mistake(ending.abort_after_intent, seeds(100), Search(Budget(deadlines=1, restarts=1))),
+    Mistake(ending.wrong_generation_on_repeat, seeds(100)),
+    Mistake(ending.fenced_is_success, seeds(100), Search(Budget(time_outs=1), generation=1)),
+    Mistake(ending.never_is_done, seeds(100)),
+    Mistake(ending.silence_is_consent, seeds(100)),
+    Mistake(ending.no_is_believed, seeds(100, LIES)),
+    Mistake(ending.marker_epoch_not_compared, seeds(100, LOST_MARKERS)),
+    Mistake(ending.sweep_of_every_run, seeds(200)),
+    Mistake(ending.no_sweep, seeds(20)),
+    Mistake(naming.ids_shared_between_runs, seeds(5), Search(Budget(crashes=1))),
+    Mistake(naming.name_is_identity, seeds(30, TWINS)),
+    Mistake(naming.late_init_ignored, seeds(100), Search(Budget())),
+    Mistake(naming.pooled_id_used_by_two_attempts, seeds(20, POOL)),
+    Mistake(naming.pooled_id_used_before_its_end, seeds(20, POOL)),
+    Mistake(naming.pooled_id_that_missed_an_answer, seeds(500, POOL)),
+)
