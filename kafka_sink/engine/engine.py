@@ -31,7 +31,7 @@ from kafka_sink.engine.produce_request import ProduceRequest
 from kafka_sink.engine.producer_batch import NO_IDENTITY
 from kafka_sink.engine.producer_id import ProducerIdSource
 from kafka_sink.engine.production import Production
-from kafka_sink.engine.request import Answer, Request
+from kafka_sink.engine.request import Answer
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import State, Transaction
 from kafka_sink.engine.transaction_requests import Asked, Coordinator, TransactionRequests
@@ -49,7 +49,7 @@ class Engine:
         self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
         self._nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
         self._metadata = Metadata(options, self._nodes, jitter=jitter)
-        # How many batches wait for their leader, by topic and partition. It stays the same object, and changes.
+        # How many batches wait for their leader, by topic and partition: one object that changes.
         self.queue_loads: dict[str, dict[int, int]] = {}
         # Of the transactional ids of earlier lives, the longest unused first: whoever starts over as one of them need
         # not ask again. One that moved says so itself.
@@ -124,8 +124,7 @@ class Engine:
     # ---- the step ----
 
     def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
-        nodes = self._nodes
-        self._moments.clear()
+        nodes, self._moments = self._nodes, []
         for event in inputs:
             if isinstance(event, (c.Received, c.Written, c.Connected, c.Disconnected, c.Resolved)):
                 nodes.on_input(now_ms, event)
@@ -335,7 +334,7 @@ class Engine:
         node_id = self._nodes.least_loaded(now_ms)
         if node_id is None or not self._can_use(node_id, now_ms):
             return
-        request: Request | None = self._metadata.next_request(now_ms)
+        request = self._metadata.next_request(now_ms)
         if request is not None:
             self._nodes.send(node_id, request, now_ms)
 
