@@ -51,22 +51,31 @@ def name_is_identity() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def late_init_ignored() -> Iterator[None]:
-    """a task keeps its id although an InitProducerId for it may still arrive"""
-    initialized, task = Transaction.on_initialized, World._task
+def _with_a_late_init(first_batch: int) -> Any:
+    """Of the model: from this batch on an older InitProducerId for the id of a task is on its way."""
+    task = World._task
 
-    def of_engine(self: Transaction, identity: Any, *, is_alone: bool) -> None:
-        initialized(self, identity, is_alone=True)
-
-    def of_world(self: World, state: Any, driver: Any, number: int) -> Any:
+    def changed(self: World, state: Any, driver: Any, number: int) -> Any:
+        if driver.batch < first_batch:
+            return task(self, state, driver, number)
         name = self._task_identity(driver, number).transactional_id
         body = {"transactional_id": name, "transaction_timeout_ms": 1_000}
         late = DriverRequest(RequestKey("init of a task", number), CoordinatorOf(name), INIT_PRODUCER_ID, body, 0, 5, 1)
         orphans = tuple(sorted((*state.orphans, self._request_number(late))))
         return task(self, state._replace(orphans=orphans), driver, number)
 
-    with mock.patch.object(Transaction, "on_initialized", of_engine), mock.patch.object(World, "_task", of_world):
+    return mock.patch.object(World, "_task", changed)
+
+
+@contextmanager
+def late_init_ignored() -> Iterator[None]:
+    """a task keeps its id although an InitProducerId for it may still arrive"""
+    initialized = Transaction.on_initialized
+
+    def changed(self: Transaction, identity: Any, *, is_alone: bool) -> None:
+        initialized(self, identity, is_alone=True)
+
+    with mock.patch.object(Transaction, "on_initialized", changed), _with_a_late_init(0):
         yield
 
 
@@ -111,5 +120,6 @@ def pooled_id_that_missed_an_answer() -> Iterator[None]:
         if self.pool is not None:
             self.pool.give_back(attempt.identity, attempt.key)
 
-    with mock.patch.object(Executor, "give_up", changed):
+    # In the model a task has the same id in each batch.
+    with mock.patch.object(Executor, "give_up", changed), _with_a_late_init(1):
         yield

@@ -19,6 +19,7 @@ from tests.sim.trace import Violation
 class SeenClaim(NamedTuple):
     sink_id: str
     run: str
+    offset: int
 
 
 class Claims:
@@ -43,10 +44,10 @@ class Claims:
             if late is not None and batch.is_commit_marker:
                 raise Violation("I17", late)
             return
-        for record in batch.records:
+        for offset, record in zip(batch.offsets, batch.records, strict=True):
             content = _content(record.value or b"")
             if content.get("kind") == "claim":
-                self.seen.append(SeenClaim(content["sink"], content["run"]))
+                self.seen.append(SeenClaim(content["sink"], content["run"], offset))
             elif content.get("kind") == "intent" and self._is_late(content["sink"], content["run"]):
                 text = f"run {content['run']} of {content['sink']} decides batch {content['batch']}, but was taken over"
                 self._late[batch.producer_id] = text
@@ -67,12 +68,15 @@ class Claims:
 
     def has_successor(self, sink_id: str, run: str) -> bool:
         """Has another run claimed the sink, for the first time, since this one did? Who never did may have been
-        overtaken by anybody."""
-        of_sink = [claim.run for claim in self.seen if claim.sink_id == sink_id]
-        if run not in of_sink:
-            return any(other not in ("", run) for other in of_sink)
-        first = of_sink.index(run)
-        return any(other and other not in of_sink[: first + 1] for other in of_sink[first:])
+        overtaken by anybody. Where the cleaner has taken away what an elder run claimed before, nobody can tell."""
+        of_sink = [claim for claim in self.seen if claim.sink_id == sink_id]
+        runs = [claim.run for claim in of_sink]
+        if run not in runs:
+            return any(other not in ("", run) for other in runs)
+        first = runs.index(run)
+        kept = {offset for batch in self._log.batches for offset in decode_batch(batch.data).offsets}
+        elders = {claim.run for claim in of_sink[: first + 1] if claim.offset in kept}
+        return any(other not in ("", run) and other not in elders for other in runs[first:])
 
 
 def _content(value: bytes) -> dict[str, Any]:
