@@ -16,6 +16,19 @@ SPARK = ["pyspark>=4.1"]
 ZSTD = ["zstandard>=0.22"]
 SNAPPY = ["cramjam>=2.8"]
 PKCS12 = ["cryptography>=42"]
+# What confluent-kafka's clients of a schema registry import. Its own extras (avro, protobuf, json) name a release of
+# certifi that is newer than some mirrors, and packages that these readers do not import.
+SCHEMAS = [
+    "fastavro>=1.9",
+    "protobuf>=5",
+    "googleapis-common-protos",
+    "jsonschema>=4.18",
+    "httpx2>=2.0",
+    "authlib>=1.8",
+    "cachetools>=5.5",
+    "attrs>=21.2",
+    "certifi",
+]
 # Wraps the host's Kerberos library; built on Linux, with a C compiler and libkrb5-dev.
 KERBEROS = ["gssapi>=1.8"]
 TEST = [
@@ -31,6 +44,7 @@ TEST = [
     "kafka-python>=2.2",
     "aiokafka>=0.12",
     "kio>=0.6; python_version >= '3.11'",
+    *SCHEMAS,
     # Signs requests to AWS.
     "botocore>=1.40",
     # Makes certificates, good ones and bad ones.

@@ -34,6 +34,8 @@ from tools.waiting import wait_until
 from tools.workspace import workspace
 
 _LOGGER = logging.getLogger("tools.kafka_cluster")
+# Those that outlive a test: of the coordinators, and of the sink.
+_SHARED_TOPICS = ("__transaction_state", "__consumer_offsets", "__pykafka_sink_ledger")
 
 
 class KafkaCluster:
@@ -165,13 +167,17 @@ class KafkaCluster:
         self.start(node_id)
 
     def heal(self) -> None:
-        """Resume what is paused, start what is down, wait until all are there."""
-        for node in self._nodes.values():
+        """Resume what is paused, start what is down, wait until all are there and have what the others wrote meanwhile:
+        whoever takes the next node away would otherwise leave topics of two replicas in sync without writers."""
+        away = [node for node in self._nodes.values() if node.is_paused or not node.is_running]
+        for node in away:
             if node.is_paused:
                 node.signal(signal.SIGCONT)
-            elif not node.is_running:
+            else:
                 node.start()
         self.wait_ready(self._start_timeout_s)
+        if away:
+            self.wait_in_sync(*(topic for topic in _SHARED_TOPICS if self.partitions_of(topic)))
 
     def wait_ready(self, timeout_s: float = 180) -> None:
         """Until every running node takes connections and knows every other one as alive."""

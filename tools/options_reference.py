@@ -10,7 +10,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from kafka_sink.options.foreign_table import ALIASES, FOREIGN_OPTIONS
+from kafka_sink.options.format_names import FORMAT_ALIASES
+from kafka_sink.options.format_table import FORMAT_OPTIONS
 from kafka_sink.options.option import Option, Treatment
+from kafka_sink.options.registry_names import BARE, REGISTRY, SSL
+from kafka_sink.options.registry_table import REGISTRY_OPTIONS
 from kafka_sink.options.security_table import SECURITY_OPTIONS, UNKNOWN_SECURITY
 from kafka_sink.options.sink_table import NO_EFFECT, PRODUCER_DEFAULTS, SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
@@ -30,6 +34,22 @@ _SINK = """\
 `format("pykafka-sink")` takes the options of this table, in any case of letters, and every producer option below with
 the prefix `kafka.`: `.option("kafka.bootstrap.servers", "host:9092")` is required. What is unknown is an error with the
 nearest known name.
+"""
+
+_FORMATS = f"""\
+## Options of formats
+
+How values and keys are written: [schemas.md](schemas.md). They come without the prefix `kafka.`.
+Spark's names are known: {", ".join(f"`{alias}` is `{name}`" for alias, name in FORMAT_ALIASES.items())}.
+"""
+
+_REGISTRY = f"""\
+## Options of the schema registry
+
+For a write with `value.format` or `key.format`: [schemas.md](schemas.md). They come without the prefix `kafka.`.
+`{SSL}*` takes every option of TLS [below](#security-options), such as `{SSL}truststore.location`;
+values may be references as there. {", ".join(f"`{name}*`" for name in BARE)} are taken without
+`{REGISTRY}`, too.
 """
 
 _OF_OTHERS = """\
@@ -101,15 +121,16 @@ def _table(options: Iterable[Option], with_origin: bool) -> list[str]:
     return lines
 
 
-def _sink() -> list[str]:
-    lines = [
-        _SINK,
-        "| option | default | valid values | meaning |",
-        "|---|---|---|---|",
-    ]
-    for row in SINK_OPTIONS.values():
+def _plain_table(options: Iterable[Option]) -> list[str]:
+    lines = ["| option | default | valid values | meaning |", "|---|---|---|---|"]
+    for row in options:
         cells = [f"`{row.name}`", _default(row), row.rule.valid, row.meaning]
         lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    return lines
+
+
+def _sink() -> list[str]:
+    lines = [_SINK, *_plain_table(SINK_OPTIONS.values())]
     *defaults, last_default = [f"`kafka.{name}` is `{value}`" for name, value in PRODUCER_DEFAULTS.items()]
     lines += [
         f"\nUnless you set them, {', '.join(defaults)} and {last_default} in the sink;",
@@ -119,6 +140,12 @@ def _sink() -> list[str]:
         "| producer option | in the sink |",
         "|---|---|",
         *(f"| `kafka.{name}` | {said} |" for name, said in DIFFERENT_IN_SINK.items()),
+        "",
+        _FORMATS,
+        *_plain_table(FORMAT_OPTIONS.values()),
+        "",
+        _REGISTRY,
+        *_plain_table(REGISTRY_OPTIONS.values()),
         "",
     ]
     return lines

@@ -26,15 +26,17 @@ FUNCTION_LINES_MAX = 70
 # Who may import whom inside the package; itself always. One way only: what is lower knows nothing of what is above.
 _BASE = frozenset({"errors", "frozen", "version"})
 _BYTES = _BASE | {"records", "wire"}
-_DECISIONS = _BYTES | {"security", "options", "engine", "delivery"}
+_DECISIONS = _BYTES | {"security", "options", "engine", "delivery", "registry", "schemas"}
 LAYERS: Mapping[str, frozenset[str]] = {
     "errors": frozenset(),
     "frozen": frozenset(),
     "version": frozenset(),
     "records": _BASE,
+    "schemas": _BASE | {"records"},
     "wire": _BASE,
     "security": _BASE,
-    "options": _BASE | {"records", "security"},
+    "options": _BASE | {"records", "security", "registry"},
+    "registry": _BASE,
     "engine": _BYTES | {"security", "options"},
     "delivery": _BYTES | {"options"},
     "runtime": _DECISIONS,
@@ -48,6 +50,7 @@ LAYERS: Mapping[str, frozenset[str]] = {
 SHELLS = frozenset({"runtime", "spark", "command"})
 SHELL_MODULES = frozenset(
     {"testing/server.py", "testing/__main__.py", "testing/storage.py", "testing/pytest_plugin.py"}
+    | {"testing/registry_server.py"}
 )
 IMPURE_IMPORTS = frozenset(
     {"socket", "ssl", "select", "selectors", "threading", "_thread", "queue", "asyncio", "concurrent", "time"}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from kafka_sink.command import aside, order, show
 from kafka_sink.command.desk import Desk
 from kafka_sink.command.perf import LoadTest, perf
+from kafka_sink.command.schema_arguments import add_schema
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.version import VERSION
 
@@ -130,6 +131,7 @@ def parser() -> argparse.ArgumentParser:
     transactions.set_defaults(run=show.transactions)
 
     _perf(commands)
+    add_schema(commands, _property)
     return top
 
 

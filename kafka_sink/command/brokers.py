@@ -14,7 +14,7 @@ from kafka_sink.options.properties import ENCODING, parse_properties
 
 def producer_options(given: argparse.Namespace, own: Mapping[str, str] | None = None) -> ProducerOptions:
     """What is nearer to the command wins: its own arguments, then --option, then the file."""
-    settings: dict[str, str] = {**_file(given.properties), **_without_repetition(given.option)}
+    settings: dict[str, str] = {**properties_of(given.properties), **without_repetition(given.option)}
     if given.bootstrap_servers is not None:
         settings["bootstrap.servers"] = given.bootstrap_servers
     settings |= own or {}
@@ -23,14 +23,14 @@ def producer_options(given: argparse.Namespace, own: Mapping[str, str] | None = 
     return parse_producer_options(settings)
 
 
-def _without_repetition(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+def without_repetition(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
     named = dict(pairs)
     if len(named) < len(pairs):
         raise ConfigError("--option names the same option twice")
     return named
 
 
-def _file(name: str | None) -> Mapping[str, str]:
+def properties_of(name: str | None) -> Mapping[str, str]:
     if name is None:
         return {}
     try:

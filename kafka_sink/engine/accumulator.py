@@ -6,6 +6,10 @@ go as a question to the caller.
 
 Order: a queue is in append order; a batch that comes back for another try goes to where its sequence puts it, or to
 the front where there are no sequences. At most one batch per partition goes into one request, as brokers expect.
+
+A turn of the sender must not cost more with many partitions. So partitions that have something to send are kept by
+leader, in the order in which it is their turn, and sorted anew only when the view of the cluster is another one. Only
+those with a batch that was sent before are looked at one by one: it may have to wait.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from collections.abc import Callable, Iterator
 from kafka_sink.engine.cluster import ClusterView
 from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
 from kafka_sink.frozen import frozen
+
+Leader = tuple[int, int]
 
 
 @frozen
@@ -28,25 +34,43 @@ class Readiness:
 
 
 class Accumulator:
-    def __init__(self) -> None:
+    def __init__(self, loads: dict[str, dict[int, int]] | None = None) -> None:
+        """`loads`, by topic and partition: how many batches are queued; without partitions that have none."""
         self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
+        self.loads = {} if loads is None else loads
+        self.batch_count = 0
         self._muted: set[TopicPartition] = set()
-        # Where the last drain of each node stopped: the next one starts behind it, so that no partition starves.
-        self._last_drained: dict[int, TopicPartition] = {}
+        # Those whose queue may hold batches that were sent before.
+        self._retried: set[TopicPartition] = set()
+        # By leader the partitions that have something queued and are not muted; the first one is next.
+        self._waiting: dict[int, dict[TopicPartition, None]] = {}
+        self._leaderless: dict[TopicPartition, None] = {}
+        self._cluster = ClusterView()
+        self._last = Readiness((), (), None)
 
     def __len__(self) -> int:
-        return sum(len(queue) for queue in self._queues.values())
+        return self.batch_count
 
     def __iter__(self) -> Iterator[ProducerBatch]:
         for queue in self._queues.values():
             yield from queue
 
+    # ---- coming and going ----
+
     def append(self, batch: ProducerBatch) -> None:
-        self._queue_of(batch).append(batch)
+        queue = self._queues.get(batch.topic_partition)
+        if queue is None:
+            queue = self._queue_of(batch)
+        queue.append(batch)
+        self.batch_count += 1
+        self.loads[batch.topic][batch.partition] = len(queue)
 
     def requeue(self, batch: ProducerBatch) -> None:
         """Puts a batch back that was drained before: among those with sequences in their order, else at the front."""
         queue = self._queue_of(batch)
+        self._retried.add(batch.topic_partition)
+        self.batch_count += 1
+        self.loads[batch.topic][batch.partition] = len(queue) + 1
         if not batch.has_sequence:
             queue.appendleft(batch)
             return
@@ -61,64 +85,19 @@ class Accumulator:
             self.requeue(part)
 
     def remove(self, batch: ProducerBatch) -> None:
-        queue = self._queues[batch.topic_partition]
-        queue.remove(batch)
-        self._drop_if_empty(batch.topic_partition, queue)
-
-    def mute(self, topic_partition: TopicPartition) -> None:
-        self._muted.add(topic_partition)
-
-    def unmute(self, topic_partition: TopicPartition) -> None:
-        self._muted.discard(topic_partition)
-
-    def readiness(self, now_ms: int, cluster: ClusterView) -> Readiness:
-        node_ids: dict[int, None] = {}
-        leaderless: dict[str, None] = {}
-        back_off_ends_ms: list[int] = []
-        for topic_partition, queue in self._queues.items():
-            leader = cluster.leader_with_epoch(*topic_partition)
-            if leader is None:
-                leaderless[topic_partition[0]] = None
-                continue
-            if topic_partition in self._muted:
-                continue
-            for batch in _candidates(queue):
-                if _is_backing_off(batch, now_ms, leader):
-                    back_off_ends_ms.append(batch.retry_at_ms)
-                else:
-                    node_ids[leader[0]] = None
-        return Readiness(tuple(node_ids), tuple(leaderless), min(back_off_ends_ms, default=None))
-
-    def drain(
-        self,
-        now_ms: int,
-        cluster: ClusterView,
-        node_id: int,
-        request_bytes_max: int,
-        may_send: Callable[[ProducerBatch], bool],
-    ) -> list[ProducerBatch]:
-        """Takes the batches of one request: the head of each queue led by the node, as far as they fit.
-
-        The first batch goes whatever its size, so that one large batch cannot block its partition for ever.
-        """
-        drained: list[ProducerBatch] = []
-        size = 0
-        for topic_partition in self._in_turn(node_id):
-            leader = cluster.leader_with_epoch(*topic_partition)
-            if leader is None or leader[0] != node_id or topic_partition in self._muted:
-                continue
-            queue = self._queues[topic_partition]
-            batch = next((batch for batch in _candidates(queue) if may_send(batch)), None)
-            if batch is None or _is_backing_off(batch, now_ms, leader):
-                continue
-            if drained and size + batch.encoded.size > request_bytes_max:
-                break
+        topic_partition = batch.topic_partition
+        queue = self._queues[topic_partition]
+        if queue[0] is batch:
+            queue.popleft()
+        else:
             queue.remove(batch)
-            self._drop_if_empty(topic_partition, queue)
-            self._last_drained[node_id] = topic_partition
-            size += batch.encoded.size
-            drained.append(batch)
-        return drained
+        self.batch_count -= 1
+        if queue:
+            self.loads[batch.topic][batch.partition] = len(queue)
+        else:
+            del self._queues[topic_partition], self.loads[batch.topic][batch.partition]
+            self._retried.discard(topic_partition)
+            self._take_out(topic_partition)
 
     def expired(self, opened_before_ms: int) -> list[ProducerBatch]:
         """Takes out every queued batch that was opened before the given time, whatever stands in front of it."""
@@ -129,29 +108,134 @@ class Accumulator:
 
     def take_all(self) -> list[ProducerBatch]:
         batches = list(self)
-        self._queues.clear()
+        for batch in batches:
+            self.remove(batch)
         return batches
 
-    def queue_loads(self) -> dict[str, dict[int, int]]:
-        loads: dict[str, dict[int, int]] = {}
-        for (topic, partition), queue in self._queues.items():
-            loads.setdefault(topic, {})[partition] = len(queue)
-        return loads
+    def mute(self, topic_partition: TopicPartition) -> None:
+        self._muted.add(topic_partition)
+        self._take_out(topic_partition)
+
+    def unmute(self, topic_partition: TopicPartition) -> None:
+        self._muted.discard(topic_partition)
+        if topic_partition in self._queues:
+            self._put_in(topic_partition)
+
+    # ---- going on ----
+
+    def readiness(self, now_ms: int, cluster: ClusterView) -> Readiness:
+        if cluster is not self._cluster:
+            self._sort(cluster)
+        leaderless = tuple(dict.fromkeys([topic for topic, _ in self._leaderless])) if self._leaderless else ()
+        if not self._retried:
+            node_ids = tuple(self._waiting)
+            if self._last.node_ids != node_ids or self._last.leaderless_topics != leaderless:
+                self._last = Readiness(node_ids, leaderless, None)
+            return self._last
+        back_off_ends_ms: list[int] = []
+        resting: dict[int, int] = {}
+        for topic_partition in self._retried:
+            leader = cluster.leader_with_epoch(*topic_partition)
+            if leader is None or topic_partition in self._muted:
+                continue
+            is_resting = True
+            for batch in _candidates(self._queues[topic_partition]):
+                if _is_backing_off(batch, now_ms, leader):
+                    back_off_ends_ms.append(batch.retry_at_ms)
+                else:
+                    is_resting = False
+            if is_resting:
+                resting[leader[0]] = resting.get(leader[0], 0) + 1
+        nodes = [node_id for node_id, waiting in self._waiting.items() if len(waiting) > resting.get(node_id, 0)]
+        return Readiness(tuple(nodes), leaderless, min(back_off_ends_ms, default=None))
+
+    def drain(
+        self,
+        now_ms: int,
+        cluster: ClusterView,
+        node_id: int,
+        request_bytes_max: int,
+        may_send: Callable[[ProducerBatch], bool],
+    ) -> dict[TopicPartition, ProducerBatch]:
+        """Takes the batches of one request: the head of each queue led by the node, as far as they fit.
+
+        The first batch goes whatever its size, so that one large batch cannot block its partition for ever.
+        """
+        if cluster is not self._cluster:
+            self._sort(cluster)
+        waiting = self._waiting.get(node_id)
+        if waiting is None:
+            return {}
+        drained: dict[TopicPartition, ProducerBatch] = {}
+        size = 0
+        for topic_partition in list(waiting):
+            batch = self._queues[topic_partition][0]
+            if topic_partition in self._retried:
+                again = self._next_again(topic_partition, now_ms, may_send)
+                if again is None:
+                    continue
+                batch = again
+            elif not may_send(batch):
+                continue
+            if drained and size + batch.size > request_bytes_max:
+                break
+            self.remove(batch)
+            if topic_partition in waiting:  # behind all others: no partition starves
+                del waiting[topic_partition]
+                waiting[topic_partition] = None
+            size += batch.size
+            drained[topic_partition] = batch
+        return drained
+
+    def _next_again(
+        self, topic_partition: TopicPartition, now_ms: int, may_send: Callable[[ProducerBatch], bool]
+    ) -> ProducerBatch | None:
+        """Of a partition in which batches were sent before."""
+        queue = self._queues[topic_partition]
+        if not _came_back(queue[0]):
+            self._retried.remove(topic_partition)
+        leader = self._cluster.leader_with_epoch(*topic_partition)
+        batch = next((batch for batch in _candidates(queue) if may_send(batch)), None)
+        return None if batch is None or leader is None or _is_backing_off(batch, now_ms, leader) else batch
+
+    # ---- inside ----
 
     def _queue_of(self, batch: ProducerBatch) -> deque[ProducerBatch]:
-        return self._queues.setdefault(batch.topic_partition, deque())
+        topic_partition = batch.topic_partition
+        queue = self._queues.get(topic_partition)
+        if queue is None:
+            queue = self._queues[topic_partition] = deque()
+            if batch.topic not in self.loads:
+                self.loads[batch.topic] = {}
+            if topic_partition not in self._muted:
+                self._put_in(topic_partition)
+        return queue
 
-    def _drop_if_empty(self, topic_partition: TopicPartition, queue: deque[ProducerBatch]) -> None:
-        if not queue:
-            del self._queues[topic_partition]
+    def _sort(self, cluster: ClusterView) -> None:
+        """Leaders have changed, perhaps; whose turn it is has not."""
+        order = [each for waiting in self._waiting.values() for each in waiting]
+        order += [each for each in self._queues if each not in self._muted]
+        self._cluster = cluster
+        self._waiting.clear()
+        self._leaderless.clear()
+        for topic_partition in dict.fromkeys(order):
+            self._put_in(topic_partition)
 
-    def _in_turn(self, node_id: int) -> list[TopicPartition]:
-        order = list(self._queues)
-        last = self._last_drained.get(node_id)
-        if last in self._queues:
-            start = order.index(last) + 1
-            return order[start:] + order[:start]
-        return order
+    def _put_in(self, topic_partition: TopicPartition) -> None:
+        leader = self._cluster.leader_with_epoch(*topic_partition)
+        if leader is None:
+            self._leaderless[topic_partition] = None
+        else:
+            self._waiting.setdefault(leader[0], {})[topic_partition] = None
+
+    def _take_out(self, topic_partition: TopicPartition) -> None:
+        self._leaderless.pop(topic_partition, None)
+        leader = self._cluster.leader_with_epoch(*topic_partition)
+        if leader is not None:
+            waiting = self._waiting.get(leader[0], {})
+            waiting.pop(topic_partition, None)
+            if not waiting:
+                self._waiting.pop(leader[0], None)
 
 
 def _candidates(queue: deque[ProducerBatch]) -> Iterator[ProducerBatch]:
@@ -162,7 +246,12 @@ def _candidates(queue: deque[ProducerBatch]) -> Iterator[ProducerBatch]:
         yield batch
 
 
-def _is_backing_off(batch: ProducerBatch, now_ms: int, leader: tuple[int, int]) -> bool:
+def _came_back(batch: ProducerBatch) -> bool:
+    """It was drained before, or is a part of one that was. All of them stand in front of those that were not."""
+    return batch.attempts > 0 or batch.has_sequence or batch.split_from is not None
+
+
+def _is_backing_off(batch: ProducerBatch, now_ms: int, leader: Leader) -> bool:
     # A new leader has not refused anything yet: the wait was for the old one.
     return now_ms < batch.retry_at_ms and batch.sent_to == leader
 

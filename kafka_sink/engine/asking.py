@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 
 from kafka_sink.engine.authentication import Authenticator
 from kafka_sink.engine.cluster import ClusterView
-from kafka_sink.engine.commands import Command
+from kafka_sink.engine.commands import NetworkCommand, NetworkEvent
 from kafka_sink.engine.coordinator_lookup import CoordinatorLookup, LookupQuestion
 from kafka_sink.engine.metadata import Metadata
-from kafka_sink.engine.nodes import NetworkEvent, NodeSet
+from kafka_sink.engine.nodes import NodeSet
 from kafka_sink.engine.question import (
     AnyBroker,
     Broker,
@@ -48,7 +48,7 @@ from kafka_sink.wire.apis import FIND_COORDINATOR
 
 
 class AskingStep(NamedTuple):
-    commands: list[Command]
+    commands: list[NetworkCommand]
     replies: list[Reply]
     wake_at_ms: int | None
 
@@ -121,7 +121,8 @@ class Asking:
         self._moments.clear()
         for event in events:
             self.nodes.on_input(now_ms, event)
-        self.nodes.on_time(now_ms)
+        if self.nodes.due_ms is not None and self.nodes.due_ms <= now_ms:
+            self.nodes.on_time(now_ms)
         for answer in self.nodes.take_answers():
             self._on_answer(now_ms, answer)
         for question in questions:

@@ -53,7 +53,7 @@ class Received:
 
 @frozen
 class Written:
-    """All buffers sent so far on this connection have been handed to the operating system."""
+    """All buffers sent so far on this connection have been handed to the operating system. Only who asked is told."""
 
     connection_id: int
 
@@ -158,25 +158,12 @@ class Abandon:
     reason: KafkaSinkError
 
 
-Input = (
-    Resolved
-    | Connected
-    | Received
-    | Written
-    | Disconnected
-    | Append
-    | WantTopic
-    | Flush
-    | InitTransactions
-    | BeginTransaction
-    | SendOffsets
-    | EndTransaction
-    | PrepareTransaction
-    | ResumeTransaction
-    | StartOver
-    | Close
-    | Abandon
+NetworkEvent = Resolved | Connected | Received | Written | Disconnected
+TransactionWish = (
+    InitTransactions | BeginTransaction | SendOffsets | EndTransaction | PrepareTransaction | ResumeTransaction
 )
+Wish = Append | WantTopic | Flush | TransactionWish | StartOver | Close | Abandon
+Input = NetworkEvent | Wish
 
 
 # ---- commands: the network -------------------------------------------------------------------------------------
@@ -201,8 +188,11 @@ class Connect:
 
 @frozen
 class Send:
+    """`tells_written`: nobody answers this request (acks=0), so it is over when it is `Written`."""
+
     connection_id: int
     buffers: Sequence[Buffer]
+    tells_written: bool = False
 
 
 @frozen
@@ -217,11 +207,9 @@ class Disconnect:
 
 @frozen
 class Delivered:
-    """The batch is in the log. `base_offset` is -1 where the broker did not say (acks=0, or an old duplicate)."""
+    """The batches of one answer that are in the log; where is noted in them."""
 
-    batch: ProducerBatch
-    base_offset: int
-    log_append_time_ms: int = -1
+    batches: Sequence[ProducerBatch]
 
 
 @frozen
@@ -260,22 +248,31 @@ class RequestObserved:
 
 
 @frozen
+class Drained:
+    """Batches of one request that are sent for the first time."""
+
+    batches: Sequence[ProducerBatch]
+
+
+@frozen
 class BatchObserved:
-    """What happened to a batch on its way: `drained` (with the time it queued), `retried` or `split`."""
+    """What happened to a batch on its way: `retried` or `split`."""
 
     event: str
     batch: ProducerBatch
-    queue_ms: int = 0
 
 
-Command = (
-    Resolve | Connect | Send | Disconnect | Delivered | Failed | Finished | Notice | RequestObserved | BatchObserved
-)
+NetworkCommand = Resolve | Connect | Send | Disconnect | Notice | RequestObserved
+Command = NetworkCommand | Delivered | Failed | Finished | Drained | BatchObserved
 
 
 @frozen
 class Step:
-    """What one `Engine.step` decided. `wake_at_ms`: when to call again even if nothing happens; None: not needed."""
+    """What one `Engine.step` decided. `wake_at_ms`: when to call again even if nothing happens; None: not needed.
+
+    `queued_count`: how many batches wait for their leader.
+    """
 
     commands: list[Command]
     wake_at_ms: int | None
+    queued_count: int = 0

@@ -19,12 +19,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from kafka_sink.engine.authentication import check_handshake, next_token, session_end_ms
-from kafka_sink.engine.commands import Buffer, Command, RequestObserved, Send
+from kafka_sink.engine.commands import Buffer, NetworkCommand, RequestObserved, Send
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.errors import (
     AuthenticationError,
@@ -38,7 +37,7 @@ from kafka_sink.errors import (
 from kafka_sink.security.mechanisms import Exchange
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 from kafka_sink.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
-from kafka_sink.wire.frames import FrameBuffer, decode_response, encode_request
+from kafka_sink.wire.frames import FrameBuffer
 
 # Before the versions are known nothing larger than a list of them can arrive: 512 KiB hold 40,000 rows of it. A TLS
 # alert or an HTTP answer read as a length is far above.
@@ -100,15 +99,6 @@ TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
 }
 
 
-@dataclass(slots=True, eq=False)
-class InFlight:
-    request: Request
-    correlation_id: int
-    version: int
-    sent_ms: int
-    deadline_ms: int
-
-
 class Connection:
     def __init__(
         self,
@@ -121,7 +111,9 @@ class Connection:
         now_ms: int,
         new_exchange: Callable[[], Exchange] | None = None,
         dice: Callable[[], float] = lambda: 0.0,
+        commands: list[NetworkCommand] | None = None,
     ) -> None:
+        """`commands`: where what it wants done is put, behind what others want."""
         self.connection_id = connection_id
         self.node_id = node_id
         self.title = title
@@ -138,37 +130,34 @@ class Connection:
         self._new_exchange = new_exchange
         self._dice = dice
         self._exchange: Exchange | None = None
-        self._session_end_ms: int | None = None
+        self.session_end_ms: int | None = None
         self._client_id = client_id
         self._negotiation_timeout_ms = negotiation_timeout_ms
         self._frames = FrameBuffer(NEGOTIATION_FRAME_BYTES_MAX)
-        self._in_flight: deque[InFlight] = deque()
+        # In the order in which they were sent, which is that of the answers.
+        self.in_flight: deque[Request] = deque()
+        # When the first of them is overdue.
+        self.deadline_ms: int | None = None
+        self.commands: list[NetworkCommand] = [] if commands is None else commands
         self._next_correlation_id = 0
         self._ranges: dict[int, tuple[int, int]] = {}
-        self._commands: list[Command] = []
+        # What came out for requests so far, by API and the versions that they allow.
+        self._versions: dict[tuple[int, int, int], int] = {}
 
     def __repr__(self) -> str:
-        return f"<Connection {self.connection_id} to {self.title} {self.state.value} in flight {len(self._in_flight)}>"
+        return f"<Connection {self.connection_id} to {self.title} {self.state.value} in flight {len(self.in_flight)}>"
 
     @property
     def in_flight_count(self) -> int:
         """The owner's requests; what this connection itself asks is nobody's."""
         if self.state is State.READY:
-            return len(self._in_flight)
-        return sum(entry.request.purpose is not self for entry in self._in_flight)
-
-    @property
-    def deadline_ms(self) -> int | None:
-        return min((entry.deadline_ms for entry in self._in_flight), default=None)
+            return len(self.in_flight)
+        return sum(request.purpose is not self for request in self.in_flight)
 
     def timeout_text(self, now_ms: int) -> str:
-        entry = min(self._in_flight, key=lambda entry: entry.deadline_ms)
-        asked = f"{entry.request.api.name} v{entry.version}"
-        return f"{self.title} did not answer {asked} within {now_ms - entry.sent_ms} ms; the connection is closed"
-
-    def take_commands(self) -> list[Command]:
-        taken, self._commands = self._commands, []
-        return taken
+        request = min(self.in_flight, key=lambda request: request.deadline_ms)
+        asked = f"{request.api.name} v{request.version}"
+        return f"{self.title} did not answer {asked} within {now_ms - request.sent_ms} ms; the connection is closed"
 
     @property
     def is_authenticated(self) -> bool:
@@ -176,7 +165,7 @@ class Connection:
 
     def is_session_over(self, now_ms: int) -> bool:
         """True: before the next request the session has to be renewed."""
-        return self.state is State.READY and self._session_end_ms is not None and now_ms >= self._session_end_ms
+        return self.state is State.READY and self.session_end_ms is not None and now_ms >= self.session_end_ms
 
     def is_idle(self, now_ms: int, idle_ms: int) -> bool:
         """Ready, and unused for so long; a negative time never passes."""
@@ -194,23 +183,27 @@ class Connection:
         self.active_ms = now_ms
         try:
             self._frames.feed(data)
-            while self.failure is None and (frame := self._frames.next_frame()) is not None:
-                answers.extend(self._on_frame(now_ms, frame))
+            while self.failure is None and self._frames.size and (frame := self._frames.next_frame()) is not None:
+                answer = self._on_frame(now_ms, frame)
+                if answer is not None:
+                    answers.append(answer)
         except RemoteProtocolError as error:
             self.failure = RemoteProtocolError(f"{self.title} broke the protocol: {error}")
         return answers
 
     def on_written(self, now_ms: int) -> list[Answer]:
         """Requests without an answer (acks=0) are over when the operating system has taken them."""
-        done = [entry for entry in self._in_flight if not entry.request.expects_answer]
-        self._in_flight = deque(entry for entry in self._in_flight if entry.request.expects_answer)
-        return [self._answer(entry, now_ms) for entry in done]
+        done = [request for request in self.in_flight if not request.expects_answer]
+        self.in_flight = deque(request for request in self.in_flight if request.expects_answer)
+        self.deadline_ms = min([request.deadline_ms for request in self.in_flight], default=None)
+        return [self._answer(request, now_ms) for request in done]
 
     def on_lost(self, now_ms: int, failure: KafkaSinkError) -> list[Answer]:
         """Fails all that is in flight, in order. Every one of them may have reached the broker."""
         self._transition(Event.LOST)
-        lost, self._in_flight = self._in_flight, deque()
-        return [self._answer(entry, now_ms, failure=failure) for entry in lost if entry.request.purpose is not self]
+        lost, self.in_flight = self.in_flight, deque()
+        self.deadline_ms = None
+        return [self._answer(request, now_ms, failure=failure) for request in lost if request.purpose is not self]
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
@@ -226,9 +219,13 @@ class Connection:
         """None when it is on its way; an answer at once when this broker can never take it."""
         if self.state is not State.READY:
             raise LocalProtocolError(f"{request.api.name} sent to {self.title}, which is {self.state.value}")
-        version = self.version_for(request.api, request.version_min, request.version_max)
+        wanted = (request.api.key, request.version_min, request.version_max)
+        version = self._versions.get(wanted)
         if version is None:
-            return self._refused(request, self._unsupported(request))
+            version = self.version_for(request.api, request.version_min, request.version_max)
+            if version is None:
+                return self._refused(request, self._unsupported(request))
+            self._versions[wanted] = version
         try:
             self._send(request, version, now_ms)
         except LocalProtocolError as error:
@@ -238,18 +235,14 @@ class Connection:
 
     def _send(self, request: Request, version: int, now_ms: int) -> None:
         correlation_id = self._next_correlation_id
-        body = request.body
-        buffers: list[Buffer]
-        if callable(body):
-            buffers = list(body(version, correlation_id, self._client_id))
-        else:
-            frame = encode_request(
-                request.api, version, correlation_id=correlation_id, client_id=self._client_id, body=body
-            )
-            buffers = [frame]
+        buffers = request.encode(version, correlation_id, self._client_id)
         self._next_correlation_id = 0 if correlation_id == CORRELATION_ID_MAX else correlation_id + 1
-        self._in_flight.append(InFlight(request, correlation_id, version, now_ms, now_ms + request.timeout_ms))
-        self._commands.append(Send(self.connection_id, buffers))
+        request.correlation_id, request.version = correlation_id, version
+        request.sent_ms, request.deadline_ms = now_ms, now_ms + request.timeout_ms
+        self.in_flight.append(request)
+        if self.deadline_ms is None or request.deadline_ms < self.deadline_ms:
+            self.deadline_ms = request.deadline_ms
+        self.commands.append(Send(self.connection_id, buffers, not request.expects_answer))
         self.active_ms = now_ms
 
     def _refused(self, request: Request, failure: KafkaSinkError) -> Answer:
@@ -265,41 +258,43 @@ class Connection:
 
     # ---- frames ----------------------------------------------------------------------------------------------------
 
-    def _on_frame(self, now_ms: int, frame: bytes) -> list[Answer]:
+    def _on_frame(self, now_ms: int, frame: bytes) -> Answer | None:
         # Requests without an answer leave no trace in the stream: the frame belongs to the oldest that expects one.
-        entry = next((entry for entry in self._in_flight if entry.request.expects_answer), None)
-        if entry is None:
-            raise RemoteProtocolError(f"an answer of {len(frame)} bytes to no request")
-        body = decode_response(entry.request.api, entry.version, frame, entry.correlation_id)
-        self._in_flight.remove(entry)
-        self._observe(entry, body, now_ms)
-        if entry.request.purpose is self:
-            self._on_own_answer(now_ms, entry, body)
-            return []
+        in_flight = self.in_flight
+        if in_flight and in_flight[0].expects_answer:
+            request = in_flight[0]
+        else:
+            found = next((request for request in in_flight if request.expects_answer), None)
+            if found is None:
+                raise RemoteProtocolError(f"an answer of {len(frame)} bytes to no request")
+            request = found
+        body, throttle_ms = request.decode(frame)
+        in_flight.remove(request)
+        self._observe(request, throttle_ms, now_ms)
+        self.deadline_ms = None
+        for waiting in in_flight:
+            if self.deadline_ms is None or waiting.deadline_ms < self.deadline_ms:
+                self.deadline_ms = waiting.deadline_ms
+        if request.purpose is self:
+            self._on_own_answer(now_ms, request, body)
+            return None
         self.has_served = True
-        return [self._answer(entry, now_ms, body=body)]
+        return Answer(request, self.node_id, request.version, body, None, True, now_ms - request.sent_ms)
 
-    def _observe(self, entry: InFlight, body: Mapping[str, Any], now_ms: int) -> None:
-        throttle_ms = max(0, body.get("throttle_time_ms") or 0)
-        api_key = entry.request.api.key
-        if throttle_ms and entry.version >= THROTTLED_SINCE.get(api_key, 0):
+    def _observe(self, request: Request, throttle_ms: int, now_ms: int) -> None:
+        throttle_ms = max(0, throttle_ms)
+        api_key = request.api.key
+        if throttle_ms and request.version >= THROTTLED_SINCE.get(api_key, 0):
             mute_ms = min(throttle_ms, THROTTLE_MS_MAX)
             self.throttled_until_ms = max(self.throttled_until_ms, now_ms + mute_ms)
             # The broker reads nothing meanwhile: waiting for it is no sign of trouble.
-            for waiting in self._in_flight:
+            for waiting in self.in_flight:
                 waiting.deadline_ms += mute_ms
-        self._commands.append(RequestObserved(self.node_id, api_key, now_ms - entry.sent_ms, throttle_ms))
+        self.commands.append(RequestObserved(self.node_id, api_key, now_ms - request.sent_ms, throttle_ms))
 
-    def _answer(
-        self,
-        entry: InFlight,
-        now_ms: int,
-        *,
-        body: dict[str, Any] | None = None,
-        failure: KafkaSinkError | None = None,
-    ) -> Answer:
-        latency_ms = now_ms - entry.sent_ms
-        return Answer(entry.request, self.node_id, entry.version, body, failure, was_sent=True, latency_ms=latency_ms)
+    def _answer(self, request: Request, now_ms: int, body: Any = None, failure: KafkaSinkError | None = None) -> Answer:
+        latency_ms = now_ms - request.sent_ms
+        return Answer(request, self.node_id, request.version, body, failure, was_sent=True, latency_ms=latency_ms)
 
     # ---- negotiation -----------------------------------------------------------------------------------------------
 
@@ -307,10 +302,10 @@ class Connection:
         """A request of this connection itself."""
         self._send(Request(api, body, self, self._negotiation_timeout_ms), version, now_ms)
 
-    def _on_own_answer(self, now_ms: int, entry: InFlight, body: Mapping[str, Any]) -> None:
+    def _on_own_answer(self, now_ms: int, request: Request, body: Mapping[str, Any]) -> None:
         try:
             if self.state is State.NEGOTIATING:
-                self._on_versions(now_ms, entry.version, body)
+                self._on_versions(now_ms, request.version, body)
             elif self.state is State.HANDSHAKING:
                 self._on_handshake(now_ms, body)
             else:
@@ -334,6 +329,7 @@ class Connection:
             said = f"{self.title} refused ApiVersions with error code {body['error_code']}"
             raise TransportError(f"{said}: no Kafka broker, or too old?")
         self._ranges = ranges
+        self._versions.clear()
         self.finalized_features_epoch = body.get("finalized_features_epoch", -1)
         features = body.get("finalized_features") or ()
         self.finalized_features = {feature["name"]: feature["max_version_level"] for feature in features}
@@ -373,7 +369,7 @@ class Connection:
             self._send_token(token, now_ms)
             return
         self._exchange = None
-        self._session_end_ms = session_end_ms(now_ms, body.get("session_lifetime_ms", 0), self._dice())
+        self.session_end_ms = session_end_ms(now_ms, body.get("session_lifetime_ms", 0), self._dice())
         self._become_ready(Event.AUTHENTICATED)
 
     def _send_token(self, token: bytes, now_ms: int) -> None:
@@ -383,8 +379,8 @@ class Connection:
 
     def _become_ready(self, event: Event) -> None:
         # Nothing was asked since: bytes that came along already belong to no request.
-        if len(self._frames):
-            raise RemoteProtocolError(f"{len(self._frames)} bytes that nobody asked for, before the first request")
+        if self._frames.size:
+            raise RemoteProtocolError(f"{self._frames.size} bytes that nobody asked for, before the first request")
         self._transition(event)
         self.sessions += 1
         self._frames.frame_bytes_max = FRAME_BYTES_MAX

@@ -18,7 +18,7 @@ runtime after each step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from kafka_sink.engine import commands as c
@@ -27,10 +27,11 @@ from kafka_sink.engine.backoff import Backoff
 from kafka_sink.engine.cluster import ClusterView
 from kafka_sink.engine.metadata import Metadata
 from kafka_sink.engine.nodes import NodeSet
-from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerBatch
+from kafka_sink.engine.produce_request import ProduceRequest
+from kafka_sink.engine.producer_batch import NO_IDENTITY
 from kafka_sink.engine.producer_id import ProducerIdSource
-from kafka_sink.engine.production import Flight, Production
-from kafka_sink.engine.request import Answer, Request
+from kafka_sink.engine.production import Production
+from kafka_sink.engine.request import Answer
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import State, Transaction
 from kafka_sink.engine.transaction_requests import Asked, Coordinator, TransactionRequests
@@ -48,12 +49,15 @@ class Engine:
         self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
         self._nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
         self._metadata = Metadata(options, self._nodes, jitter=jitter)
+        # How many batches wait for their leader, by topic and partition: one object that changes.
+        self.queue_loads: dict[str, dict[int, int]] = {}
         # Of the transactional ids of earlier lives, the longest unused first: whoever starts over as one of them need
         # not ask again. One that moved says so itself.
         self._coordinators: dict[str, Coordinator] = {}
         self._transaction_requests: TransactionRequests | None = None
         self._begin_life(options)
-        self._flushes: list[tuple[int, set[ProducerBatch]]] = []
+        # With the number of the last batch that each waits for.
+        self._flushes: list[tuple[int, int]] = []
         self._closes: list[int] = []
         self._commands: list[c.Command] = []
         # Why nothing is accepted or sent any more.
@@ -80,7 +84,7 @@ class Engine:
             )
         elif self._sequences is not None:
             self._producer_ids = ProducerIdSource(request_timeout_ms=options.request_timeout_ms, backoff=self._backoff)
-        self._production = Production(options, self._backoff, self._sequences, self._transaction)
+        self._production = Production(options, self._backoff, self._sequences, self._transaction, self.queue_loads)
 
     def _remember_coordinator(self) -> None:
         requests = self._transaction_requests
@@ -117,46 +121,54 @@ class Engine:
         """Why the topic cannot be written to yet, for the text of a time-out."""
         return self._metadata.topic_trouble(topic)
 
-    def queue_loads(self) -> Mapping[str, Mapping[int, int]]:
-        return self._production.accumulator.queue_loads()
-
     # ---- the step ----
 
     def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
-        self._moments.clear()
+        nodes, self._moments = self._nodes, []
         for event in inputs:
-            self._on_input(now_ms, event)
-        self._nodes.on_time(now_ms)
-        for answer in self._nodes.take_answers():
-            self._on_answer(now_ms, answer)
-        if self._nodes.refusal is not None and self._end is None:
-            self._finish_with(self._nodes.refusal)
-        self._take_leader_hints(now_ms)
-        self._production.expire(now_ms)
+            if isinstance(event, (c.Received, c.Written, c.Connected, c.Disconnected, c.Resolved)):
+                nodes.on_input(now_ms, event)
+            else:
+                self._on_wish(now_ms, event)
+        if nodes.due_ms is not None and nodes.due_ms <= now_ms:
+            nodes.on_time(now_ms)
+        if nodes.answers:
+            for answer in nodes.take_answers():
+                self._on_answer(now_ms, answer)
+        if nodes.refusal is not None and self._end is None:
+            self._finish_with(nodes.refusal)
+        production = self._production
+        if production.answers_with_hints:
+            self._take_leader_hints(now_ms)
+        if production.next_expiry_ms is not None and production.next_expiry_ms <= now_ms:
+            production.expire(now_ms)
         # Before settling: a new epoch makes an end of all doubts about sequences of the transaction before.
-        self._adopt_identity()
-        self._production.settle()
+        if self._transaction is not None or (self._producer_ids is not None and self._producer_ids.error is not None):
+            self._adopt_identity()
+        production.settle()
         if self._end is None:
-            self._ask_coordinator(now_ms)
-            self._ask_producer_id(now_ms)
-            self._send_batches(now_ms)
+            if self._transaction_requests is not None:
+                self._ask_coordinator(now_ms)
+            if self._sequences is not None and self._sequences.identity.producer_id < 0:
+                self._ask_producer_id(now_ms)
+            if production.accumulator.batch_count:
+                self._send_batches(now_ms)
             self._ask_metadata(now_ms)
-        self._end_what_is_over()
-        return c.Step(self._take_commands(), self._wake_at_ms(now_ms))
+        if self._flushes or self._closes or self._end is not None:
+            self._end_what_is_over()
+        return c.Step(self._take_commands(), self._wake_at_ms(now_ms), production.accumulator.batch_count)
 
     # ---- inputs ----
 
-    def _on_input(self, now_ms: int, event: c.Input) -> None:
-        if isinstance(event, (c.Resolved, c.Connected, c.Received, c.Written, c.Disconnected)):
-            self._nodes.on_input(now_ms, event)
-        elif isinstance(event, c.Append):
+    def _on_wish(self, now_ms: int, event: c.Wish) -> None:
+        if isinstance(event, c.Append):
             self._on_append(now_ms, event)
         elif isinstance(event, c.WantTopic):
             self._metadata.want_topic(event.topic, now_ms)
             if event.topic in self.cluster.topics:
                 self._metadata.request_update()  # whoever waits has seen what is known, and it was not enough
         elif isinstance(event, c.Flush):
-            self._flushes.append((event.operation_id, set(self._production.incomplete)))
+            self._flushes.append((event.operation_id, self._production.appended_count))
         elif isinstance(event, c.Close):
             self._closes.append(event.operation_id)
             if self._transaction is not None:
@@ -183,21 +195,13 @@ class Engine:
         return not (is_asking or self._flushes or self._closes) and self._is_over()
 
     def _on_append(self, now_ms: int, event: c.Append) -> None:
-        for batch in event.batches:
-            self._metadata.want_topic(batch.topic, now_ms)
+        for topic in {batch.topic for batch in event.batches}:
+            self._metadata.want_topic(topic, now_ms)
         self._production.append(event.batches)
         if self._end is not None:
             self._production.fail_all(self._end)
 
-    def _on_transaction_wish(
-        self,
-        wish: c.InitTransactions
-        | c.BeginTransaction
-        | c.SendOffsets
-        | c.EndTransaction
-        | c.PrepareTransaction
-        | c.ResumeTransaction,
-    ) -> None:
+    def _on_transaction_wish(self, wish: c.TransactionWish) -> None:
         transaction = self._transaction
         if self._end is not None or self._closes or transaction is None:
             error = self._end or LocalProtocolError(
@@ -224,7 +228,7 @@ class Engine:
 
     def _on_answer(self, now_ms: int, answer: Answer) -> None:
         purpose = answer.request.purpose
-        if isinstance(purpose, Flight):
+        if isinstance(purpose, ProduceRequest):
             self._production.on_answer(now_ms, answer)
         elif isinstance(purpose, Asked):
             assert self._transaction_requests is not None
@@ -261,7 +265,6 @@ class Engine:
         if self._transaction is not None:
             self._transaction.on_fatal(error)
         self._production.fail_all(error)
-        self._flushes = [(operation_id, set()) for operation_id, _ in self._flushes]
 
     # ---- requests ----
 
@@ -294,7 +297,7 @@ class Engine:
 
     def _ask_producer_id(self, now_ms: int) -> None:
         source = self._producer_ids
-        if source is None or self._sequences is None or self._sequences.identity.is_valid:
+        if source is None:
             return
         node_id = self._nodes.least_loaded(now_ms)
         if node_id is None or not self._can_use(node_id, now_ms):
@@ -305,17 +308,22 @@ class Engine:
             source.on_sent()
 
     def _send_batches(self, now_ms: int) -> None:
-        readiness = self._production.accumulator.readiness(now_ms, self.cluster)
+        readiness = self._production.accumulator.readiness(now_ms, self._metadata.view)
         if readiness.leaderless_topics:
             self._metadata.request_update()
         if readiness.next_ready_ms is not None:
             self._moments.append(readiness.next_ready_ms)
         for node_id in readiness.node_ids:
-            while self._can_use(node_id, now_ms):
-                request = self._production.next_request(now_ms, self.cluster, node_id)
+            while self._nodes.is_ready(node_id, now_ms):
+                request = self._production.next_request(now_ms, self._metadata.view, node_id)
                 if request is None:
                     break
                 self._nodes.send(node_id, request, now_ms)
+                if not self._production.accumulator.batch_count:
+                    return
+            else:
+                if not self._nodes.is_full(node_id, now_ms):
+                    self._can_use(node_id, now_ms)
 
     def _ask_metadata(self, now_ms: int) -> None:
         if self._production.metadata_is_stale:
@@ -326,7 +334,7 @@ class Engine:
         node_id = self._nodes.least_loaded(now_ms)
         if node_id is None or not self._can_use(node_id, now_ms):
             return
-        request: Request | None = self._metadata.next_request(now_ms)
+        request = self._metadata.next_request(now_ms)
         if request is not None:
             self._nodes.send(node_id, request, now_ms)
 
@@ -343,30 +351,17 @@ class Engine:
     # ---- results ----
 
     def _end_what_is_over(self) -> None:
-        self._follow_splits()
-        incomplete = self._production.incomplete
-        pending = []
-        for operation_id, batches in self._flushes:
-            remaining = {batch for batch in batches if batch in incomplete}
-            if remaining:
-                pending.append((operation_id, remaining))
-            else:
-                self._commands.append(c.Finished(operation_id))
-        self._flushes = pending
+        if self._flushes:
+            first = self._production.first_incomplete
+            over = [flush for flush in self._flushes if first is None or first > flush[1]]
+            self._commands.extend([c.Finished(operation_id) for operation_id, _ in over])
+            self._flushes = self._flushes[len(over) :]
         if self._closes and self._is_over():
             self._commands.extend(c.Finished(operation_id) for operation_id in self._closes)
             self._end = self._end or LocalProtocolError("the producer is closed")
             self._closes = []
         if self._end is not None:
             self._nodes.close_all()
-
-    def _follow_splits(self) -> None:
-        for whole, parts in self._production.splits:
-            for _, batches in self._flushes:
-                if whole in batches:
-                    batches.discard(whole)
-                    batches.update(parts)
-        self._production.splits.clear()
 
     def _is_over(self) -> bool:
         if self._end is not None:
@@ -375,26 +370,31 @@ class Engine:
 
     def _take_commands(self) -> list[c.Command]:
         """What the network must do first, then what the user is told."""
-        taken = self._nodes.take_commands()
-        taken.extend(self._production.commands)
-        self._production.commands = []
+        taken: list[c.Command] = [*self._nodes.commands]
+        self._nodes.commands.clear()
+        if self._production.commands:
+            taken += self._production.commands
+            self._production.commands = []
         if self._transaction is not None:
-            taken.extend(self._transaction.take_finished())
-        taken.extend(self._commands)
-        self._commands = []
+            taken += self._transaction.take_finished()
+        if self._commands:
+            taken += self._commands
+            self._commands = []
         return taken
 
     def _wake_at_ms(self, now_ms: int) -> int | None:
         if self._end is not None:
             return None
-        moments: list[int | None] = [
+        moments = self._moments
+        for moment in (
             self._nodes.next_deadline_ms(now_ms),
             self._metadata.next_deadline_ms(now_ms),
-            self._production.next_expiry_ms(),
-            *self._moments,
-        ]
+            self._production.next_expiry_ms,
+        ):
+            if moment is not None:
+                moments.append(moment)
         if self._transaction_requests is not None and self._transaction_requests.retry_at_ms > now_ms:
             moments.append(self._transaction_requests.retry_at_ms)
         if self._producer_ids is not None and self._producer_ids.retry_at_ms > now_ms:
             moments.append(self._producer_ids.retry_at_ms)
-        return min((moment for moment in moments if moment is not None), default=None)
+        return min(moments, default=None)

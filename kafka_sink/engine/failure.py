@@ -25,7 +25,7 @@ def refused(batch: ProducerBatch, error_code: int, broker_text: str | None) -> K
     if broker_text:
         text += f"; the broker says: {broker_text}"
     if error_code in _ADVICE:
-        text += f". {_ADVICE[error_code].format(size=batch.encoded.size)}"
+        text += f". {_ADVICE[error_code].format(size=batch.size)}"
     text += f". {_safety(batch)}"
     if code(error_code).name.endswith("AUTHORIZATION_FAILED"):
         return AuthorizationError(f"{text}. The principal needs Write on topic {batch.topic!r}")

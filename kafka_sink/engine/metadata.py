@@ -54,6 +54,7 @@ class MetadataQuestion:
 class Metadata:
     def __init__(self, options: ProducerOptions, nodes: NodeSet, *, jitter: Callable[[], float]) -> None:
         self._options = options
+        self._max_age_ms = options.metadata_max_age_ms
         self._nodes = nodes
         self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
         self.view = ClusterView()
@@ -130,7 +131,9 @@ class Metadata:
         if self._nodes.losses != self._losses_seen:
             self._losses_seen = self._nodes.losses
             self._is_full_wanted = True  # a broker went away: somebody else leads its partitions, or soon will
-        if self._question is not None or self._due_ms() > now_ms:
+        if self._question is not None or now_ms < self._allowed_at_ms:
+            return False
+        if not (self._is_full_wanted or self._new_topics or self._is_expired(now_ms)):
             return False
         if self._wanting_since_ms is None:
             self._wanting_since_ms = now_ms
@@ -157,7 +160,10 @@ class Metadata:
         """When to look again though nothing happens. While a request is under way its own time limit counts."""
         if self._question is not None:
             return None
-        due_ms = self._due_ms()
+        if self._is_full_wanted or self._new_topics or self._succeeded_ms is None:
+            due_ms = self._allowed_at_ms
+        else:
+            due_ms = max(self._allowed_at_ms, self._succeeded_ms + self._max_age_ms)
         if due_ms > now_ms:
             return due_ms
         moments = [self._nodes.retry_at_ms()]
@@ -165,13 +171,8 @@ class Metadata:
             moments.append(self._wanting_since_ms + self._options.metadata_recovery_rebootstrap_trigger_ms)
         return min((moment for moment in moments if moment is not None and moment > now_ms), default=None)
 
-    def _due_ms(self) -> int:
-        if self._is_full_wanted or self._new_topics or self._succeeded_ms is None:
-            return self._allowed_at_ms
-        return max(self._allowed_at_ms, self._succeeded_ms + self._options.metadata_max_age_ms)
-
     def _is_expired(self, now_ms: int) -> bool:
-        return self._succeeded_ms is None or now_ms >= self._succeeded_ms + self._options.metadata_max_age_ms
+        return self._succeeded_ms is None or now_ms >= self._succeeded_ms + self._max_age_ms
 
     # ---- answers ---------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ It must not know the protocol, nor decide that a connection is wanted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from kafka_sink.engine.backoff import Backoff
@@ -59,6 +59,19 @@ class Node:
     @property
     def is_ready(self) -> bool:
         return self.connection is not None and self.connection.state is State.READY and not self.is_outdated
+
+    def can_take(self, now_ms: int, in_flight_max: int) -> bool:
+        """Is it ready for one more request? Asked often, hence at one go."""
+        connection = self.connection
+        return (
+            connection is not None
+            and connection.state is State.READY
+            and len(connection.in_flight) < in_flight_max
+            and self.throttled_until_ms <= now_ms
+            and not self.is_leaving
+            and (self.connected_endpoint is self.endpoint or self.connected_endpoint == self.endpoint)
+            and (connection.session_end_ms is None or now_ms < connection.session_end_ms)
+        )
 
     @property
     def is_preparing(self) -> bool:
@@ -126,3 +139,24 @@ class Node:
     def forget_connection(self) -> None:
         self.connection = self.connected_endpoint = None
         self.is_resolving = False
+
+
+def first_due_ms(nodes: Iterable[Node], now_ms: int, idle_ms: int) -> int | None:
+    """When something is due first: a time limit, the end of a pause, the end of an idle connection. It is looked for
+    in nearly every turn of the sender, hence in one loop."""
+    due = []
+    for node in nodes:
+        connection = node.connection
+        if connection is None:
+            if node.is_resolving:
+                due.append(node.setup_deadline_ms)
+            continue
+        if node.is_resolving or connection.state is State.CONNECTING:
+            due.append(node.setup_deadline_ms)
+        if node.throttled_until_ms > now_ms:
+            due.append(node.throttled_until_ms)
+        if connection.deadline_ms is not None:
+            due.append(connection.deadline_ms)
+        elif connection.state is State.READY and idle_ms >= 0:
+            due.append(connection.active_ms + idle_ms)
+    return min(due, default=None)

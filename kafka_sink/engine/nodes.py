@@ -13,24 +13,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
+from kafka_sink.engine import commands as c
 from kafka_sink.engine.authentication import Authenticator
 from kafka_sink.engine.backoff import Backoff
 from kafka_sink.engine.cluster import Endpoint
-from kafka_sink.engine.commands import (
-    Command,
-    Connect,
-    Connected,
-    Disconnect,
-    Disconnected,
-    Notice,
-    Received,
-    Resolve,
-    Resolved,
-    Written,
-)
 from kafka_sink.engine.connection import Connection, State
 from kafka_sink.engine.connection_failure import failure_of_loss, is_final, notice_level, notice_text
-from kafka_sink.engine.node import Node
+from kafka_sink.engine.node import Node, first_due_ms
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransportError
 from kafka_sink.options import ProducerOptions
@@ -38,14 +27,13 @@ from kafka_sink.wire.apis import Api
 
 BOOTSTRAP_ID_FIRST = -2
 
-NetworkEvent = Resolved | Connected | Received | Written | Disconnected
-
 
 class NodeSet:
     def __init__(
         self, options: ProducerOptions, *, jitter: Callable[[], float], authenticator: Authenticator | None = None
     ) -> None:
         self._options = options
+        self._in_flight_max = options.max_in_flight_requests_per_connection
         self._authenticator = authenticator
         self._jitter = jitter
         self._reconnect = Backoff(options.reconnect_backoff_ms, options.reconnect_backoff_max_ms, jitter)
@@ -59,8 +47,12 @@ class NodeSet:
         self._brokers: dict[int, Node] = {}
         self._by_connection: dict[int, Node] = {}
         self._next_connection_id = 1
-        self._answers: list[Answer] = []
-        self._commands: list[Command] = []
+        self.answers: list[Answer] = []
+        # Connections put theirs in, too.
+        self.commands: list[c.NetworkCommand] = []
+        # When something is due on some node. Looked for again only after something happened on one of them.
+        self.due_ms: int | None = None
+        self._has_changed = True
         # Connections that failed since the start. Whoever cares for the cluster's shape compares it with last time.
         self.losses = 0
         self.last_failure: KafkaSinkError | None = None
@@ -72,6 +64,7 @@ class NodeSet:
     # ---- what the metadata says ------------------------------------------------------------------------------------
 
     def set_brokers(self, now_ms: int, brokers: Mapping[int, Endpoint]) -> None:
+        self._has_changed = True
         for node_id, endpoint in brokers.items():
             node = self._brokers.setdefault(node_id, Node(node_id, endpoint))
             node.is_leaving = False
@@ -82,6 +75,7 @@ class NodeSet:
                 node.retry_at_ms = node.failures = 0
                 node.endpoint = Endpoint(endpoint.host, endpoint.port)
             self._settle(node)
+            self._note_availability(node, now_ms)
         for node_id in self._brokers.keys() - brokers.keys():
             self._brokers[node_id].is_leaving = True
             self._settle(self._brokers[node_id])
@@ -99,8 +93,18 @@ class NodeSet:
     # ---- questions -------------------------------------------------------------------------------------------------
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
-        node = self._find(node_id)
-        return node is not None and self._can_take(node, now_ms)
+        node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
+        return node is not None and node.can_take(now_ms, self._in_flight_max)
+
+    def is_full(self, node_id: int, now_ms: int) -> bool:
+        """Nothing is wrong with it: it only has to answer something first."""
+        node = self._brokers.get(node_id)
+        connection = None if node is None else node.connection
+        return (
+            connection is not None
+            and len(connection.in_flight) >= self._in_flight_max
+            and (connection.session_end_ms is None or now_ms < connection.session_end_ms)
+        )
 
     def blocked_until_ms(self, node_id: int, now_ms: int) -> int | None:
         node = self._find(node_id)
@@ -139,7 +143,7 @@ class NodeSet:
         active = active[offset:] + active[:offset]
         # A bootstrap connection that is still open saves a new one, but no broker is passed over for it.
         extra = [node for node in self._bootstrap.values() if node not in active]
-        ready = [node for node in active + extra if self._can_take(node, now_ms)]
+        ready = [node for node in active + extra if node.can_take(now_ms, self._in_flight_max)]
         if ready:
             return min(ready, key=lambda node: (node in extra, self.in_flight_count(node.node_id))).node_id
         preparing = [node for node in active if node.is_preparing]
@@ -164,25 +168,18 @@ class NodeSet:
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         # A request that was refused here has its answer already, and nothing from outside will announce it.
-        deadlines = [now_ms] if self._answers else []
-        for node in self._all():
-            if node.is_setting_up:
-                deadlines.append(node.setup_deadline_ms)
-            if node.connection is None:
-                continue
-            if node.throttled_until_ms > now_ms:
-                deadlines.append(node.throttled_until_ms)
-            idle_ms = self._options.connections_max_idle_ms
-            deadline_ms = node.connection.deadline_ms
-            if deadline_ms is not None:
-                deadlines.append(deadline_ms)
-            elif node.connection.state is State.READY and idle_ms >= 0:
-                deadlines.append(node.connection.active_ms + idle_ms)
-        return min(deadlines, default=None)
+        if self.answers:
+            return now_ms
+        if self._has_changed:
+            nodes = [*self._brokers.values(), *self._bootstrap.values()]
+            self.due_ms = first_due_ms(nodes, now_ms, self._options.connections_max_idle_ms)
+            self._has_changed = False
+        return self.due_ms
 
     # ---- wishes ----------------------------------------------------------------------------------------------------
 
     def connect(self, node_id: int, now_ms: int) -> None:
+        self._has_changed = True
         node = self._find(node_id)
         if node is None or node.is_leaving or self.refusal is not None or not node.is_connectable(now_ms):
             return
@@ -197,76 +194,86 @@ class NodeSet:
             self._resolve(node)
 
     def send(self, node_id: int, request: Request, now_ms: int) -> None:
-        node = self._find(node_id)
-        if node is None or node.connection is None or not self._can_take(node, now_ms):
+        """Only if it `is_ready`."""
+        node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
+        if node is None or node.connection is None:
             raise LocalProtocolError(f"{request.api.name} sent to node {node_id}, which is not ready")
         refusal = node.connection.send(request, now_ms)
         if refusal is not None:
-            self._answers.append(refusal)
-        self._commands += node.connection.take_commands()
-        self._note_availability(node, now_ms)
+            self.answers.append(refusal)
+        self._has_changed = True
+        # Nothing else about it has changed since it was asked.
+        if len(node.connection.in_flight) < self._in_flight_max:
+            node.unavailable_since_ms = None
+        elif node.unavailable_since_ms is None:
+            node.unavailable_since_ms = now_ms
 
     def close_all(self) -> None:
+        self._has_changed = True
         for node in self._all():
             node.is_leaving = True
             if node.connection is not None:
                 text = f"connection to {node.title} was closed because the producer was closed"
-                self._answers += node.connection.on_lost(node.connection.active_ms, TransportError(text))
+                self.answers += node.connection.on_lost(node.connection.active_ms, TransportError(text))
                 self._disconnect(node)
             node.forget_connection()
 
     def tell(self, level: str, text: str) -> None:
         """Something an operator may want to read, in its place among the commands."""
-        self._commands.append(Notice(level, text))
+        self.commands.append(c.Notice(level, text))
 
     def take_answers(self) -> list[Answer]:
-        taken, self._answers = self._answers, []
+        taken, self.answers = self.answers, []
         return taken
 
-    def take_commands(self) -> list[Command]:
-        taken, self._commands = self._commands, []
+    def take_commands(self) -> list[c.NetworkCommand]:
+        taken = self.commands.copy()
+        self.commands.clear()
         return taken
 
     # ---- events ----------------------------------------------------------------------------------------------------
 
-    def on_input(self, now_ms: int, event: NetworkEvent) -> None:
-        if isinstance(event, Resolved):
+    def on_input(self, now_ms: int, event: c.NetworkEvent) -> None:
+        self._has_changed = True
+        if isinstance(event, c.Resolved):
             self._on_resolved(now_ms, event)
             return
         node = self._by_connection.get(event.connection_id)
         if node is None or node.connection is None:
             return  # closed by us before the event was made: whatever it says is settled
         connection = node.connection
-        if isinstance(event, Disconnected):
+        if isinstance(event, c.Disconnected):
             del self._by_connection[event.connection_id]
             self._fail(node, now_ms, failure_of_loss(node.connection, event.reason))
             return
-        if isinstance(event, Connected):
+        if isinstance(event, c.Connected):
             connection.on_connected(now_ms)
-        elif isinstance(event, Written):
-            self._answers += connection.on_written(now_ms)
+        elif isinstance(event, c.Written):
+            self.answers += connection.on_written(now_ms)
         else:
             was_ready = connection.state is State.READY
             answers = connection.on_received(now_ms, event.data)
             if answers:  # not before: a listener that wants SASL agrees on versions all the same
                 node.failure = self.last_failure = None
-            self._answers += answers
+            self.answers += answers
             if connection.state is State.READY and not was_ready:
                 self._on_negotiated(node, connection)
         self._take_from(node, connection, now_ms)
 
     def _take_from(self, node: Node, connection: Connection, now_ms: int) -> None:
         """What the connection wants to be done after it was told something."""
-        self._commands += connection.take_commands()
-        node.throttled_until_ms = max(node.throttled_until_ms, connection.throttled_until_ms)
+        if connection.throttled_until_ms > node.throttled_until_ms:
+            node.throttled_until_ms = connection.throttled_until_ms
         if connection.failure is not None:
             self._disconnect(node)
             self._fail(node, now_ms, connection.failure)
-        else:
+        elif node.is_leaving or node.connected_endpoint is not node.endpoint:
             self._settle(node)
         self._note_availability(node, now_ms)
 
     def on_time(self, now_ms: int) -> None:
+        """Ends what is overdue. Before `due_ms`, found when somebody asked for the deadline, nothing is."""
+        self._has_changed = True
         for node in self._all():
             connection = node.connection
             deadline_ms = None if connection is None else connection.deadline_ms
@@ -289,7 +296,7 @@ class NodeSet:
 
     # ---- inside ----------------------------------------------------------------------------------------------------
 
-    def _on_resolved(self, now_ms: int, event: Resolved) -> None:
+    def _on_resolved(self, now_ms: int, event: c.Resolved) -> None:
         node = self._find(event.node_id)
         if node is None or node.asked_endpoint is None:
             return
@@ -313,7 +320,7 @@ class NodeSet:
         node.is_resolving = True
         if node.asked_endpoint is None:
             node.asked_endpoint = node.endpoint
-            self._commands.append(Resolve(node.node_id, node.endpoint.host, node.endpoint.port))
+            self.commands.append(c.Resolve(node.node_id, node.endpoint.host, node.endpoint.port))
 
     def _open(self, node: Node, now_ms: int) -> None:
         node.is_resolving = False
@@ -327,10 +334,11 @@ class NodeSet:
             now_ms=now_ms,
             new_exchange=partial(authenticator, node.endpoint.host) if authenticator is not None else None,
             dice=self._jitter,
+            commands=self.commands,
         )
         node.connected_endpoint = node.endpoint
         self._by_connection[self._next_connection_id] = node
-        self._commands.append(Connect(self._next_connection_id, node.node_id, address, node.endpoint.host))
+        self.commands.append(c.Connect(self._next_connection_id, node.node_id, address, node.endpoint.host))
         self._next_connection_id += 1
 
     def _on_negotiated(self, node: Node, connection: Connection) -> None:
@@ -346,7 +354,7 @@ class NodeSet:
         was_ready = connection is not None and connection.state is State.READY
         node.on_failed(now_ms, self._reconnect, failure)
         if connection is not None:
-            self._answers += connection.on_lost(now_ms, failure)
+            self.answers += connection.on_lost(now_ms, failure)
         self.losses += 1
         self.last_failure = failure
         self.refusal = self.refusal or (failure if is_final(failure) else None)
@@ -358,7 +366,7 @@ class NodeSet:
         """The shell closes the socket; the caller decides what becomes of the node."""
         if node.connection is not None:
             del self._by_connection[node.connection.connection_id]
-            self._commands.append(Disconnect(node.connection.connection_id))
+            self.commands.append(c.Disconnect(node.connection.connection_id))
 
     def _settle(self, node: Node) -> None:
         """Ends what is outdated, once it owes no answer."""
@@ -374,17 +382,8 @@ class NodeSet:
             if node.asked_endpoint is None:
                 self._brokers.pop(node.node_id, None)
 
-    def _can_take(self, node: Node, now_ms: int) -> bool:
-        return (
-            node.is_ready
-            and node.connection is not None
-            and not node.is_session_over(now_ms)
-            and node.throttled_until_ms <= now_ms
-            and node.connection.in_flight_count < self._options.max_in_flight_requests_per_connection
-        )
-
     def _note_availability(self, node: Node, now_ms: int) -> None:
-        if self._can_take(node, now_ms):
+        if node.can_take(now_ms, self._in_flight_max):
             node.unavailable_since_ms = None
         elif node.unavailable_since_ms is None and node.connection is not None:
             node.unavailable_since_ms = now_ms

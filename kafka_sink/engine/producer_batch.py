@@ -8,14 +8,15 @@ batch is not in the log.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from kafka_sink.errors import LocalProtocolError
-from kafka_sink.records.batch import EncodedBatch, Share
+from kafka_sink.records.batch import HEADER_BYTES, EncodedBatch, Share
 
 TopicPartition = tuple[str, int]
 NO_SEQUENCE = -1
+UNKNOWN_OFFSET = -1
 
 
 class Identity(NamedTuple):
@@ -32,44 +33,70 @@ class Identity(NamedTuple):
 NO_IDENTITY = Identity(-1, -1)
 
 
-@dataclass(slots=True, eq=False)
 class ProducerBatch:
-    topic: str
-    partition: int
-    encoded: EncodedBatch
-    opened_ms: int
-    shares: tuple[Share, ...] = ()
+    """Written out, not a dataclass: one is made for every batch, and that costs one call instead of two."""
 
-    identity: Identity = NO_IDENTITY
-    base_sequence: int = NO_SEQUENCE
-    # The sequence was replaced since the last send: an answer to that send says nothing about the new number.
-    sequence_was_reset: bool = False
+    __slots__ = (
+        "attempts", "base_offset", "base_sequence", "encoded", "identity", "is_done", "is_on_wire", "is_out_of_order",
+        "log_append_time_ms", "may_arrive_late", "number", "opened_ms", "partition", "record_count", "retry_at_ms",
+        "sent_to", "sequence_was_reset", "shares", "size", "split_from", "topic", "topic_partition", "unknown_sends",
+        "whole_may_be_in_log",
+    )  # fmt: skip
 
-    attempts: int = 0
-    retry_at_ms: int = 0
-    # The leader of the last send: a batch whose leader changed since then need not wait out its back-off (KIP-951).
-    sent_to: tuple[int, int] | None = None
-    is_on_wire: bool = False
-    unknown_sends: int = 0
-    # The last send was answered with "out of order". What that says of earlier sends depends on the batches behind it.
-    is_out_of_order: bool = False
-    is_done: bool = False
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        encoded: EncodedBatch,
+        opened_ms: int,
+        shares: tuple[Share, ...] = (),
+        split_from: ProducerBatch | None = None,
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.topic_partition: TopicPartition = (topic, partition)
+        self.encoded = encoded
+        self.opened_ms = opened_ms
+        self.shares = shares
+        self.record_count = encoded.record_count
+        # In a request, header and all.
+        self.size = HEADER_BYTES + len(encoded.payload)
+        # The place among all that were ever appended; parts of a split batch have that of the whole.
+        self.number = 0
 
-    split_from: ProducerBatch | None = field(default=None, repr=False)
-    # It is a part, and the whole was sent without a definite answer before it was split. A leader that has the whole
-    # does not know the part's numbers as a duplicate, so no answer about them says anything about the whole.
-    whole_may_be_in_log: bool = False
-    # A send was lost with its connection. What a leader says on another one does not end it: its bytes may still lie in
-    # a socket of a broker that stood still.
-    may_arrive_late: bool = False
-    topic_partition: TopicPartition = field(init=False, repr=False)
+        self.identity = NO_IDENTITY
+        self.base_sequence = NO_SEQUENCE
+        # The sequence was replaced since the last send: an answer to that send says nothing about the new number.
+        self.sequence_was_reset = False
 
-    def __post_init__(self) -> None:
-        self.topic_partition = (self.topic, self.partition)
+        self.attempts = 0
+        self.retry_at_ms = 0
+        # The leader of the last send: a batch whose leader changed since then need not wait out its back-off (KIP-951).
+        self.sent_to: tuple[int, int] | None = None
+        self.is_on_wire = False
+        self.unknown_sends = 0
+        # The last send was answered with "out of order". What that says of earlier sends depends on the batches behind
+        # it.
+        self.is_out_of_order = False
+        self.is_done = False
+        # Where it is, once it is delivered; -1 where the broker did not say (acks=0, or an old duplicate).
+        self.base_offset = UNKNOWN_OFFSET
+        self.log_append_time_ms = -1
 
-    @property
-    def record_count(self) -> int:
-        return self.encoded.record_count
+        self.split_from = split_from
+        # It is a part, and the whole was sent without a definite answer before it was split. A leader that has the
+        # whole does not know the part's numbers as a duplicate, so no answer about them says anything about the whole.
+        self.whole_may_be_in_log = False
+        # A send was lost with its connection. What a leader says on another one does not end it: its bytes may still
+        # lie in a socket of a broker that stood still.
+        self.may_arrive_late = False
+
+    def __repr__(self) -> str:
+        return (
+            f"<ProducerBatch {self.number} of {self.topic}-{self.partition}, {self.record_count} records, "
+            f"{self.identity.producer_id}/{self.identity.producer_epoch}/{self.base_sequence}, "
+            f"{self.attempts} attempts, {self.unknown_sends} unknown>"
+        )
 
     @property
     def has_sequence(self) -> bool:
@@ -127,7 +154,8 @@ class ProducerBatch:
         first_record = 0
         for part in parts:
             shares = _shares_between(self.shares, first_record, first_record + part.record_count)
-            child = ProducerBatch(self.topic, self.partition, part, self.opened_ms, shares, split_from=self)
+            child = ProducerBatch(self.topic, self.partition, part, self.opened_ms, shares, self)
+            child.number = self.number
             child.whole_may_be_in_log = self.may_be_in_log
             child.may_arrive_late = self.may_arrive_late
             children.append(child)

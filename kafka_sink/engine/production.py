@@ -1,47 +1,39 @@
 """Batches from their arrival to their end: queue, number, send, read the answer, try again, split, give up.
 
 It decides about batches only. Connections, metadata and transactions are asked or told through the engine. A batch is
-in exactly one place: queued in the accumulator, on the wire in a `Flight`, or done. `incomplete` holds all that are
-not done, in order of arrival; whoever is not in it has had its one `Delivered` or `Failed`.
+in exactly one place: queued in the accumulator, on the wire in a `ProduceRequest`, or done. `incomplete` holds all that
+are not done, in order of arrival; whoever is not in it has had its one `Delivered` or `Failed`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kafka_sink.engine import failure
 from kafka_sink.engine.accumulator import Accumulator
 from kafka_sink.engine.backoff import Backoff
 from kafka_sink.engine.cluster import ClusterView
-from kafka_sink.engine.commands import BatchObserved, Buffer, Command, Delivered, Failed
+from kafka_sink.engine.commands import BatchObserved, Command, Delivered, Drained, Failed
 from kafka_sink.engine.outcome import ProduceOutcome, describe, is_definite, produce_outcome
-from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
-from kafka_sink.engine.request import Answer, Request
+from kafka_sink.engine.produce_request import ProduceRequest
+from kafka_sink.engine.producer_batch import NO_SEQUENCE, UNKNOWN_OFFSET, ProducerBatch, TopicPartition
+from kafka_sink.engine.request import Answer
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import Transaction
 from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted
-from kafka_sink.frozen import frozen
 from kafka_sink.options import ProducerOptions
-from kafka_sink.records.batch import seal
 from kafka_sink.records.compression import compressor
 from kafka_sink.records.scalar import split
 from kafka_sink.wire.apis import PRODUCE
-from kafka_sink.wire.produce import encode_produce
+from kafka_sink.wire.produce import Acknowledgements
 
 # The last Produce of generation 1 (the client registers partitions); from the next one on the leader does it.
 PRODUCE_LAST_V1 = 11
 # From here topics go by id.
 PRODUCE_FIRST_TOPIC_ID = 13
+PRODUCE_LAST = PRODUCE.version_max
 REQUEST_OVERHEAD_BYTES = 512
-
-
-@frozen
-class Flight:
-    """The batches of one Produce request."""
-
-    batches: Mapping[TopicPartition, ProducerBatch]
-    names: Mapping[bytes, str]  # topic id -> name, to read answers by id
 
 
 class Production:
@@ -51,38 +43,55 @@ class Production:
         backoff: Backoff,
         sequences: Sequences | None,
         transaction: Transaction | None,
+        loads: dict[str, dict[int, int]] | None = None,
     ) -> None:
         self._options = options
         self._backoff = backoff
         self._sequences = sequences
         self._transaction = transaction
         self._keeps_order_by_muting = options.max_in_flight_requests_per_connection == 1
-        self._next_expiry_ms: int | None = None
-        self.accumulator = Accumulator()
+        # When the first batch is to be given up; None while there are none.
+        self.next_expiry_ms: int | None = None
+        self._heads: dict[int, bytes] = {}
+        # How many batches were appended so far; each has its number.
+        self.appended_count = 0
+        # Of the answer that is being read.
+        self._delivered: list[ProducerBatch] = []
+        self.accumulator = Accumulator(loads)
+        self._may_send: Callable[[ProducerBatch], bool] = self._may_send_in_transaction
+        if transaction is None:
+            self._may_send = sequences.may_send if sequences is not None else lambda _: True
+        # Topic ids of the cluster as it was seen last, and back.
+        self._cluster: ClusterView | None = None
+        self._topic_ids: dict[str, bytes | None] = {}
+        self._topic_names: dict[bytes, str] = {}
         self.incomplete: dict[ProducerBatch, None] = {}
-        self.flights_count = 0
+        self.requests_in_flight = 0
         # What the engine collects after each step.
         self.commands: list[Command] = []
         self.metadata_is_stale = False
         # Answers that may name new leaders themselves (KIP-951).
         self.answers_with_hints: list[Mapping[str, Any]] = []
-        # Which batch was replaced by which, for those who wait for certain batches.
-        self.splits: list[tuple[ProducerBatch, list[ProducerBatch]]] = []
 
     # ---- questions ----
 
     @property
     def is_quiet(self) -> bool:
-        return not self.incomplete and self.flights_count == 0
+        return not self.incomplete and self.requests_in_flight == 0
 
-    def next_expiry_ms(self) -> int | None:
-        return self._next_expiry_ms if self.incomplete else None
+    @property
+    def first_incomplete(self) -> int | None:
+        """The number of the oldest batch that is not done."""
+        return next(iter(self.incomplete)).number if self.incomplete else None
 
     # ---- events ----
 
     def append(self, batches: Iterable[ProducerBatch]) -> None:
+        transaction = self._transaction
+        refusal = None if transaction is None else transaction.refusal
         for batch in batches:
-            refusal = self._transaction.refusal if self._transaction is not None else None
+            self.appended_count += 1
+            batch.number = self.appended_count
             if refusal is not None:
                 # It was never part of the transaction, whose commit may be on its way: only the batch fails.
                 batch.finish()
@@ -91,33 +100,36 @@ class Production:
             self.incomplete[batch] = None
             self.accumulator.append(batch)
             expiry_ms = batch.opened_ms + self._options.delivery_timeout_ms
-            if self._next_expiry_ms is None or expiry_ms < self._next_expiry_ms:
-                self._next_expiry_ms = expiry_ms
-            if self._transaction is not None:
-                self._transaction.on_appended(batch.topic_partition)
+            if self.next_expiry_ms is None or expiry_ms < self.next_expiry_ms:
+                self.next_expiry_ms = expiry_ms
+            if transaction is not None:
+                transaction.on_appended(batch.topic_partition)
 
     def on_answer(self, now_ms: int, answer: Answer) -> None:
-        flight = answer.request.purpose
-        assert isinstance(flight, Flight)
-        self.flights_count -= 1
-        if isinstance(answer.failure, (BrokerError, LocalProtocolError)):
-            self._on_unsendable(flight, answer.failure)
+        request = answer.request
+        assert isinstance(request, ProduceRequest)
+        self.requests_in_flight -= 1
+        if isinstance(answer.body, Acknowledgements):
+            self._on_acknowledgements(now_ms, request, answer.body)
+        elif isinstance(answer.failure, (BrokerError, LocalProtocolError)):
+            self._on_unsendable(request, answer.failure)
         elif answer.failure is not None:
-            self._on_no_answer(now_ms, flight, answer.failure, was_sent=answer.was_sent)
+            self._on_no_answer(now_ms, request, answer.failure, was_sent=answer.was_sent)
         elif answer.body is None:
-            for batch in flight.batches.values():  # acks=0: that it left is all there is to know
-                batch.on_answered(is_definite=True)
-                if not batch.is_done:
-                    self._deliver(batch, -1, -1)
+            for batch in request.batches.values():  # acks=0: that it left is all there is to know
+                self._on_acknowledged(batch, UNKNOWN_OFFSET, -1)
         else:
-            self._on_body(now_ms, flight, answer.body)
+            self._on_body(now_ms, request, answer.body)
+        if self._delivered:
+            self.commands.append(Delivered(self._delivered))
+            self._delivered = []
         if self._keeps_order_by_muting:
-            for topic_partition in flight.batches:
+            for topic_partition in request.batches:
                 self.accumulator.unmute(topic_partition)
 
     def expire(self, now_ms: int) -> None:
         """Gives up what is older than delivery.timeout.ms, counted from the first record, on the wire or not."""
-        if self._next_expiry_ms is None or now_ms < self._next_expiry_ms:
+        if self.next_expiry_ms is None or now_ms < self.next_expiry_ms:
             return
         limit_ms = self._options.delivery_timeout_ms
         queued = self.accumulator.expired(now_ms - limit_ms)
@@ -126,11 +138,14 @@ class Production:
             reason = "waiting for an answer" if batch.is_on_wire else "waiting to be sent"
             self._give_up(batch, failure.timed_out(batch, limit_ms, reason))
         oldest = min((batch.opened_ms for batch in self.incomplete), default=None)
-        self._next_expiry_ms = None if oldest is None else oldest + limit_ms
+        self.next_expiry_ms = None if oldest is None else oldest + limit_ms
 
     def settle(self) -> None:
         """Gets over partitions with unknown sequences; drops what a doomed transaction still has queued."""
         if self._sequences is None:
+            return
+        drops_unsent = self._transaction is not None and self._transaction.drops_unsent
+        if not (drops_unsent or self._sequences.may_be_unresolved or self._sequences.to_renumber):
             return
         for topic, partition in self._sequences.settle_unresolved():
             if self._transaction is None:
@@ -153,94 +168,69 @@ class Production:
 
     # ---- sending ----
 
-    def next_request(self, now_ms: int, cluster: ClusterView, node_id: int) -> Request | None:
+    def next_request(self, now_ms: int, cluster: ClusterView, node_id: int) -> ProduceRequest | None:
         batches = self.accumulator.drain(
             now_ms, cluster, node_id, self._options.max_request_size - REQUEST_OVERHEAD_BYTES, self._may_send
         )
         if not batches:
             return None
-        for batch in batches:
+        new = []
+        for batch in batches.values():
             if self._sequences is not None:
                 self._sequences.on_drained(batch)
-            leader = cluster.leader_with_epoch(*batch.topic_partition)
-            assert leader is not None
-            if batch.attempts == 0:
-                queue_ms = now_ms - batch.opened_ms
-                self.commands.append(BatchObserved("drained", batch, queue_ms))
-            batch.on_sent(leader)
+            leader = cluster.topics[batch.topic].partitions[batch.partition]
+            if not batch.attempts:
+                new.append(batch)
+            batch.on_sent((leader.leader_id, leader.leader_epoch))
             if self._keeps_order_by_muting:
                 self.accumulator.mute(batch.topic_partition)
+        if new:
+            self.commands.append(Drained(new))
         if self._transaction is not None and self._transaction.generation >= 2:
             self._transaction.on_sent()
-        self.flights_count += 1
+        self.requests_in_flight += 1
         return self._request(batches, cluster)
 
-    def _may_send(self, batch: ProducerBatch) -> bool:
+    def _may_send_in_transaction(self, batch: ProducerBatch) -> bool:
         if self._transaction is not None and not self._transaction.may_send(batch.topic_partition):
             return False
         return self._sequences is None or self._sequences.may_send(batch)
 
-    def _request(self, batches: list[ProducerBatch], cluster: ClusterView) -> Request:
-        options = self._options
-        ids = {batch.topic: cluster.topic_id(batch.topic) for batch in batches}
-        version_min, version_max = 0, PRODUCE.version_max
-        if None in ids.values():
-            version_max = PRODUCE_FIRST_TOPIC_ID - 1
+    def _request(self, batches: dict[TopicPartition, ProducerBatch], cluster: ClusterView) -> ProduceRequest:
+        if cluster is not self._cluster:
+            # Requests that are on the wire keep what they were sent by.
+            self._cluster, self._topic_ids, self._topic_names = cluster, {}, {}
+        version_min, version_max = 0, PRODUCE_LAST
+        for topic, _ in batches:
+            if topic not in self._topic_ids:
+                topic_id = self._topic_ids[topic] = cluster.topic_id(topic)
+                if topic_id is not None:
+                    self._topic_names[topic_id] = topic
+            if self._topic_ids[topic] is None:
+                version_max = PRODUCE_FIRST_TOPIC_ID - 1
         if self._transaction is not None:
             if self._transaction.generation == 1:
                 version_max = PRODUCE_LAST_V1
             else:
                 version_min = PRODUCE_LAST_V1 + 1
-        transactional_id = options.transactional_id
-
-        def encode(version: int, correlation_id: int, client_id: str) -> list[Buffer]:
-            topics: dict[str, list[tuple[int, bytes, bytes]]] = {}
-            for batch in batches:
-                header = seal(
-                    batch.encoded,
-                    producer_id=batch.identity.producer_id,
-                    producer_epoch=batch.identity.producer_epoch,
-                    base_sequence=batch.base_sequence,
-                    is_transactional=transactional_id is not None,
-                )
-                topics.setdefault(batch.topic, []).append((batch.partition, header, batch.encoded.payload))
-            return encode_produce(
-                version,
-                correlation_id=correlation_id,
-                client_id=client_id,
-                transactional_id=transactional_id,
-                acks=options.acks,
-                timeout_ms=options.request_timeout_ms,
-                topics=[(name, ids[name], partitions) for name, partitions in topics.items()],
-            )
-
-        return Request(
-            api=PRODUCE,
-            body=encode,
-            purpose=Flight(
-                {batch.topic_partition: batch for batch in batches},
-                {topic_id: name for name, topic_id in ids.items() if topic_id is not None},
-            ),
-            timeout_ms=options.request_timeout_ms,
-            version_min=version_min,
-            version_max=version_max,
-            expects_answer=options.acks != 0,
+        return ProduceRequest(
+            batches, self._topic_ids, self._topic_names, self._options, self._heads, version_min, version_max
         )
 
     # ---- answers ----
 
-    def _on_unsendable(self, flight: Flight, error: KafkaSinkError) -> None:
+    def _on_unsendable(self, request: ProduceRequest, error: KafkaSinkError) -> None:
         """The leader speaks no version that could carry the request: another try would end the same way."""
         if self._transaction is not None:
             self._transaction.on_fatal(error)
-        for batch in flight.batches.values():
+        for batch in request.batches.values():
             batch.on_answered(is_definite=True)
             if not batch.is_done:
                 self._give_up(batch, failure.dropped(batch, error))
 
-    def _on_no_answer(self, now_ms: int, flight: Flight, error: KafkaSinkError, *, was_sent: bool) -> None:
+    def _on_no_answer(self, now_ms: int, request: ProduceRequest, error: KafkaSinkError, *, was_sent: bool) -> None:
         self.metadata_is_stale = True
-        for batch in flight.batches.values():
+        for batch in request.batches.values():
             if was_sent:
                 batch.on_lost()
             else:
@@ -248,35 +238,55 @@ class Production:
             if not batch.is_done:
                 self._try_again(now_ms, batch, str(error), None)
 
-    def _on_body(self, now_ms: int, flight: Flight, body: Mapping[str, Any]) -> None:
-        unanswered = dict(flight.batches)
+    def _on_acknowledgements(self, now_ms: int, request: ProduceRequest, answer: Acknowledgements) -> None:
+        """All is well in every partition, as it is nearly always."""
+        unanswered = request.batches.copy()
+        for topic, partition, base_offset, log_append_time_ms in answer.partitions:
+            name = topic if isinstance(topic, str) else request.topic_names.get(topic, "")
+            batch = unanswered.pop((name, partition), None)
+            if batch is not None:
+                self._on_acknowledged(batch, base_offset, log_append_time_ms)
+        if unanswered:
+            self._on_left_out(now_ms, unanswered)
+
+    def _on_body(self, now_ms: int, request: ProduceRequest, body: Mapping[str, Any]) -> None:
+        unanswered = request.batches.copy()
         for topic in body["responses"]:
-            name = topic.get("name") or flight.names.get(topic.get("topic_id", b""), "")
+            name = topic.get("name") or request.topic_names.get(topic.get("topic_id", b""), "")
             for partition in topic["partition_responses"]:
                 batch = unanswered.pop((name, partition["index"]), None)
                 if batch is not None:
                     self._on_partition(now_ms, batch, partition)
         if body.get("node_endpoints"):
             self.answers_with_hints.append(body)
+        self._on_left_out(now_ms, unanswered)
+
+    def _on_left_out(self, now_ms: int, unanswered: Mapping[TopicPartition, ProducerBatch]) -> None:
         for batch in unanswered.values():
             batch.on_answered(is_definite=False)
             if not batch.is_done:
                 self._try_again(now_ms, batch, "the broker's answer left this partition out", None)
 
+    def _on_acknowledged(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
+        batch.on_answered(is_definite=True)
+        if not batch.is_done:
+            self._deliver(batch, base_offset, log_append_time_ms)
+        elif self._sequences is not None and batch.base_sequence != NO_SEQUENCE:
+            # Given up meanwhile. That it is in the log after all closes the question about its sequences.
+            self._sequences.on_acked(batch, base_offset)
+
     def _on_partition(self, now_ms: int, batch: ProducerBatch, answer: Mapping[str, Any]) -> None:
         error_code: int = answer["error_code"]
         outcome = produce_outcome(error_code)
+        if outcome is ProduceOutcome.ACKED:
+            self._on_acknowledged(batch, answer["base_offset"], answer.get("log_append_time_ms", -1))
+            return
         batch.on_answered(is_definite=is_definite(error_code))
         if outcome is ProduceOutcome.STATE_LOST:
             batch.on_denied()
         if batch.is_done:
-            # Given up meanwhile. That it is in the log after all closes the question about its sequences.
-            if outcome is ProduceOutcome.ACKED and self._sequences is not None and batch.has_sequence:
-                self._sequences.on_acked(batch, answer["base_offset"])
             return
-        if outcome is ProduceOutcome.ACKED:
-            self._deliver(batch, answer["base_offset"], answer.get("log_append_time_ms", -1))
-        elif outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
+        if outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
             self._split(batch)
         elif self._is_worth_another_try(batch, outcome, answer):
             self._try_again(now_ms, batch, describe(error_code), error_code)
@@ -354,26 +364,31 @@ class Production:
         if self._sequences is not None and batch.has_sequence:
             self._sequences.on_split(batch, parts)
         batch.finish()
-        del self.incomplete[batch]
-        for part in parts:
-            self.incomplete[part] = None
+        # In the place of the whole: whoever waits for the oldest looks at the first.
+        self.incomplete = {each: None for one in self.incomplete for each in (parts if one is batch else (one,))}
         self.accumulator.requeue_parts(parts)
-        self.splits.append((batch, parts))
         self.commands.append(BatchObserved("split", batch))
 
     def _deliver(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
-        self._finish(batch)
-        if self._sequences is not None and batch.has_sequence:
+        batch.finish()
+        del self.incomplete[batch]
+        if not self.incomplete:
+            self.next_expiry_ms = None
+        batch.base_offset, batch.log_append_time_ms = base_offset, log_append_time_ms
+        if self._sequences is not None and batch.base_sequence != NO_SEQUENCE:
             self._sequences.on_acked(batch, base_offset)
         if self._transaction is not None:
             last_offset = base_offset + batch.record_count - 1 if base_offset >= 0 else -1
             self._transaction.on_acked(batch.topic_partition, last_offset)
-        self.commands.append(Delivered(batch, base_offset, log_append_time_ms))
+        self._delivered.append(batch)
 
     def _give_up(
         self, batch: ProducerBatch, error: KafkaSinkError, record_errors: Mapping[int, str] | None = None
     ) -> None:
-        self._finish(batch)
+        batch.finish()
+        del self.incomplete[batch]
+        if not self.incomplete:
+            self.next_expiry_ms = None
         if self._sequences is not None and batch.has_sequence:
             self._sequences.on_given_up(batch)
             # Its sequences will never be used: whatever comes behind it would be out of order.
@@ -382,7 +397,3 @@ class Production:
         if self._transaction is not None:
             self._transaction.on_error(error)
         self.commands.append(Failed(batch, error, record_errors or {}))
-
-    def _finish(self, batch: ProducerBatch) -> None:
-        batch.finish()
-        del self.incomplete[batch]

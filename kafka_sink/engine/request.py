@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from kafka_sink.engine.commands import Buffer
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.frozen import frozen
-from kafka_sink.wire.apis import Api
+from kafka_sink.wire.api import Api
+from kafka_sink.wire.frames import decode_response, encode_request
+
+VERSION_MAX = 32767
 
 
-@dataclass(slots=True, eq=False)
 class Request:
-    """`purpose` belongs to whoever asked: it comes back untouched in the `Answer`.
+    """What is asked, and what became of it: the last four fields are the connection's, from the moment it is sent.
 
-    The body is a mapping of Kafka's field names in snake case; for Produce alone it is a function of the negotiated
-    version, the correlation id and the client id that returns the buffers of the whole frame, so that record batches
-    travel by reference.
+    `purpose` belongs to whoever asked: it comes back untouched in the `Answer`. The body is a mapping of Kafka's field
+    names in snake case; a request that is written or read by hand overrides `encode` and `decode`.
     """
 
-    api: Api
-    body: Mapping[str, Any] | Callable[[int, int, str], list[Buffer]]
-    purpose: object
-    timeout_ms: int
-    version_min: int = 0
-    version_max: int = 32767
-    expects_answer: bool = True
+    __slots__ = (
+        "api", "body", "correlation_id", "deadline_ms", "expects_answer", "purpose", "sent_ms", "timeout_ms",
+        "version", "version_max", "version_min",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        api: Api,
+        body: Mapping[str, Any],
+        purpose: object,
+        timeout_ms: int,
+        version_min: int = 0,
+        version_max: int = VERSION_MAX,
+        expects_answer: bool = True,
+    ) -> None:
+        self.api = api
+        self.body = body
+        self.purpose = purpose
+        self.timeout_ms = timeout_ms
+        self.version_min = version_min
+        self.version_max = version_max
+        self.expects_answer = expects_answer
+        self.correlation_id = self.version = -1
+        self.sent_ms = self.deadline_ms = 0
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> list[Buffer]:
+        """The buffers of the whole frame."""
+        return [encode_request(self.api, version, correlation_id=correlation_id, client_id=client_id, body=self.body)]
+
+    def decode(self, frame: bytes) -> tuple[Any, int]:
+        """The body of the answer, and for how many milliseconds the broker wants to be left alone."""
+        body = decode_response(self.api, self.version, frame, self.correlation_id)
+        return body, body.get("throttle_time_ms") or 0
 
 
 @frozen
@@ -40,7 +66,7 @@ class Answer:
     request: Request
     node_id: int
     version: int
-    body: dict[str, Any] | None
+    body: Any
     failure: KafkaSinkError | None
     was_sent: bool
     latency_ms: int

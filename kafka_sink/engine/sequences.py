@@ -66,11 +66,6 @@ class PartitionSequences:
     overtakers: list[int] = field(default_factory=list)
     is_unresolved: bool = False
 
-    @property
-    def is_full(self) -> bool:
-        """With one more batch behind it the first open one could be forgotten by its broker."""
-        return len(self.unacked) + len(self.overtakers) >= BATCHES_REMEMBERED
-
     def is_overtaken(self, batch: ProducerBatch) -> bool:
         """Is a batch behind this one known to be in the log?"""
         last = self.last_acked_sequence
@@ -88,23 +83,40 @@ class Sequences:
     def __init__(self) -> None:
         self.identity = NO_IDENTITY
         self._partitions: dict[TopicPartition, PartitionSequences] = {}
-        self._to_renumber: dict[TopicPartition, None] = {}
+        self.to_renumber: dict[TopicPartition, None] = {}
         # Partitions whose leader has taken a batch of this producer id; see above on the first batch.
         self._known_at: set[TopicPartition] = set()
         self._topic_ids: dict[str, bytes] = {}
+        # False: no partition is unresolved, and nobody need look.
+        self.may_be_unresolved = False
 
     # ---- questions ----
 
     def may_send(self, batch: ProducerBatch) -> bool:
         partition = self._partitions.get(batch.topic_partition)
-        if not batch.has_sequence:
-            return self._may_number(batch.topic_partition, partition)
-        if partition is None:
+        if batch.base_sequence != NO_SEQUENCE:
+            if partition is None:
+                return False
+            if batch.topic_partition in self.to_renumber:
+                return batch is _next_in_doubt(partition)
+            # A resend goes only when everything before it is settled: in effect one in flight until it is through.
+            return partition.unacked[0] is batch
+        # May it get a number?
+        if self.identity.producer_id < 0:
             return False
-        if batch.topic_partition in self._to_renumber:
-            return batch is _next_in_doubt(partition)
-        # A resend goes only when everything before it is settled: in effect one in flight until the retry is through.
-        return partition.unacked[0] is batch
+        if partition is None:
+            return True
+        if partition.is_unresolved or batch.topic_partition in self.to_renumber:
+            return False
+        unacked = partition.unacked
+        if unacked and (
+            # With one more batch behind it the first open one could be forgotten by its broker.
+            len(unacked) + len(partition.overtakers) >= BATCHES_REMEMBERED
+            or batch.topic_partition not in self._known_at
+        ):
+            return False
+        # Batches of the old epoch first: a broker that saw the new epoch refuses them.
+        return not unacked or partition.identity == self.identity
 
     def is_next_expected(self, batch: ProducerBatch) -> bool:
         """Does this batch directly follow what the broker is known to have?"""
@@ -124,10 +136,15 @@ class Sequences:
 
     def settle_unresolved(self) -> tuple[TopicPartition, ...]:
         """Looks at unresolved partitions in which nothing is open any more; returns those that may have a gap."""
-        settled = [key for key, value in self._partitions.items() if value.is_unresolved and not value.unacked]
+        if not self.may_be_unresolved:
+            return ()
+        unresolved = [key for key, value in self._partitions.items() if value.is_unresolved]
+        self.may_be_unresolved = bool(unresolved)
         gaps = []
-        for topic_partition in settled:
+        for topic_partition in unresolved:
             partition = self._partitions[topic_partition]
+            if partition.unacked:
+                continue
             if partition.next_sequence == sequence_after(partition.last_acked_sequence, 1):
                 partition.is_unresolved = False
             else:
@@ -137,18 +154,6 @@ class Sequences:
     def last_acked_offset(self, topic_partition: TopicPartition) -> int:
         partition = self._partitions.get(topic_partition)
         return -1 if partition is None else partition.last_acked_offset
-
-    def _may_number(self, topic_partition: TopicPartition, partition: PartitionSequences | None) -> bool:
-        if not self.identity.is_valid:
-            return False
-        if partition is None:
-            return True
-        if partition.is_unresolved or topic_partition in self._to_renumber:
-            return False
-        if partition.unacked and (partition.is_full or topic_partition not in self._known_at):
-            return False
-        # Batches of the old epoch first: a broker that saw the new epoch refuses them.
-        return partition.identity == self.identity or not partition.unacked
 
     # ---- events ----
 
@@ -161,31 +166,38 @@ class Sequences:
 
     def on_drained(self, batch: ProducerBatch) -> None:
         """Numbers a batch that is about to be sent for the first time."""
-        if batch.has_sequence:
+        if batch.base_sequence != NO_SEQUENCE:
             return
-        partition = self._partitions.setdefault(batch.topic_partition, PartitionSequences(self.identity))
-        if partition.identity != self.identity:
-            partition = PartitionSequences(self.identity)
-            self._partitions[batch.topic_partition] = partition
+        partition = self._partitions.get(batch.topic_partition)
+        if partition is None or partition.identity != self.identity:
+            partition = self._partitions[batch.topic_partition] = PartitionSequences(self.identity)
         batch.identity = self.identity
         batch.base_sequence = partition.next_sequence
-        partition.next_sequence = sequence_after(partition.next_sequence, batch.record_count)
+        partition.next_sequence = (partition.next_sequence + batch.record_count) % SEQUENCE_MODULUS
         partition.unacked.append(batch)
 
     def on_acked(self, batch: ProducerBatch, base_offset: int) -> None:
         """Also for a batch that was given up meanwhile: that it is in the log after all may settle its partition."""
-        partition = self._partition_of(batch)
-        is_first = bool(partition.unacked) and partition.unacked[0] is batch
-        if batch.identity == partition.identity and not is_first:
-            partition.overtakers.append(batch.base_sequence)
-        partition.forget(batch)
+        partition = self._partitions.get(batch.topic_partition)
+        if partition is None or batch.base_sequence == NO_SEQUENCE:
+            partition = self._partition_of(batch)
+        is_of_now = batch.identity == partition.identity
+        if partition.unacked and partition.unacked[0] is batch and not partition.overtakers:
+            del partition.unacked[0]
+        else:
+            is_first = bool(partition.unacked) and partition.unacked[0] is batch
+            if is_of_now and not is_first:
+                partition.overtakers.append(batch.base_sequence)
+            partition.forget(batch)
         if batch.identity.producer_id == self.identity.producer_id:
             self._known_at.add(batch.topic_partition)
-        last = sequence_after(batch.base_sequence, batch.record_count - 1)
-        if batch.identity == partition.identity and _is_later(last, partition.last_acked_sequence):
+        last = (batch.base_sequence + batch.record_count - 1) % SEQUENCE_MODULUS
+        before = partition.last_acked_sequence
+        if is_of_now and (before == NO_SEQUENCE or last == before + batch.record_count or _is_later(last, before)):
             partition.last_acked_sequence = last
-        if base_offset >= 0:
-            partition.last_acked_offset = max(partition.last_acked_offset, base_offset + batch.record_count - 1)
+        last_offset = base_offset + batch.record_count - 1
+        if base_offset >= 0 and last_offset > partition.last_acked_offset:
+            partition.last_acked_offset = last_offset
 
     def on_given_up(self, batch: ProducerBatch) -> None:
         """The batch failed. Whether its sequences are used is known (a definite refusal) or not (unresolved)."""
@@ -194,7 +206,7 @@ class Sequences:
         partition = self._partition_of(batch)
         partition.forget(batch)
         if not batch.is_surely_not_in_log:
-            partition.is_unresolved = True
+            partition.is_unresolved = self.may_be_unresolved = True
 
     def on_out_of_order(self, batch: ProducerBatch) -> None:
         """The leader took this batch neither as new nor as a duplicate."""
@@ -213,19 +225,19 @@ class Sequences:
         partition.unacked[position : position + 1] = parts
 
     def want_renumbering(self, topic_partition: TopicPartition) -> None:
-        self._to_renumber[topic_partition] = None
+        self.to_renumber[topic_partition] = None
 
     def renumber_when_quiet(self) -> bool:
         """Raises the epoch once all marked partitions can be renumbered; tells whether it did.
 
         With the epoch used up the identity becomes invalid: the owner must fetch a new producer id and `adopt` it.
         """
-        if not self._to_renumber or not self.identity.is_valid:
+        if not self.to_renumber or not self.identity.is_valid:
             return False
-        for topic_partition in self._to_renumber:
+        for topic_partition in self.to_renumber:
             if topic_partition in self._partitions:
                 _settle_doubts(self._partitions[topic_partition])
-        if not all(self._can_renumber(topic_partition) for topic_partition in self._to_renumber):
+        if not all(self._can_renumber(topic_partition) for topic_partition in self.to_renumber):
             return False
         if self.identity.producer_epoch >= PRODUCER_EPOCH_MAX:
             self.identity = NO_IDENTITY
@@ -239,9 +251,9 @@ class Sequences:
         One that was marked while a new producer id was fetched may have to wait for yet another epoch.
         """
         self._become(identity)
-        for topic_partition in [key for key in self._to_renumber if self._can_renumber(key)]:
+        for topic_partition in [key for key in self.to_renumber if self._can_renumber(key)]:
             self._restart(topic_partition)
-            del self._to_renumber[topic_partition]
+            del self.to_renumber[topic_partition]
 
     def restart_all(self, identity: Identity) -> None:
         """A new transaction epoch: every partition starts at 0. Nothing may be unacknowledged any more."""
@@ -249,7 +261,7 @@ class Sequences:
         if unsettled:
             raise LocalProtocolError(f"new producer epoch while batches of {unsettled[0]} are unsettled")
         self._partitions.clear()
-        self._to_renumber.clear()
+        self.to_renumber.clear()
         self._become(identity)
 
     def restart_after_retention(self, topic_partition: TopicPartition) -> None:
@@ -279,7 +291,7 @@ class Sequences:
 
     def _partition_of(self, batch: ProducerBatch) -> PartitionSequences:
         partition = self._partitions.get(batch.topic_partition)
-        if partition is None or not batch.has_sequence:
+        if partition is None or batch.base_sequence == NO_SEQUENCE:
             raise LocalProtocolError(f"batch of {batch.topic}-{batch.partition} has no sequence")
         return partition
 

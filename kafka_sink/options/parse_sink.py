@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES
+from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_options import DEAD_LETTER, SinkOptions
@@ -28,6 +29,9 @@ from kafka_sink.options.sink_table import (
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import FunctionName
 
+if TYPE_CHECKING:
+    from kafka_sink.options.format_options import FormatOptions
+
 PREFIX = "kafka."
 
 T = TypeVar("T")
@@ -38,12 +42,15 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     own: dict[str, Any] = {name: option.default for name, option in SINK_OPTIONS.items()}
     of_spark: dict[str, str] = {}
     of_producer: dict[str, str] = {}
+    of_formats: dict[str, str] = {}
     notices: list[str] = []
     problems: list[str] = []
     for given, value in settings.items():
         name = given.lower()
         if name.startswith(PREFIX):
             of_producer[name.removeprefix(PREFIX)] = value
+        elif is_format_option(name):
+            of_formats[name] = value
         elif name in SPARK_OPTIONS or name in ASYNCHRONOUS_PROGRESS:
             of_spark[name] = value
         elif name in NO_EFFECT:
@@ -58,7 +65,8 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     producer = _tried(problems, _producer_options, of_producer)
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
         _tried(problems, _check_exactly_once, producer, of_spark)
-    if problems or producer is None:
+    formats = _tried(problems, _format_options, of_formats, producer) if producer is not None else None
+    if problems or producer is None or formats is None:
         raise ConfigError(_told(problems))
     return SinkOptions(
         producer=replace(producer, notices=()),
@@ -79,7 +87,8 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         partitioner=partitioner,
         checkpoint_location=of_spark.get("checkpointlocation"),
         query_name=of_spark.get("queryname"),
-        notices=(*notices, *producer.notices),
+        formats=formats[0],
+        notices=(*notices, *producer.notices, *formats[1]),
     )
 
 
@@ -105,6 +114,16 @@ def _producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
         if "partitioner" in str(error):
             text += f"\n(a partitioner of your own is named as {PREFIX}partitioner.class=module:function)"
         raise ConfigError(text) from None
+
+
+def _format_options(
+    of_formats: Mapping[str, str], producer: ProducerOptions
+) -> tuple[FormatOptions | None, tuple[str, ...]]:
+    if not of_formats:
+        return None, ()
+    from kafka_sink.options.parse_formats import parse_format_options  # most writes have no format
+
+    return parse_format_options(of_formats, producer)
 
 
 def _check_fixed(of_producer: Mapping[str, str]) -> None:
@@ -173,7 +192,7 @@ def _unknown(given: str) -> str:
         return f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
     import difflib  # most processes meet no unknown name
 
-    nearest = difflib.get_close_matches(name, [*SINK_OPTIONS, *(PREFIX + each for each in OPTIONS)], 1)
+    nearest = difflib.get_close_matches(name, [*SINK_OPTIONS, *FORMAT_NAMES, *(PREFIX + each for each in OPTIONS)], 1)
     if nearest:
         return f"{given!r} is not an option of this sink: did you mean {nearest[0]}?"
     return f"{given!r} is not an option of this sink; options of the Kafka producer have the prefix {PREFIX}"

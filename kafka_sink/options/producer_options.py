@@ -23,7 +23,7 @@ LONG_MAX = 2**63 - 1
 
 # `ssl_keystore_key`, but not `key_serializer`. A user name is an API key where a cloud sells Kafka.
 SECRET_NAME = re.compile(
-    r"password|passphrase|secret|token|jaas|credential|private|username|keystore.key|certificate.chain|certificates|"
+    r"password|passphrase|secret|token|jaas|credential|private|username|user.info|keystore.key|certificate.chain|certificates|"
     r"\.pem",
     re.IGNORECASE,
 )

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from kafka_sink.options.producer_options import ProducerOptions
+
+if TYPE_CHECKING:
+    from kafka_sink.options.format_options import FormatOptions
 
 # Values of `record_errors`.
 FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
@@ -36,4 +40,6 @@ class SinkOptions:
     partitioner: str | None
     checkpoint_location: str | None
     query_name: str | None
+    # Used while planning only; tasks and commits get options without it.
+    formats: FormatOptions | None = None
     notices: tuple[str, ...] = ()

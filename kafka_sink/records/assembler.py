@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from kafka_sink.frozen import frozen
 from kafka_sink.records.batch import HEADER_BYTES, RECORD_BYTES_MIN, EncodedBatch, Share
 from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.compression import Compressor
+from kafka_sink.records.compression import NONE, Compressor
 from kafka_sink.records.encoder import encode_rows
 from kafka_sink.records.shrinkage import Shrinkage
 from kafka_sink.records.varint import Array
@@ -35,14 +35,7 @@ CHUNK_BYTES = 2 * 1024 * 1024
 # What a partition gets of a chunk costs some microseconds whatever it holds; that many rows make it bearable.
 ROWS_PER_PARTITION = 16
 
-
-@frozen
-class ClosedBatch:
-    topic: str
-    partition: int
-    encoded: EncodedBatch
-    opened_ms: int
-    shares: tuple[Share, ...]
+B = TypeVar("B")
 
 
 @dataclass(slots=True)
@@ -69,10 +62,15 @@ class _Piece(NamedTuple):
     is_last_of_batch: bool
 
 
-class Assembler:
+# Topic, partition, content, when it was opened, whose rows are in it.
+NewBatch = Callable[[str, int, EncodedBatch, int, tuple[Share, ...]], B]
+
+
+class Assembler(Generic[B]):
     def __init__(
         self,
         *,
+        new_batch: NewBatch[B],
         batch_bytes_max: int,
         request_bytes_max: int,
         batch_records_max: int | None,
@@ -80,12 +78,17 @@ class Assembler:
         open_bytes_max: int | None = None,
         chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
-        """`open_bytes_max`: what all open batches may take together before one is larger than `batch_bytes_max`."""
+        """`new_batch` makes what a batch becomes when it is closed, and stays until it is in the log.
+
+        `open_bytes_max`: what all open batches may take together before one is larger than `batch_bytes_max`.
+        """
+        self._new_batch = new_batch
         self._batch_bytes_max = min(batch_bytes_max, request_bytes_max)
         self._request_bytes_max = request_bytes_max
         self._batch_records_max = batch_records_max
         self._open_bytes_max = open_bytes_max
         self._compression = compression
+        self._compressors: dict[str, Compressor] = {}
         self._shrinkage = Shrinkage()
         self._chunk_bytes = chunk_bytes
         # In the order of opening: a batch that closes leaves, the next of its partition comes in at the end.
@@ -105,17 +108,17 @@ class Assembler:
         now_ms: int,
         timestamp_ms: int,
         token: object,
-    ) -> list[ClosedBatch]:
+    ) -> list[B]:
         """Takes in all rows or, with `DataError`, none. `timestamp_ms` is for rows that have no timestamp."""
         columns.check_record_sizes(self._request_bytes_max)
-        closed: list[ClosedBatch] = []
+        closed: list[B] = []
         for start, stop in _chunks(columns, partitions, self._chunk_bytes):
             chunk = _Chunk.of(columns.slice(start, stop), partitions[start:stop], timestamp_ms)
-            pieces = list(self._plan(topic, chunk))
+            pieces = self._plan(topic, chunk)
             closed += self._carry_out(topic, chunk, pieces, now_ms, token)
         return closed
 
-    def close_due(self, *, opened_before_ms: int) -> list[ClosedBatch]:
+    def close_due(self, *, opened_before_ms: int) -> list[B]:
         """Closes what was opened at that time or before."""
         due = []
         for batch in self._open.values():
@@ -124,7 +127,7 @@ class Assembler:
             due.append(batch)
         return [self._close(batch) for batch in due]
 
-    def close_all(self) -> list[ClosedBatch]:
+    def close_all(self) -> list[B]:
         return [self._close(batch) for batch in list(self._open.values())]
 
     # ---- planning --------------------------------------------------------------------------------------------------
@@ -138,7 +141,8 @@ class Assembler:
         records_max = max(1, bytes_max // RECORD_BYTES_MIN)
         return bytes_max, records_max if self._batch_records_max is None else min(records_max, self._batch_records_max)
 
-    def _plan(self, topic: str, chunk: _Chunk) -> Iterator[_Piece]:
+    def _plan(self, topic: str, chunk: _Chunk) -> list[_Piece]:
+        pieces = []
         bytes_max, records_max = self._limits(topic)
         batches = [self._open.get((topic, partition)) for partition in chunk.partitions]
         ends = chunk.record_ends(batches, records_max)
@@ -163,15 +167,14 @@ class Assembler:
                 fit_bytes = stop_bytes if fit == stop else int(ends[fit])
                 is_full = used_bytes + fit_bytes - start_bytes >= bytes_max
                 is_full = is_full or count + fit - start >= records_max
-                yield _Piece(partition, start, fit, count, batch, fit < stop or is_full)
+                pieces.append(_Piece(partition, start, fit, count, batch, fit < stop or is_full))
                 start, start_bytes = fit, fit_bytes
                 batch, used_bytes, count = None, HEADER_BYTES, 0
+        return pieces
 
     # ---- carrying out ----------------------------------------------------------------------------------------------
 
-    def _carry_out(
-        self, topic: str, chunk: _Chunk, pieces: list[_Piece], now_ms: int, token: object
-    ) -> list[ClosedBatch]:
+    def _carry_out(self, topic: str, chunk: _Chunk, pieces: list[_Piece], now_ms: int, token: object) -> list[B]:
         starts = np.array([piece.start for piece in pieces])
         counts = np.array([piece.stop - piece.start for piece in pieces])
         firsts = np.array([piece.first_record for piece in pieces])
@@ -202,11 +205,13 @@ class Assembler:
                 closed.append(self._close(batch))
         return closed
 
-    def _close(self, batch: _OpenBatch) -> ClosedBatch:
-        compressor = self._compression(batch.topic)
+    def _close(self, batch: _OpenBatch) -> B:
+        compressor = self._compressors.get(batch.topic)
+        if compressor is None:
+            compressor = self._compressors[batch.topic] = self._compression(batch.topic)
         content = batch.sections[0] if len(batch.sections) == 1 else b"".join(batch.sections)
         payload = compressor.compress(content)
-        if batch.records_bytes > self._batch_bytes_max // 2:
+        if batch.records_bytes > self._batch_bytes_max // 2 and compressor.codec_id != NONE:
             self._shrinkage.on_compressed(batch.topic, batch.records_bytes, len(payload))
         encoded = EncodedBatch(
             codec=compressor.codec_id,
@@ -218,7 +223,7 @@ class Assembler:
         )
         del self._open[batch.topic, batch.partition]
         self.open_bytes -= batch.records_bytes
-        return ClosedBatch(batch.topic, batch.partition, encoded, batch.opened_ms, tuple(batch.shares))
+        return self._new_batch(batch.topic, batch.partition, encoded, batch.opened_ms, tuple(batch.shares))
 
 
 @frozen

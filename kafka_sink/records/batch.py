@@ -77,7 +77,6 @@ class EncodedBatch:
 
 def seal(
     batch: EncodedBatch,
-    *,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
     base_sequence: int = NO_SEQUENCE,
@@ -95,4 +94,6 @@ def seal(
         batch.record_count,
     )
     checksum = crc32c(batch.payload, crc32c(checked))
-    return PREFIX.pack(0, batch.size - LENGTH_STARTS_AT, NO_LEADER_EPOCH, MAGIC, checksum) + checked
+    return (
+        PREFIX.pack(0, HEADER_BYTES + len(batch.payload) - LENGTH_STARTS_AT, NO_LEADER_EPOCH, MAGIC, checksum) + checked
+    )

@@ -73,7 +73,11 @@ def fields_of(values: Array | int) -> list[Field]:
     """The varints of signed values as one field, or two when they may be longer than a word."""
     if isinstance(values, int):
         return _fields_of_number(zigzag_number(values))
-    unsigned = zigzag(values)
+    return unsigned_fields_of(zigzag(values))
+
+
+def unsigned_fields_of(unsigned: Array) -> list[Field]:
+    """The same for uint64 values as they are, without zigzag: lengths, tags and numbers of Protobuf."""
     largest = int(unsigned.max(initial=0))
     if largest < len(_TABLE_WORDS):
         # int64 indexes are what numpy gathers with; any other type is converted first.

@@ -25,7 +25,7 @@ from kafka_sink.engine.commands import Append, Input
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError
 from kafka_sink.options import ProducerOptions
-from kafka_sink.records.assembler import Assembler, ClosedBatch
+from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import Compressor, compressor
 from kafka_sink.records.routing import Router
@@ -84,7 +84,8 @@ class Appender:
             partitioner=options.partitioner,
             ignores_keys=options.partitioner_ignore_keys,
         )
-        self._assembler = Assembler(
+        self._assembler: Assembler[ProducerBatch] = Assembler(
+            new_batch=ProducerBatch,
             batch_bytes_max=options.batch_size,
             request_bytes_max=options.max_request_size,
             batch_records_max=options.batch_records_max,
@@ -261,7 +262,9 @@ class Appender:
     def next_due_ms(self, backlog: int) -> int | None:
         if self._has_full_collector:
             return 0
-        return None if self.oldest_ms is None else self.oldest_ms + self._linger_now_ms(backlog)
+        if self.oldest_ms is None:
+            return None
+        return self.oldest_ms + (self._linger_ms if backlog < BACKLOG_MAX else self._linger_now_ms(backlog))
 
     def _linger_now_ms(self, backlog: int) -> int:
         return self._linger_ms if backlog < BACKLOG_MAX else max(self._linger_ms, BUSY_LINGER_MS)
@@ -307,7 +310,7 @@ class Appender:
             columns = collector.columns()
             partitions = self._route(collector, columns)
 
-            def assemble() -> list[ClosedBatch]:
+            def assemble() -> list[ProducerBatch]:
                 collector.seal(columns)
                 closed = self._assembler.append(
                     topic, columns, partitions, now_ms=collector.opened_ms, timestamp_ms=0, token=consignment
@@ -337,21 +340,20 @@ class Appender:
         return consignment
 
     def _route(self, collector: Collector, columns: RecordColumns) -> Array:
-        loads = self._exchange.queue_loads.get(collector.topic) if self._is_adaptive else None
+        of_topic = self._exchange.queue_loads.get(collector.topic) if self._is_adaptive else None
+        # Copied in one go: the sender counts on meanwhile.
+        loads = None if of_topic is None else of_topic.copy()
         return self._router.route(collector.topic, columns, collector.view, loads)
 
-    def _post(self, assemble: Callable[[], list[ClosedBatch]]) -> None:
+    def _post(self, assemble: Callable[[], list[ProducerBatch]]) -> None:
         """Lets the assembler work, counts the room it takes, and hands over what it closed."""
         assembler, room = self._assembler, self.room
         open_bytes = assembler.open_bytes
         try:
-            batches = [
-                ProducerBatch(each.topic, each.partition, each.encoded, each.opened_ms, each.shares)
-                for each in assemble()
-            ]
-            room.give(open_bytes - assembler.open_bytes - sum(batch.encoded.size for batch in batches), 0)
+            batches = assemble()
+            room.give(open_bytes - assembler.open_bytes - sum([batch.size for batch in batches]), 0)
             if batches:
-                self._posted_records += sum(batch.record_count for batch in batches)
+                self._posted_records += sum([batch.record_count for batch in batches])
                 self._exchange.post(Append(batches))
                 self._wants_wake = True
         except DataError:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from kafka_sink.engine.commands import Delivered, Failed
+from kafka_sink.engine.commands import Failed
+from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.frozen import frozen
 from kafka_sink.records.batch import Share
@@ -25,15 +26,6 @@ class PartitionRange:
     last_offset: int
     record_count: int
 
-    def joined(self, other: PartitionRange) -> PartitionRange:
-        count = self.record_count + other.record_count
-        if self.first_offset == UNKNOWN_OFFSET:
-            return PartitionRange(other.first_offset, other.last_offset, count)
-        if other.first_offset == UNKNOWN_OFFSET:
-            return PartitionRange(self.first_offset, self.last_offset, count)
-        first = min(self.first_offset, other.first_offset)
-        return PartitionRange(first, max(self.last_offset, other.last_offset), count)
-
 
 @frozen
 class ArrowMetadata:
@@ -46,7 +38,7 @@ class ArrowMetadata:
 
 class ArrowFuture:
     __slots__ = (
-        "_byte_count", "_callbacks", "_error", "_failed_count", "_ranges", "_row_count", "exchange", "open_count",
+        "_byte_count", "_callbacks", "_error", "_extents", "_failed_count", "_row_count", "exchange", "open_count",
     )  # fmt: skip
 
     def __init__(self, exchange: Exchange, row_count: int, byte_count: int) -> None:
@@ -56,21 +48,29 @@ class ArrowFuture:
         self._byte_count = byte_count
         self._failed_count = 0
         self._error: KafkaSinkError | None = None
-        self._ranges: dict[tuple[str, int], PartitionRange] = {}
+        # By topic and partition: first offset, last offset, number of records.
+        self._extents: dict[tuple[str, int], list[int]] = {}
         self._callbacks: list[Callable[[ArrowFuture], object]] = []
 
     # ---- from the sender, under the exchange's lock ----
 
-    def on_delivered(self, share: Share, delivered: Delivered, calls: Calls) -> None:
-        topic_partition, count = delivered.batch.topic_partition, len(share.rows)
+    def on_delivered(self, share: Share, batch: ProducerBatch, calls: Calls) -> None:
+        count = len(share.rows)
         first = last = UNKNOWN_OFFSET
-        if delivered.base_offset >= 0:
-            first = delivered.base_offset + share.first_record
+        if batch.base_offset >= 0:
+            first = batch.base_offset + share.first_record
             last = first + count - 1
-        found = PartitionRange(first, last, count)
-        known = self._ranges.get(topic_partition)
-        self._ranges[topic_partition] = found if known is None else known.joined(found)
-        self._settle(count, calls)
+        known = self._extents.get(batch.topic_partition)
+        if known is None:
+            self._extents[batch.topic_partition] = [first, last, count]
+        else:
+            known[2] += count
+            if first != UNKNOWN_OFFSET:
+                known[0] = first if known[0] == UNKNOWN_OFFSET or first < known[0] else known[0]
+                known[1] = last if last > known[1] else known[1]
+        self.open_count -= count
+        if not self.open_count:
+            self._call_back(calls)
 
     def on_failed(self, share: Share, failed: Failed, calls: Calls) -> None:
         error = failed.error
@@ -87,13 +87,13 @@ class ArrowFuture:
     def fail(self, row_count: int, error: KafkaSinkError, calls: Calls) -> None:
         self._error = self._error or error
         self._failed_count += row_count
-        self._settle(row_count, calls)
-
-    def _settle(self, row_count: int, calls: Calls) -> None:
         self.open_count -= row_count
         if not self.open_count:
-            calls.extend(partial(run_callback, callback, self) for callback in self._callbacks)
-            self._callbacks = []
+            self._call_back(calls)
+
+    def _call_back(self, calls: Calls) -> None:
+        calls.extend(partial(run_callback, callback, self) for callback in self._callbacks)
+        self._callbacks = []
 
     # ---- for the user ----
 
@@ -105,7 +105,8 @@ class ArrowFuture:
         error = self.exception(timeout)
         if error is not None:
             raise error
-        return ArrowMetadata(self._row_count, self._byte_count, dict(sorted(self._ranges.items())))
+        ranges = {key: PartitionRange(*extent) for key, extent in sorted(self._extents.items())}
+        return ArrowMetadata(self._row_count, self._byte_count, ranges)
 
     def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
         if self.open_count:

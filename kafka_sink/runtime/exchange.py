@@ -2,7 +2,7 @@
 
 Towards the sender go inputs of the engine, in the order in which they were posted. Back come the results of operations
 and of rows, the room that finished batches give back, and the engine's state as others may read it (cluster view,
-refusal, queue loads), exchanged as a whole after each step. The sender tells everybody who waits that something
+refusal), exchanged as a whole when it is another one. The sender tells everybody who waits that something
 changed; whoever waits looks for himself whether it was his.
 
 Attributes are written under the lock and may be read without it: each is replaced as a whole, and an old value is
@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kafka_sink.engine.cluster import ClusterView
-from kafka_sink.engine.commands import Delivered, Failed, Input
+from kafka_sink.engine.commands import Failed, Input
+from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.frozen import frozen
 from kafka_sink.records.batch import Share
@@ -48,7 +49,7 @@ class Consignment(Protocol):
 
     open_count: int
 
-    def on_delivered(self, share: Share, delivered: Delivered, calls: Calls) -> None: ...
+    def on_delivered(self, share: Share, batch: ProducerBatch, calls: Calls) -> None: ...
 
     def on_failed(self, share: Share, failed: Failed, calls: Calls) -> None: ...
 
@@ -87,7 +88,10 @@ class Exchange:
     def __init__(self, clock: Clock, wake: Callable[[], None]) -> None:
         self.clock = clock
         self.wake = wake
-        self.changed = threading.Condition(threading.Lock())
+        # The condition's own lock: taken without it where nobody is told anything, which is cheaper.
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
+        self._waiting_count = 0
         # Moved on at every change, for those who wait for any.
         self.change_count = 0
         self.sender_ident: int | None = None
@@ -96,7 +100,8 @@ class Exchange:
         # Published by the sender.
         self.cluster = ClusterView()
         self.refusal: KafkaSinkError | None = None
-        self.queue_loads: Mapping[str, Mapping[int, int]] = {}
+        # The engine's own books, which change while they are read: a copy of one entry is true of one moment.
+        self.queue_loads: Mapping[str, dict[int, int]] = {}
         self.slow_node_ids: frozenset[int] = frozenset()
         self.topic_reports: Mapping[str, TopicReport] = {}
         self.completed_bytes = 0
@@ -131,7 +136,7 @@ class Exchange:
     # ---- towards the sender ----------------------------------------------------------------------------------------
 
     def post(self, *inputs: Input) -> None:
-        with self.changed:
+        with self.lock:
             self._inputs.extend(inputs)
 
     def post_operation(
@@ -156,7 +161,9 @@ class Exchange:
         return operation
 
     def take_inputs(self) -> list[Input]:
-        with self.changed:
+        if not self._inputs:
+            return []  # whoever posts something now wakes the sender after it
+        with self.lock:
             taken, self._inputs = self._inputs, []
             self._is_refused_in_advance = False
         return taken
@@ -175,7 +182,11 @@ class Exchange:
                     wait_s = min(wait_s, (deadline_ms - self.clock.monotonic_ms()) / 1000)
                     if wait_s <= 0:
                         return False
-                self.changed.wait(wait_s)
+                self._waiting_count += 1
+                try:
+                    self.changed.wait(wait_s)
+                finally:
+                    self._waiting_count -= 1
         return True
 
     def refuse_to_block(self, what: str) -> None:
@@ -195,7 +206,8 @@ class Exchange:
     def tell_change(self) -> None:
         """Under the lock: whoever waits has to look again."""
         self.change_count += 1
-        self.changed.notify_all()
+        if self._waiting_count:
+            self.changed.notify_all()
 
     def reject(self, consignment: Consignment, error: KafkaSinkError) -> None:
         """Rows that never get to the sender."""
@@ -206,7 +218,7 @@ class Exchange:
         self.wake()
 
     def add_consignment(self, consignment: Consignment) -> None:
-        with self.changed:
+        with self.lock:
             self.consignments.add(consignment)
 
     def drop_consignment(self, consignment: Consignment) -> None:
@@ -259,6 +271,7 @@ class Exchange:
 
     def after_fork_in_child(self) -> None:
         """The child's one thread may have come away from between a lock and its release, taken by another thread."""
-        self.changed = threading.Condition(threading.Lock())
+        self.lock = threading.Lock()
+        self.changed = threading.Condition(self.lock)
         self.refusal = LocalProtocolError(FORKED)
         self.is_forked = self.is_ended = True

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kafka_sink.engine.commands import Delivered, Failed
+from kafka_sink.engine.commands import Failed
+from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import KafkaSinkError, OperationTimeout
 from kafka_sink.records.batch import Share
 from kafka_sink.runtime.callback import run_callback
@@ -89,12 +90,12 @@ class RecordConsignment:
 
     # ---- from the sender, under the exchange's lock ----
 
-    def on_delivered(self, share: Share, delivered: Delivered, calls: Calls) -> None:
+    def on_delivered(self, share: Share, batch: ProducerBatch, calls: Calls) -> None:
         rows = share.rows
-        if delivered.base_offset >= 0:
-            first = delivered.base_offset + share.first_record
+        if batch.base_offset >= 0:
+            first = batch.base_offset + share.first_record
             self._offsets[rows] = np.arange(first, first + len(rows))
-        self._settle(rows, _Outcome(delivered.batch.partition, delivered.log_append_time_ms, None), calls)
+        self._settle(rows, _Outcome(batch.partition, batch.log_append_time_ms, None), calls)
 
     def on_failed(self, share: Share, failed: Failed, calls: Calls) -> None:
         partition, rows = failed.batch.partition, share.rows

@@ -5,13 +5,14 @@ when the current is full; samples whose last value is older than the whole windo
 kept for the part of an old sample that still overlaps the window. From the same samples come average, maximum and
 rates, so that one call per event feeds all of them.
 
-No clock and no lock: the caller brings the time and serialises the calls.
+What happens often is put into `pending`, a plain list, and counted later, many values at once (`settle`).
+
+No clock and no lock: the caller brings the time and serialises the calls. Only `pending` may be appended to meanwhile.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -31,22 +32,26 @@ class _Sample:
 class MetricWindow:
     """`total` and `total_count` go on for ever; everything else concerns the window."""
 
-    __slots__ = ("_current", "_sample_count", "_samples", "_window_ms", "total", "total_count")
+    __slots__ = ("_current", "_sample_count", "_samples", "_window_ms", "pending", "total", "total_count")
 
     def __init__(self, sample_count: int, window_ms: int) -> None:
         self._sample_count = sample_count
         self._window_ms = window_ms
         self._samples: list[_Sample] = []
         self._current = 0
+        self.pending: list[float] = []
         self.total = 0.0
         self.total_count = 0
 
     def record(self, value: float, now_ms: int) -> None:
         self._record(value, 1, value, now_ms)
 
-    def record_all(self, values: Sequence[float], now_ms: int) -> None:
-        """As `record` for each of them (at least one), at the price of one."""
-        self._record(sum(values), len(values), max(values), now_ms)
+    def settle(self, now_ms: int) -> None:
+        """Counts what is pending. A value that another thread appends just now stays for the next time."""
+        values = self.pending.copy()
+        if values:
+            del self.pending[: len(values)]
+            self._record(sum(values), len(values), max(values), now_ms)
 
     def _record(self, value_sum: float, count: int, largest: float, now_ms: int) -> None:
         self.total += value_sum

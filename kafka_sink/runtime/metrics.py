@@ -1,7 +1,9 @@
 """What the producer counts, under the names, groups and tags of the Java client.
 
 Fed by plain calls from the sender thread (per turn, request or rare event, never per record) and, rarely, from threads
-that wait. One lock guards all of it; gauges are asked outside of it, because they may take the producer's own lock.
+that wait. What comes with every request is only put aside, without a lock, and counted once in `SETTLE_MS` or when
+somebody asks: the windows are seconds long. One lock guards the windows; gauges are asked outside of it, because they
+may take the producer's own lock.
 
 As in Java, records count as sent when their batch is drained, retries included, and latency is that of produce
 requests. Different from Java: `record-size-avg` is the true average (Java averages the largest record of each batch,
@@ -15,8 +17,8 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
 
+from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.metric_window import MetricWindow
 from kafka_sink.wire.apis import PRODUCE
@@ -32,6 +34,9 @@ NODE_GROUP = "producer-node-metrics"
 TIMED_CALLS = (
     "flush", "metadata-wait", "txn-init", "txn-begin", "txn-send-offsets", "txn-commit", "txn-abort",
 )  # fmt: skip
+
+# How long values may lie before they are counted.
+SETTLE_MS = 100
 
 _NewWindow = Callable[[], MetricWindow]
 _Values = Iterator[tuple[str, float]]
@@ -60,35 +65,20 @@ def _share_of_time(name: str, window: MetricWindow, now_ms: int) -> _Values:
     yield f"{name}-time-ns-total", window.total
 
 
-class DrainedBatch(NamedTuple):
-    """`batch_bytes` is its size on the wire, `records_bytes` that of its records before compression."""
-
-    topic: str
-    records: int
-    batch_bytes: int
-    records_bytes: int
-    queue_ms: int
-
-    @property
-    def compression(self) -> float:
-        return self.batch_bytes / self.records_bytes if self.records_bytes else 1.0
-
-
 class _Topic:
-    __slots__ = ("_compression", "bytes", "errors", "records", "retries")
+    __slots__ = ("bytes", "compression", "errors", "records", "retries")
 
     def __init__(self, new: _NewWindow) -> None:
-        self.records, self.bytes, self._compression, self.retries, self.errors = new(), new(), new(), new(), new()
+        self.records, self.bytes, self.compression, self.retries, self.errors = new(), new(), new(), new(), new()
 
-    def on_drained(self, batches: Sequence[DrainedBatch], now_ms: int) -> None:
-        self.records.record_all([batch.records for batch in batches], now_ms)
-        self.bytes.record_all([batch.batch_bytes for batch in batches], now_ms)
-        self._compression.record_all([batch.compression for batch in batches], now_ms)
+    def settle(self, now_ms: int) -> None:
+        for window in (self.records, self.bytes, self.compression):
+            window.settle(now_ms)
 
     def values(self, now_ms: int) -> _Values:
         yield from _meter("record-send", self.records, now_ms)
         yield from _meter("byte", self.bytes, now_ms)
-        yield "compression-rate", self._compression.average(now_ms)
+        yield "compression-rate", self.compression.average(now_ms)
         yield from _meter("record-retry", self.retries, now_ms)
         yield from _meter("record-error", self.errors, now_ms)
 
@@ -98,6 +88,10 @@ class _Node:
 
     def __init__(self, new: _NewWindow) -> None:
         self.requests, self.bytes_in, self.responses, self.latency = new(), new(), new(), new()
+
+    def settle(self, now_ms: int) -> None:
+        for window in (self.requests, self.bytes_in, self.responses, self.latency):
+            window.settle(now_ms)
 
     def values(self, now_ms: int) -> _Values:
         yield from _counter("request", self.requests, now_ms)
@@ -132,6 +126,14 @@ class _Totals:
     io_ns: MetricWindow
     buffer_wait_ns: MetricWindow
     buffer_exhausted: MetricWindow
+
+    def settle(self, now_ms: int) -> None:
+        for window in (
+            self.batch_bytes, self.compression, self.queue_ms, self.records, self.record_bytes, self.produce_latency,
+            self.throttle_ms, self.requests, self.bytes_in, self.responses, self.network_operations, self.select_ns,
+            self.io_ns,
+        ):  # fmt: skip
+            window.settle(now_ms)
 
     def values(self, now_ms: int) -> _Values:
         yield from _spread("batch-size", self.batch_bytes, now_ms)
@@ -186,6 +188,9 @@ class ProducerMetrics:
         self._topics: dict[str, _Topic] = {}
         self._nodes: dict[int, _Node] = {}
         self._gauges: dict[str, Callable[[], float]] = {}
+        # When something was put aside the last time, and when it is to be counted.
+        self._pending_ms = 0
+        self._settle_at_ms = 0
 
     def add_gauge(self, name: str, read: Callable[[], float]) -> None:
         with self._lock:
@@ -193,17 +198,24 @@ class ProducerMetrics:
 
     # ---- batches -----------------------------------------------------------------------------------------------
 
-    def on_drained(self, batches: Sequence[DrainedBatch], *, now_ms: int) -> None:
-        """Batches (at least one) go into requests: once per turn of the sender, because a turn has many of them."""
-        totals = self._totals
-        with self._lock:
-            totals.records.record_all([batch.records for batch in batches], now_ms)
-            totals.batch_bytes.record_all([batch.batch_bytes for batch in batches], now_ms)
-            totals.record_bytes.record_all([batch.records_bytes for batch in batches], now_ms)
-            totals.compression.record_all([batch.compression for batch in batches], now_ms)
-            totals.queue_ms.record_all([batch.queue_ms for batch in batches], now_ms)
-            for topic in {batch.topic for batch in batches}:
-                self._topic(topic).on_drained([batch for batch in batches if batch.topic == topic], now_ms)
+    def on_drained(self, batches: Sequence[ProducerBatch], *, now_ms: int) -> None:
+        """Batches go into a request for the first time."""
+        if now_ms >= self._settle_at_ms:
+            self._settle(now_ms)
+        totals, topics = self._totals, self._topics
+        for batch in batches:
+            topic = topics.get(batch.topic) or self._topic(batch.topic)
+            records_bytes = batch.encoded.records_bytes
+            compression = batch.size / records_bytes if records_bytes else 1.0
+            totals.records.pending.append(batch.record_count)
+            totals.batch_bytes.pending.append(batch.size)
+            totals.record_bytes.pending.append(records_bytes)
+            totals.compression.pending.append(compression)
+            totals.queue_ms.pending.append(now_ms - batch.opened_ms)
+            topic.records.pending.append(batch.record_count)
+            topic.bytes.pending.append(batch.size)
+            topic.compression.pending.append(compression)
+        self._pending_ms = now_ms
 
     def on_retried(self, topic: str, *, records: int, now_ms: int) -> None:
         with self._lock:
@@ -222,27 +234,34 @@ class ProducerMetrics:
     # ---- network -----------------------------------------------------------------------------------------------
 
     def on_request(self, node_id: int, *, request_bytes: int, now_ms: int) -> None:
-        with self._lock:
-            self._totals.requests.record(request_bytes, now_ms)
-            self._totals.network_operations.record(1, now_ms)
-            self._node(node_id).requests.record(request_bytes, now_ms)
+        if now_ms >= self._settle_at_ms:
+            self._settle(now_ms)
+        totals, node = self._totals, self._nodes.get(node_id) or self._node(node_id)
+        totals.requests.pending.append(request_bytes)
+        totals.network_operations.pending.append(1)
+        node.requests.pending.append(request_bytes)
+        self._pending_ms = now_ms
 
     def on_bytes_in(self, node_id: int, *, byte_count: int, now_ms: int) -> None:
-        with self._lock:
-            self._totals.bytes_in.record(byte_count, now_ms)
-            self._node(node_id).bytes_in.record(byte_count, now_ms)
+        if now_ms >= self._settle_at_ms:
+            self._settle(now_ms)
+        node = self._nodes.get(node_id) or self._node(node_id)
+        self._totals.bytes_in.pending.append(byte_count)
+        node.bytes_in.pending.append(byte_count)
+        self._pending_ms = now_ms
 
     def on_answer(self, node_id: int, *, api_key: int, latency_ms: int, throttle_ms: int, now_ms: int) -> None:
-        totals = self._totals
-        with self._lock:
-            node = self._node(node_id)
-            totals.responses.record(1, now_ms)
-            totals.network_operations.record(1, now_ms)
-            totals.throttle_ms.record(throttle_ms, now_ms)
-            node.responses.record(1, now_ms)
-            if api_key == PRODUCE.key:
-                totals.produce_latency.record(latency_ms, now_ms)
-                node.latency.record(latency_ms, now_ms)
+        if now_ms >= self._settle_at_ms:
+            self._settle(now_ms)
+        totals, node = self._totals, self._nodes.get(node_id) or self._node(node_id)
+        totals.responses.pending.append(1)
+        totals.network_operations.pending.append(1)
+        totals.throttle_ms.pending.append(throttle_ms)
+        node.responses.pending.append(1)
+        if api_key == PRODUCE.key:
+            totals.produce_latency.pending.append(latency_ms)
+            node.latency.pending.append(latency_ms)
+        self._pending_ms = now_ms
 
     def on_connection_opened(self, *, now_ms: int) -> None:
         with self._lock:
@@ -254,9 +273,22 @@ class ProducerMetrics:
 
     def on_select(self, *, wait_ns: int, io_ns: int, now_ms: int) -> None:
         """One turn of the sender's loop: time in select, and time spent reading and writing before it."""
+        if now_ms >= self._settle_at_ms:
+            self._settle(now_ms)
+        self._totals.select_ns.pending.append(wait_ns)
+        self._totals.io_ns.pending.append(io_ns)
+        self._pending_ms = now_ms
+
+    def _settle(self, now_ms: int) -> None:
+        """Counts what was put aside, for the time at which it was."""
         with self._lock:
-            self._totals.select_ns.record(wait_ns, now_ms)
-            self._totals.io_ns.record(io_ns, now_ms)
+            self._settle_at_ms = now_ms + SETTLE_MS
+            settled_ms = self._pending_ms
+            self._totals.settle(settled_ms)
+            for topic in list(self._topics.values()):
+                topic.settle(settled_ms)
+            for node in list(self._nodes.values()):
+                node.settle(settled_ms)
 
     # ---- callers that wait -------------------------------------------------------------------------------------
 
@@ -281,6 +313,7 @@ class ProducerMetrics:
 
     def snapshot(self, now_ms: int) -> dict[MetricName, float]:
         """All values now; NaN where an average or maximum has nothing to stand on, as in Java."""
+        self._settle(now_ms)
         found: dict[MetricName, float] = {}
         tags = self._client_tag
         with self._lock:
@@ -289,10 +322,10 @@ class ProducerMetrics:
                 found[PRODUCER_GROUP, name, tags] = value
             for name, total_ns in self._call_ns.items():
                 found[PRODUCER_GROUP, f"{name}-time-ns-total", tags] = total_ns
-            for topic, of_topic in self._topics.items():
+            for topic, of_topic in list(self._topics.items()):
                 for name, value in of_topic.values(now_ms):
                     found[TOPIC_GROUP, name, (*tags, ("topic", topic))] = value
-            for node_id, of_node in self._nodes.items():
+            for node_id, of_node in list(self._nodes.items()):
                 for name, value in of_node.values(now_ms):
                     found[NODE_GROUP, name, (*tags, ("node-id", f"node-{node_id}"))] = value
         for name, read in gauges.items():

@@ -21,16 +21,15 @@ import os
 import selectors
 import socket
 import threading
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafka_sink.engine.commands import (
     Address,
-    Buffer,
     Connect,
     Connected,
     Disconnect,
     Disconnected,
+    NetworkEvent,
     Received,
     Resolve,
     Resolved,
@@ -44,8 +43,7 @@ from kafka_sink.runtime.plain_connection import PlainConnection, failure_of
 if TYPE_CHECKING:
     from kafka_sink.runtime.tls import TlsContexts
 
-NetworkCommand = Resolve | Connect | Send | Disconnect
-NetworkEvent = Resolved | Connected | Received | Written | Disconnected
+SocketCommand = Resolve | Connect | Send | Disconnect
 
 # One read; answers to a producer are small.
 RECEIVE_BYTES = 64 * 1024
@@ -128,9 +126,9 @@ class Network:
         taken, self._events = self._events, []
         return taken
 
-    def execute(self, command: NetworkCommand) -> None:
+    def execute(self, command: SocketCommand) -> None:
         if isinstance(command, Send):
-            self._send(command)
+            self.send(command)
         elif isinstance(command, Connect):
             self._connect(command)
         elif isinstance(command, Disconnect):
@@ -139,6 +137,16 @@ class Network:
                 self._drop(connection)
         else:
             self._events.append(_resolve(command))
+
+    def send(self, command: Send) -> None:
+        connection = self._connections.get(command.connection_id)
+        if connection is None:
+            return  # lost a moment ago: its `Disconnected` is on the way
+        is_first = not connection.outgoing
+        connection.outgoing.extend(map(memoryview, command.buffers))
+        connection.tells_written = connection.tells_written or command.tells_written
+        if is_first and not connection.is_connecting and self._write(connection) and connection.outgoing:
+            self._selector.modify(connection.socket, _READ | _WRITE, connection)
 
     def close(self) -> None:
         with self._wake_lock:
@@ -196,15 +204,6 @@ class Network:
         if self._receive_buffer_bytes >= 0:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
 
-    def _send(self, command: Send) -> None:
-        connection = self._connections.get(command.connection_id)
-        if connection is None:
-            return  # lost a moment ago: its `Disconnected` is on the way
-        is_first = not connection.outgoing
-        connection.outgoing.extend(_views(command.buffers))
-        if is_first and not connection.is_connecting and self._write(connection) and connection.outgoing:
-            self._selector.modify(connection.socket, _READ | _WRITE, connection)
-
     # ---- readiness -------------------------------------------------------------------------------------------------
 
     def _take_wake(self) -> None:
@@ -219,6 +218,8 @@ class Network:
             if key.data is None:
                 self._take_wake()
                 is_woken = True
+            elif mask == _READ and not key.data.is_connecting:
+                self._read(key.data)
             else:
                 self._on_ready(key.data, mask)
         for connection in list(self._unread):
@@ -269,12 +270,12 @@ class Network:
             self._events.append(Received(connection.connection_id, bytes(self._received[:count])))
             if count < RECEIVE_BYTES:
                 break
-        if connection.has_unread:
+        if self._tls is not None and connection.has_unread:
             self._unread.add(connection)
         return True
 
     def _write(self, connection: PlainConnection) -> bool:
-        """False: the connection is gone. `Written` is told when nothing is left."""
+        """False: the connection is gone. `Written` is told when nothing is left, if anybody wants to know."""
         outgoing = connection.outgoing
         for _ in range(CALLS_PER_TURN):
             try:
@@ -287,7 +288,9 @@ class Network:
             while outgoing and count >= len(outgoing[0]):
                 count -= len(outgoing.popleft())
             if not outgoing:
-                self._events.append(Written(connection.connection_id))
+                if connection.tells_written:
+                    connection.tells_written = False
+                    self._events.append(Written(connection.connection_id))
                 return True
             if count:
                 outgoing[0] = outgoing[0][count:]
@@ -311,10 +314,6 @@ def title_of(address: Address) -> str:
     if family == socket.AF_INET6:
         return f"[{parts[0]}]:{parts[1]}"
     return f"{parts[0]}:{parts[1]}" if len(parts) > 1 else str(parts[0])
-
-
-def _views(buffers: Sequence[Buffer]) -> list[memoryview]:
-    return [memoryview(buffer) for buffer in buffers if len(buffer)]
 
 
 def _resolve(command: Resolve) -> Resolved:

@@ -14,18 +14,20 @@ BUFFERS_PER_CALL = 256
 
 
 class PlainConnection:
-    __slots__ = ("connection_id", "is_connecting", "outgoing", "peer", "socket")
+    __slots__ = ("connection_id", "is_connecting", "outgoing", "peer", "socket", "tells_written")
 
     def __init__(self, connection_id: int, opened: socket.socket, peer: str) -> None:
         self.connection_id = connection_id
         self.socket = opened
         self.peer = peer
         self.is_connecting = True
+        # Somebody wants to know when nothing is left to be written.
+        self.tells_written = False
         self.outgoing: deque[memoryview] = deque()
 
     @property
     def has_unread(self) -> bool:
-        """Is there something to read that the selector cannot see?"""
+        """Is there something to read that the selector cannot see? Only TLS decrypts ahead."""
         return False
 
     def establish(self) -> int:

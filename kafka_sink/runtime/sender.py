@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 
 from kafka_sink.engine import commands as c
+from kafka_sink.engine.commands import NetworkEvent
 from kafka_sink.engine.engine import Engine
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError
@@ -25,8 +26,8 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.appender import Appender
 from kafka_sink.runtime.callback import run_callback
 from kafka_sink.runtime.exchange import CLOSED, Consignment, Exchange, TopicReport
-from kafka_sink.runtime.metrics import DrainedBatch, ProducerMetrics
-from kafka_sink.runtime.network import Network, NetworkCommand, NetworkEvent
+from kafka_sink.runtime.metrics import ProducerMetrics
+from kafka_sink.runtime.network import Network, SocketCommand
 
 _LOGGER = logging.getLogger("kafka_sink")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
@@ -51,6 +52,7 @@ class Sender:
         self._appender = appender
         self._metrics = metrics
         self._clock = exchange.clock
+        exchange.queue_loads = engine.queue_loads
         self._client_id = options.client_id
         self._availability_timeout_ms = options.partitioner_availability_timeout_ms
         self._wake_at_ms: int | None = 0
@@ -60,11 +62,11 @@ class Sender:
         # Of batches that were split: how many of the records are not done yet.
         self._unfinished_splits: dict[ProducerBatch, int] = {}
         self._completions: list[c.Delivered | c.Failed] = []
+        self._finished: list[c.Finished] = []
         # What those get who still wait at the end.
         self._reason: KafkaSinkError = DeliveryError(f"dropped: {CLOSED}. Nothing of it was sent")
         self._closing: set[int] = set()
         self._cluster_since_ms = self._clock.monotonic_ms()
-        self.requests_in_flight = 0
         self.on_end: Callable[[], None] = lambda: None
         self.thread = threading.Thread(target=self.run, name=f"kafka-sink-sender | {self._client_id}", daemon=True)
 
@@ -84,51 +86,62 @@ class Sender:
 
     def turn(self) -> bool:
         """One round. False: it was the last."""
-        exchange, clock = self._exchange, self._clock
-        events = self._network.poll(self._timeout_ms())
-        now_ms = clock.monotonic_ms()
-        self._observe_events(events, now_ms)
+        exchange, network, appender = self._exchange, self._network, self._appender
+        events = network.poll(self._timeout_ms())
+        now_ms = self._clock.monotonic_ms()
+        if events:
+            self._observe_events(events, now_ms)
         if exchange.broken is not None:
             raise exchange.broken
         if exchange.is_orphaned:
             exchange.is_orphaned = False
-            self._appender.post_behind("close", c.Close)
-        due_ms = self._appender.next_due_ms(self._backlog)
+            appender.post_behind("close", c.Close)
+        due_ms = appender.next_due_ms(self._backlog)
         if due_ms is not None and due_ms <= now_ms:
-            self._appender.close_due(now_ms, self._backlog)
-        inputs: list[c.Input] = [*events, *exchange.take_inputs()]
-        step = self._engine.step(now_ms, inputs)
-        self._wake_at_ms = step.wake_at_ms
-        finished = self._carry_out(step.commands, now_ms)
+            appender.close_due(now_ms, self._backlog)
+        wishes = exchange.take_inputs()
+        step = self._engine.step(now_ms, [*events, *wishes])
+        self._wake_at_ms, self._backlog = step.wake_at_ms, step.queued_count
+        if step.commands:
+            self._carry_out(step.commands, now_ms)
         self._publish(now_ms)
-        self._call_back()
-        is_over = self._finish(finished, inputs)
-        self._metrics.on_select(wait_ns=self._network.wait_ns, io_ns=self._network.io_ns, now_ms=now_ms)
+        if exchange.calls:
+            self._call_back()
+        is_over = bool(wishes or self._finished) and self._finish(wishes)
+        self._metrics.on_select(wait_ns=network.wait_ns, io_ns=network.io_ns, now_ms=now_ms)
         return not is_over
 
     def _timeout_ms(self) -> int | None:
-        now_ms = self._clock.monotonic_ms()
         due_ms = self._appender.next_due_ms(self._backlog)
+        wake_at_ms = self._wake_at_ms
+        if due_ms is None and wake_at_ms is None:
+            return None
+        now_ms = self._clock.monotonic_ms()
         if due_ms is not None:
-            due_ms = max(due_ms, now_ms + RETRY_MS) if self._appender.lock.locked() else due_ms
-        moments = [moment for moment in (self._wake_at_ms, due_ms) if moment is not None]
-        return max(0, min(moments) - now_ms) if moments else None
+            if self._appender.lock.locked():
+                due_ms = max(due_ms, now_ms + RETRY_MS)
+            wake_at_ms = due_ms if wake_at_ms is None else min(due_ms, wake_at_ms)
+        assert wake_at_ms is not None
+        return max(0, wake_at_ms - now_ms)
 
     # ---- carrying out ----------------------------------------------------------------------------------------------
 
-    def _carry_out(self, commands: list[c.Command], now_ms: int) -> list[c.Finished]:
-        finished: list[c.Finished] = []
-        drained: list[DrainedBatch] = []
+    def _carry_out(self, commands: list[c.Command], now_ms: int) -> None:
         for command in commands:
-            if isinstance(command, (c.Delivered, c.Failed)):
-                self._completions.append(command)
-            elif isinstance(command, c.Finished):
-                finished.append(command)
-            elif isinstance(command, (c.Send, c.Connect, c.Disconnect, c.Resolve)):
+            if isinstance(command, c.Send):
+                node_id = self._node_ids.get(command.connection_id)
+                if node_id is not None:
+                    self._metrics.on_request(node_id, request_bytes=sum(map(len, command.buffers)), now_ms=now_ms)
+                self._network.send(command)
+            elif isinstance(command, (c.Connect, c.Disconnect, c.Resolve)):
                 self._observe_network_command(command, now_ms)
                 self._network.execute(command)
-            elif isinstance(command, c.BatchObserved):
-                self._observe_batch(command, drained, now_ms)
+            elif isinstance(command, (c.Delivered, c.Failed)):
+                self._completions.append(command)
+            elif isinstance(command, c.Finished):
+                self._finished.append(command)
+            elif isinstance(command, c.Drained):
+                self._metrics.on_drained(command.batches, now_ms=now_ms)
             elif isinstance(command, c.RequestObserved):
                 self._metrics.on_answer(
                     command.node_id,
@@ -137,35 +150,46 @@ class Sender:
                     throttle_ms=command.throttle_ms,
                     now_ms=now_ms,
                 )
+            elif isinstance(command, c.BatchObserved):
+                self._observe_batch(command, now_ms)
             else:
                 _LOGGER.log(_LEVELS[command.level], "[%s] %s", self._client_id, command.text)
-        if drained:
-            self._metrics.on_drained(drained, now_ms=now_ms)
-        return finished
 
     def _publish(self, now_ms: int) -> None:
-        """Tells everybody what changed."""
+        """Tells everybody what changed, if anything did."""
         exchange, engine = self._exchange, self._engine
+        cluster, refusal = engine.cluster, engine.refusal
+        is_new_cluster = cluster is not exchange.cluster
+        slow_node_ids = self._slow_node_ids(now_ms) if self._availability_timeout_ms > 0 else exchange.slow_node_ids
+        if not (
+            self._completions
+            or is_new_cluster
+            or refusal is not exchange.refusal
+            or exchange.wanted_topics
+            or slow_node_ids is not exchange.slow_node_ids
+        ):
+            return
         completions, self._completions = self._completions, []
-        with exchange.changed:
+        with exchange.lock:
             for completion in completions:
-                self._complete(completion, now_ms)
-            if engine.cluster is not exchange.cluster:
-                exchange.cluster = engine.cluster
+                if isinstance(completion, c.Delivered):
+                    self._deliver(completion)
+                else:
+                    self._fail(completion, now_ms)
+            if is_new_cluster:
+                exchange.cluster = cluster
                 self._cluster_since_ms = now_ms
-            exchange.publish_refusal(engine.refusal)
-            exchange.topic_reports = {
-                topic: TopicReport(engine.topic_error(topic), engine.topic_trouble(topic))
-                for topic in exchange.wanted_topics
-            }
-            exchange.queue_loads = engine.queue_loads()
-            if self._availability_timeout_ms > 0:
-                exchange.slow_node_ids = self._slow_node_ids(now_ms)
+            if refusal is not exchange.refusal:
+                exchange.publish_refusal(refusal)
+            if exchange.wanted_topics or exchange.topic_reports:
+                exchange.topic_reports = {
+                    topic: TopicReport(engine.topic_error(topic), engine.topic_trouble(topic))
+                    for topic in exchange.wanted_topics
+                }
+            exchange.slow_node_ids = slow_node_ids
             exchange.tell_change()
-        self._backlog = sum(sum(of_topic.values()) for of_topic in exchange.queue_loads.values())
-        self.requests_in_flight = sum(engine.nodes.in_flight_count(node_id) for node_id in self._node_ids.values())
 
-    def _finish(self, finished: list[c.Finished], inputs: list[c.Input]) -> bool:
+    def _finish(self, inputs: list[c.Input]) -> bool:
         """Ends operations. True when the producer is at its end, too."""
         exchange = self._exchange
         is_over = False
@@ -175,33 +199,41 @@ class Sender:
             elif isinstance(event, c.Abandon):
                 self._reason = event.reason
                 is_over = True
-        if finished:
-            with exchange.changed:
+        if self._finished:
+            finished, self._finished = self._finished, []
+            with exchange.lock:
                 for each in finished:
                     exchange.finish(each.operation_id, each.error, each.result)
                     is_over = is_over or each.operation_id in self._closing
                 exchange.tell_change()
         return is_over
 
-    def _complete(self, completion: c.Delivered | c.Failed, now_ms: int) -> None:
-        exchange, batch = self._exchange, completion.batch
+    def _deliver(self, delivered: c.Delivered) -> None:
+        exchange = self._exchange
+        for batch in delivered.batches:
+            for share in batch.shares:
+                token: Consignment = share.token  # type: ignore[assignment]
+                token.on_delivered(share, batch, exchange.calls)
+                if not token.open_count:
+                    exchange.consignments.discard(token)
+            exchange.completed_records += batch.record_count
+            exchange.completed_bytes += batch.size if batch.split_from is None else self._given_back(batch)
+
+    def _fail(self, failed: c.Failed, now_ms: int) -> None:
+        exchange, batch = self._exchange, failed.batch
         for share in batch.shares:
             token: Consignment = share.token  # type: ignore[assignment]
-            if isinstance(completion, c.Delivered):
-                token.on_delivered(share, completion, exchange.calls)
-            else:
-                token.on_failed(share, completion, exchange.calls)
+            token.on_failed(share, failed, exchange.calls)
             if not token.open_count:
                 exchange.consignments.discard(token)
-        if isinstance(completion, c.Failed):
-            self._metrics.on_failed(batch.topic, records=batch.record_count, now_ms=now_ms)
+        self._metrics.on_failed(batch.topic, records=batch.record_count, now_ms=now_ms)
         exchange.completed_records += batch.record_count
         exchange.completed_bytes += self._given_back(batch)
 
     def _given_back(self, batch: ProducerBatch) -> int:
         """The room of a batch that was split is given back when the last of its records is done."""
         if batch.split_from is None:
-            return batch.encoded.size
+            return batch.size
         root = batch.split_from
         while root.split_from is not None:
             root = root.split_from
@@ -210,7 +242,7 @@ class Sender:
             self._unfinished_splits[root] = left
             return 0
         del self._unfinished_splits[root]
-        return root.encoded.size
+        return root.size
 
     def _slow_node_ids(self, now_ms: int) -> frozenset[int]:
         """The same object as long as it says the same: the appender compares it by identity."""
@@ -226,7 +258,7 @@ class Sender:
     def _call_back(self) -> None:
         exchange = self._exchange
         while exchange.calls:
-            with exchange.changed:
+            with exchange.lock:
                 calls, exchange.calls = exchange.calls, []
             for call in calls:
                 run_callback(call)
@@ -240,6 +272,10 @@ class Sender:
         self.on_end()
 
     # ---- metrics ---------------------------------------------------------------------------------------------------
+
+    @property
+    def requests_in_flight(self) -> int:
+        return sum(self._engine.nodes.in_flight_count(node_id) for node_id in list(self._node_ids.values()))
 
     @property
     def metadata_age_s(self) -> float:
@@ -256,13 +292,8 @@ class Sender:
             elif isinstance(event, c.Disconnected):
                 self._forget_connection(event.connection_id, now_ms)
 
-    def _observe_network_command(self, command: NetworkCommand, now_ms: int) -> None:
-        if isinstance(command, c.Send):
-            request_bytes = sum(len(buffer) for buffer in command.buffers)
-            node_id = self._node_ids.get(command.connection_id)
-            if node_id is not None:
-                self._metrics.on_request(node_id, request_bytes=request_bytes, now_ms=now_ms)
-        elif isinstance(command, c.Connect):
+    def _observe_network_command(self, command: SocketCommand, now_ms: int) -> None:
+        if isinstance(command, c.Connect):
             self._node_ids[command.connection_id] = command.node_id
         elif isinstance(command, c.Disconnect):
             self._forget_connection(command.connection_id, now_ms)
@@ -273,14 +304,9 @@ class Sender:
             self._connected.remove(connection_id)
             self._metrics.on_connection_closed(now_ms=now_ms)
 
-    def _observe_batch(self, command: c.BatchObserved, drained: list[DrainedBatch], now_ms: int) -> None:
-        batch, encoded = command.batch, command.batch.encoded
-        if command.event == "drained":
-            drained.append(
-                DrainedBatch(batch.topic, encoded.record_count, encoded.size, encoded.records_bytes, command.queue_ms)
-            )
-        elif command.event == "retried":
-            self._metrics.on_retried(batch.topic, records=batch.record_count, now_ms=now_ms)
+    def _observe_batch(self, command: c.BatchObserved, now_ms: int) -> None:
+        if command.event == "retried":
+            self._metrics.on_retried(command.batch.topic, records=command.batch.record_count, now_ms=now_ms)
         else:
             self._metrics.on_split(now_ms=now_ms)
 

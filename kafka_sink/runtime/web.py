@@ -1,14 +1,18 @@
-"""One HTTP request to an endpoint that gives out tokens or credentials: time limits, no redirects, a bounded answer."""
+"""One HTTP request: to an endpoint that gives out tokens or credentials, or to a schema registry.
+
+It has time limits, follows no redirects, and reads no more than it should.
+"""
 
 from __future__ import annotations
 
 import http.client
 import ipaddress
 import ssl
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -17,11 +21,15 @@ from kafka_sink.frozen import frozen
 from kafka_sink.options import ProducerOptions
 from kafka_sink.runtime.tls import endpoint_context
 
+PIECE_BYTES = 64 * 1024
+
 
 @frozen
 class Answer:
     status: int
     body: bytes = field(repr=False)
+    content_type: str = ""
+    retry_after: str = ""
 
     @property
     def is_good(self) -> bool:
@@ -72,8 +80,10 @@ def ask(
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
     method: str | None = None,
+    context: Callable[[ProducerOptions], ssl.SSLContext] = endpoint_context,
 ) -> Answer:
-    """`source` names the endpoint in errors; `timeout_ms` is the default of both time limits."""
+    """`source` names the endpoint in errors; `timeout_ms` is the default of both time limits. `context` makes what TLS
+    needs, if it is needed."""
     is_https = url.startswith("https:")
     connect_s, read_s = (
         (timeout_ms if each is None else each) / 1000
@@ -82,23 +92,45 @@ def ask(
     # What is not encrypted must not go through somebody else's hands.
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler(None if is_https else {}), _NoRedirect()]
     if is_https:
-        handlers.append(_Https(endpoint_context(options), read_s))
+        handlers.append(_Https(context(options), read_s))
     opener = urllib.request.build_opener(*handlers)
     request = urllib.request.Request(url, body, dict(headers or {}), method=method)
     try:
         with opener.open(request, timeout=connect_s if is_https else read_s) as answer:
-            return Answer(answer.status, answer.read(bytes_max + 1))
+            return _answer(answer.status, answer.headers, _read(answer, bytes_max + 1, read_s))
     except urllib.error.HTTPError as error:
         with error:
-            return Answer(error.code, _read(error, bytes_max))
+            return _answer(error.code, error.headers, _read_refusal(error, bytes_max, read_s))
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise TransportError(f"{source} did not answer: {_why(error)}") from None
 
 
-def _read(error: urllib.error.HTTPError, bytes_max: int) -> bytes:
+def _answer(status: int, headers: Any, body: bytes) -> Answer:
+    return Answer(status, body, str(headers.get("Content-Type") or ""), str(headers.get("Retry-After") or ""))
+
+
+def _read(answer: Any, bytes_max: int, read_s: float) -> bytes:
+    """In pieces: the time limit of a socket is one for each piece, and a peer may send a byte at a time."""
+    given_up_s = time.monotonic() + read_s
+    pieces, count = [], 0
+    while count < bytes_max:
+        piece = answer.read1(min(PIECE_BYTES, bytes_max - count))
+        if not piece:
+            told = answer.headers.get("Content-Length") or ""
+            if told.isdigit() and count < int(told):
+                raise OSError("the answer broke off")
+            break
+        pieces.append(piece)
+        count += len(piece)
+        if time.monotonic() > given_up_s:
+            raise TimeoutError("timed out")
+    return b"".join(pieces)
+
+
+def _read_refusal(error: urllib.error.HTTPError, bytes_max: int, read_s: float) -> bytes:
     """The body of a refusal may break off; the status says enough."""
     try:
-        return error.read(bytes_max)
+        return _read(error, bytes_max, read_s)
     except (OSError, ValueError, http.client.HTTPException):
         return b""
 

@@ -2,13 +2,15 @@
 
 The rules are those of Spark's own Kafka sink (docs/parity.md): exact, case-sensitive names, the first of equal names
 counts, other columns are ignored. A column topic is not even looked at when the option topic is set. What Spark's sink
-does not have is the column timestamp.
+does not have is the column timestamp, and formats: with one a column may be of any type, and the value a record of
+several columns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pyspark.sql.types import (
     ArrayType,
@@ -23,6 +25,11 @@ from pyspark.sql.types import (
 )
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.options.format_names import BINARY, ENCODED, EVERY_COLUMN, STRING
+from kafka_sink.runtime.side_plan import SidePlan
+
+if TYPE_CHECKING:
+    from kafka_sink.options.format_options import FormatOptions, SideFormat
 
 
 @dataclass(frozen=True)
@@ -70,42 +77,110 @@ _COLUMNS = (
 )
 
 
+_KNOWN = frozenset(column.name for column in _COLUMNS)
+_PLAIN_FORMATS: dict[str, type[DataType]] = {STRING: StringType, BINARY: BinaryType}
+
+
 @dataclass(frozen=True)
 class WrittenColumns:
-    """`indices` are places in the DataFrame's schema, `names` stand in the same order."""
+    """`indices` are places in the DataFrame's schema, `names` stand in the same order. `record`: names and places of
+    the columns that the value is made of, if it is made of several. `sides` are those that have to be encoded."""
 
     names: tuple[str, ...]
     indices: tuple[int, ...]
     ignored: tuple[str, ...]
+    record: tuple[tuple[str, int], ...] = ()
+    sides: tuple[SidePlan, ...] = ()
 
 
-def written_columns(schema: StructType, topic: str | None) -> WrittenColumns:
+def written_columns(schema: StructType, topic: str | None, formats: FormatOptions | None = None) -> WrittenColumns:
     """Raises `ConfigError` with every problem of the schema."""
+    value, key = (None, None) if formats is None else (formats.value, formats.key)
     names = [field.name for field in schema.fields]
-    problems = []
-    if "value" not in names:
-        problems.append(
-            f"required column value not found. The DataFrame has {_listed(names)}; name the payload value, for "
-            "example with selectExpr('to_json(struct(*)) AS value')"
-        )
+    problems: list[str] = []
+    record = _record(schema, value, problems)
     if topic is None and "topic" not in names:
         problems.append("no topic: set the option topic, or add a string column topic")
-    found: list[str] = []
+    found: list[tuple[str, int]] = []
     for column in _COLUMNS:
-        if column.name not in names or (column.name == "topic" and topic is not None):
+        if column.name == "value" and record:
             continue
-        found.append(column.name)
-        kind = schema.fields[names.index(column.name)].dataType
-        if not column.accepts(kind):
-            problems.append(
-                f"column {column.name} has the unsupported type {kind.simpleString()}. {column.name} must be "
-                f"{column.wanted}: {column.cure}"
-            )
+        side = {"value": value, "key": key}.get(column.name)
+        if column.name not in names or (column.name == "topic" and topic is not None):
+            if column.name == "key" and side is not None:
+                problems.append("key.format is set, and there is no column key")
+            continue
+        index = names.index(column.name)
+        found.append((column.name, index))
+        problems += _problem(column, schema.fields[index].dataType, side)
+    if record and value is not None and value.format in _PLAIN_FORMATS:
+        found += _only_column(schema, record, value.format, problems)
+        record = ()
     if problems:
         raise ConfigError("this DataFrame cannot be written to Kafka: " + "; ".join(problems))
-    known = {column.name for column in _COLUMNS}
-    ignored = tuple(name for name in names if name not in known)
-    return WrittenColumns(tuple(found), tuple(names.index(name) for name in found), ignored)
+    used = {index for _, index in (*found, *record)}
+    ignored = tuple(
+        name
+        for index, name in enumerate(names)
+        if index not in used and (name not in _KNOWN or (name == "value" and "value" not in dict(found)))
+    )
+    return WrittenColumns(tuple(name for name, _ in found), tuple(index for _, index in found), ignored, record)
+
+
+def _record(schema: StructType, value: SideFormat | None, problems: list[str]) -> tuple[tuple[str, int], ...]:
+    """The columns that the value is made of; none, if there is one for it."""
+    names = [field.name for field in schema.fields]
+    chosen = None if value is None else value.columns
+    if chosen is None and "value" in names:
+        return ()
+    if value is None:
+        problems.append(
+            f"required column value not found. The DataFrame has {_listed(names)}; name the payload value, for "
+            "example with selectExpr('to_json(struct(*)) AS value'), or set value.format"
+        )
+        return ()
+    if chosen is None or chosen == (EVERY_COLUMN,):
+        record = [(name, index) for index, name in enumerate(names) if name not in _KNOWN]
+    else:
+        missing = [name for name in chosen if name not in names]
+        if missing:
+            problems.append(f"value.columns names {', '.join(missing)}; the DataFrame has {_listed(names)}")
+        record = [(name, names.index(name)) for name in chosen if name in names]
+    if not record and not problems:
+        problems.append(f"no column is left for the value. The DataFrame has {_listed(names)}")
+    return tuple(record)
+
+
+def _only_column(
+    schema: StructType, record: tuple[tuple[str, int], ...], format_name: str, problems: list[str]
+) -> list[tuple[str, int]]:
+    if len(record) > 1:
+        names = [name for name, _ in record]
+        problems.append(f"value.format={format_name} writes one column, not {_listed(names)}: set value.columns")
+        return []
+    index = record[0][1]
+    wanted = _PLAIN_FORMATS[format_name]
+    if not isinstance(schema.fields[index].dataType, wanted):
+        problems.append(_not_plain(record[0][0], schema.fields[index].dataType, format_name))
+    return [("value", index)]
+
+
+def _problem(column: _Column, kind: DataType, side: SideFormat | None) -> list[str]:
+    if side is not None and side.format in ENCODED:
+        return []
+    if side is not None:
+        return [] if isinstance(kind, _PLAIN_FORMATS[side.format]) else [_not_plain(column.name, kind, side.format)]
+    if column.accepts(kind):
+        return []
+    ways = f"{column.cure}, or set {column.name}.format" if column.name in ("key", "value") else column.cure
+    said = f"column {column.name} has the unsupported type {kind.simpleString()}."
+    return [f"{said} {column.name} must be {column.wanted}: {ways}"]
+
+
+def _not_plain(name: str, kind: DataType, format_name: str) -> str:
+    return (
+        f"column {name} has type {kind.simpleString()}, and the format is {format_name}: CAST({name} AS {format_name})"
+    )
 
 
 def _listed(names: list[str]) -> str:

@@ -26,5 +26,6 @@ def spark_folder() -> str | None:
 
 
 def application_folder() -> str | None:
-    """The same for all Python processes of one application on one machine."""
-    return os.environ.get(LOCAL_FOLDERS, "").split(",")[0] or None
+    """A folder of our own, the same for all Python processes of one application on one machine. It may not exist."""
+    local_folder = os.environ.get(LOCAL_FOLDERS, "").split(",")[0]
+    return os.path.join(local_folder, "pykafka-sink") if local_folder else None

@@ -8,25 +8,29 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark.sql.types import StructType
 
 from kafka_sink.delivery.identity import run_of_label, sink_id_of_checkpoint
 from kafka_sink.errors import ConfigError
+from kafka_sink.options.format_names import ENCODED
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.runtime.imported import imported
+from kafka_sink.runtime.side_plan import SidePlan
 from kafka_sink.spark.batch_name import named_batch
 from kafka_sink.spark.columns import WrittenColumns, written_columns
 from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafka
+from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.log import show_log
 from kafka_sink.spark.sockets import advise_sockets
 from kafka_sink.spark.triggers import is_before_any_batch, refuse_continuous
 from kafka_sink.spark.writer import BatchWriter
 
 if TYPE_CHECKING:
+    from kafka_sink.options.format_options import FormatOptions
     from kafka_sink.spark.stream_writer import StreamWriter
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -87,16 +91,40 @@ def _sink_id_of_stream(options: SinkOptions) -> str:
 def _checked(settings: Mapping[str, str], schema: StructType) -> tuple[SinkOptions, WrittenColumns]:
     show_log()
     options = parse_sink_options(settings)
-    columns = written_columns(schema, options.topic)
+    columns = written_columns(schema, options.topic, options.formats)
     for name, option in (
         (options.partitioner, "kafka.partitioner.class"),
         (options.summary_listener, "summary.listener"),
     ):
         if name is not None:
             imported(name, option)
+    # Where the registry is and how to log in there stays here.
+    formats, options = options.formats, replace(options, formats=None)
     _tell_once(options, columns, os.getpid())
     advise_sockets()
-    return options, columns
+    return options, columns if formats is None else replace(columns, sides=_sides(formats, schema, columns, options))
+
+
+def _sides(
+    formats: FormatOptions, schema: StructType, columns: WrittenColumns, options: SinkOptions
+) -> tuple[SidePlan, ...]:
+    # Loads pyarrow, which planning needs for nothing else.
+    from kafka_sink.runtime.registry_memory import keep_schemas_in
+    from kafka_sink.runtime.side_planning import planned_side
+    from kafka_sink.schemas.spark_types import arrow_of_json
+
+    keep_schemas_in(application_folder)
+    sides = []
+    for side, chosen in (("value", formats.value), ("key", formats.key)):
+        if chosen is None or chosen.format not in ENCODED:
+            continue
+        if side == "value" and columns.record:
+            found: Any = StructType([schema.fields[index] for _, index in columns.record]).jsonValue()
+        else:
+            found = schema.fields[columns.indices[columns.names.index(side)]].dataType.jsonValue()
+        kind = arrow_of_json(found, "")
+        sides.append(planned_side(side, chosen, formats.registry, kind, options.topic)[0])
+    return tuple(sides)
 
 
 @lru_cache(maxsize=CHECKS_MAX)

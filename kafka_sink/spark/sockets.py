@@ -24,7 +24,7 @@ import pyspark
 from kafka_sink.spark.files import application_folder
 
 SETTING = "spark.python.unix.domain.socket.enabled"
-NOTE = ".pykafka-sink-has-told-of-sockets"
+NOTE = "has-told-of-sockets"
 FIRST_VERSION = (4, 1)
 _LOGGER = logging.getLogger("kafka_sink")
 
@@ -59,6 +59,7 @@ def _tell_once(folder: str | None, pid: int) -> None:
 
 def _is_first_in(folder: str) -> bool:
     try:
+        os.makedirs(folder, exist_ok=True)
         # Fails where it is there, whoever made it, and that is the point.
         os.close(os.open(Path(folder, NOTE), os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:

@@ -1,6 +1,7 @@
 """One attempt of one Spark task: Arrow batches in, a receipt out.
 
-    columns chosen -> gathered -> Producer.send_arrow -> ... -> flushed, every record acknowledged -> receipt
+    columns chosen -> gathered -> encoded, where there is a format -> Producer.send_arrow -> ...
+        -> flushed, every record acknowledged -> receipt
 
 Rows go over as they come, whole columns at a time; what waits for the brokers is bounded by buffer.memory, and the
 task waits when that is used up. What is acknowledged is counted and forgotten, so a task of any length needs the same
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -42,6 +43,8 @@ from kafka_sink.spark.gather import gathered
 from kafka_sink.spark.identities import IDENTITIES
 
 if TYPE_CHECKING:
+    from kafka_sink.runtime.side_plan import SidePlan
+    from kafka_sink.spark.encoding import RowEncoding
     from kafka_sink.spark.unsendable import Unsendable
 
 look_in_spark_files()
@@ -84,7 +87,7 @@ def write_task(
     try:
         for rows in gathered(chosen(arrow_batch, columns) for arrow_batch in arrow_batches):
             # Here and not before: a task without rows touches no broker.
-            task = task or Task(options, place)
+            task = task or Task(options, place, columns.sides)
             task.append(rows)
         return task.finish() if task is not None else _receipt_of_nothing(place)
     except BaseException as error:
@@ -97,9 +100,10 @@ def write_task(
 
 
 class Task:
-    def __init__(self, options: SinkOptions, place: TaskPlace) -> None:
+    def __init__(self, options: SinkOptions, place: TaskPlace, sides: Sequence[SidePlan] = ()) -> None:
         self._options = options
         self._place = place
+        self._encoding = _encoding(sides)
         self._producer_options = _producer_options(options)
         self._identity = self._first_identity()
         self._producer: Producer = POOL.borrow(self._producer_options, _name(self._identity))
@@ -157,13 +161,20 @@ class Task:
         raise OperationTimeout(f"the coordinator did not answer InitProducerId at once in {IDENTITIES_MAX} tries")
 
     def append(self, rows: pa.RecordBatch) -> None:
+        misfits: Mapping[int, DataError] = {}
+        count = rows.num_rows
+        given = rows
+        if self._encoding is not None:
+            rows, misfits = self._encoding.encoded(rows)
+        if misfits and self._options.record_errors == FAIL:
+            raise _counted(next(iter(misfits.values())), self._row_count)
         if self._identity is not None:
             self._digest.add(rows)
         if self._options.record_errors == FAIL:
             self._send(rows)
         else:
-            self._send_what_can_be_sent(rows)
-        self._row_count += rows.num_rows
+            self._send_what_can_be_sent(rows, given, misfits)
+        self._row_count += count
         self._fail_with_the_first()
         while self._pending and self._pending[0].done():
             self._take_result(self._pending.popleft())
@@ -227,15 +238,23 @@ class Task:
         except DataError as error:
             raise _counted(error, self._row_count) from error
 
-    def _send_what_can_be_sent(self, rows: pa.RecordBatch) -> None:
+    def _send_what_can_be_sent(
+        self, rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError]
+    ) -> None:
         """The slow way only for an Arrow batch with such a row in it; the others are checked and sent as ever."""
-        from kafka_sink.spark.unsendable import sorted_out
+        from kafka_sink.spark.unsendable import sorted_out, without_misfits
 
+        places = None
+        if misfits and self._encoding is not None:
+            rows, places, unfit = without_misfits(rows, given, misfits, self._encoding)
+            self._leave_out(unfit)
         sendable, unsendable = sorted_out(rows, self._options.topic, self._producer, self._producer_options)
         if sendable.num_rows:
             self._pending.append(self._producer.send_arrow(sendable, self._options.topic))
-        if unsendable is None:
-            return
+        if unsendable is not None:
+            self._leave_out(unsendable if places is None else unsendable.moved(places))
+
+    def _leave_out(self, unsendable: Unsendable) -> None:
         for reason, count in unsendable.counts().items():
             self._errors[reason] = self._errors.get(reason, 0) + count
         if self._options.dead_letter_topic is not None:
@@ -266,7 +285,21 @@ class Task:
 
 def chosen(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.RecordBatch:
     """The columns that are written, by place: names may be there twice."""
-    return pa.RecordBatch.from_arrays([arrow_batch.column(index) for index in columns.indices], list(columns.names))
+    arrays = [arrow_batch.column(index) for index in columns.indices]
+    names = list(columns.names)
+    if columns.record:
+        parts = [arrow_batch.column(index) for _, index in columns.record]
+        arrays.append(pa.StructArray.from_arrays(parts, [name for name, _ in columns.record]))
+        names.append("value")
+    return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _encoding(sides: Sequence[SidePlan]) -> RowEncoding | None:
+    if not sides:
+        return None
+    from kafka_sink.spark.encoding import RowEncoding
+
+    return RowEncoding(sides)
 
 
 def _name(identity: TaskIdentity | None) -> str | None:

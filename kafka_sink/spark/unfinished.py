@@ -74,4 +74,4 @@ def _goes_on(name: str) -> bool:
 
 def _folder(sink_id: str) -> str | None:
     folder = application_folder()
-    return os.path.join(folder, "pykafka-sink", run_hash(sink_id)) if folder else None
+    return None if folder is None else os.path.join(folder, run_hash(sink_id))

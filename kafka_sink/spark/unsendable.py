@@ -3,6 +3,9 @@
 The same checks that would refuse a whole Arrow batch are asked about smaller and smaller parts of it, until what they
 refuse is a single row. So there is no second set of rules here, and a batch without such a row costs one check.
 
+Rows that do not fit the schema of their value or key are found by the encoder, before all this. Their letters hold the
+column as JSON.
+
 A dead letter keeps key, value and headers of its row as far as they can be sent at all, and says in headers of its own
 what was wrong and where the row came from.
 """
@@ -10,9 +13,9 @@ what was wrong and where the row came from.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,6 +24,9 @@ from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_table import TopicName
 from kafka_sink.records.columns import columns_by_topic
 from kafka_sink.runtime.producer import Producer
+
+if TYPE_CHECKING:
+    from kafka_sink.spark.encoding import RowEncoding
 
 HEADER_PREFIX = "pykafka-sink."
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -36,6 +42,10 @@ class Unsendable:
     rows: pa.RecordBatch
     positions: list[int]
     errors: list[DataError]
+
+    def moved(self, places: Sequence[int]) -> Unsendable:
+        """The same, where place i of what was looked at is `places[i]` of the Arrow batch."""
+        return replace(self, positions=[places[position] for position in self.positions])
 
     def counts(self) -> Mapping[str, int]:
         return Counter(reason_of(error) for error in self.errors)
@@ -83,6 +93,15 @@ def sorted_out(
     is_bad = set(positions)
     good = pa.array([index for index in range(rows.num_rows) if index not in is_bad], pa.int64())
     return rows.take(good), Unsendable(rows.take(pa.array(positions, pa.int64())), positions, [e for _, e in found])
+
+
+def without_misfits(
+    rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError], encoding: RowEncoding
+) -> tuple[pa.RecordBatch, list[int], Unsendable]:
+    """The encoded rows that fit their schema, their places, and those that do not: what was given of them as text."""
+    kept = [index for index in range(rows.num_rows) if index not in misfits]
+    unfit = encoding.told(given.take(pa.array(list(misfits), pa.int64())))
+    return rows.take(pa.array(kept, pa.int64())), kept, Unsendable(unfit, list(misfits), list(misfits.values()))
 
 
 def reason_of(error: DataError) -> str:

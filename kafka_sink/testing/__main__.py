@@ -1,6 +1,6 @@
 """An embedded Kafka from the command line, until Ctrl-C:
 
-python -m kafka_sink.testing --port 9092 --topic events:6 --brokers 3 --data-dir /tmp/kafka
+python -m kafka_sink.testing --port 9092 --topic events:6 --brokers 3 --data-dir /tmp/kafka --schema-registry 8081
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import argparse
 import signal
 import threading
+from contextlib import ExitStack
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.testing.registry_server import EmbeddedRegistry
 from kafka_sink.testing.server import EmbeddedBroker
 from kafka_sink.testing.settings import RELEASES
 
@@ -52,6 +54,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--property", type=_property, action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--release", choices=RELEASES, default=RELEASES[0], help="whose API versions are offered")
     parser.add_argument("--data-dir", help="where to keep topics and records; without it they are gone at the end")
+    parser.add_argument(
+        "--schema-registry", type=int, metavar="PORT", help="an embedded schema registry beside it; 0: any port"
+    )
     given = parser.parse_args(arguments)
     try:
         kafka = EmbeddedBroker(
@@ -69,8 +74,11 @@ def main(arguments: list[str] | None = None) -> None:
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    with kafka:
+    with kafka, ExitStack() as others:
         print(f"bootstrap.servers={kafka.bootstrap_servers}", flush=True)
+        if given.schema_registry is not None:
+            registry = others.enter_context(EmbeddedRegistry(host=given.host, port=given.schema_registry))
+            print(f"schema.registry.url={registry.url}", flush=True)
         while not stopped.wait(1.0):  # in pieces: a signal in the moment before it sleeps does not wake it
             pass
 

@@ -1,4 +1,5 @@
-"""A pytest plugin: the fixture `embedded_kafka` is a running Kafka with one broker, fresh for each test.
+"""A pytest plugin: the fixture `embedded_kafka` is a running Kafka with one broker, fresh for each test, and
+`embedded_registry` a schema registry.
 
     def test_my_sink(embedded_kafka):
         embedded_kafka.create_topic("events", partitions=3)
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from kafka_sink.testing.registry_server import EmbeddedRegistry
     from kafka_sink.testing.server import EmbeddedBroker
 
 MARKER = "embedded_kafka"
@@ -36,3 +38,11 @@ def embedded_kafka(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
     marker = request.node.get_closest_marker(MARKER)
     with EmbeddedBroker(**(marker.kwargs if marker is not None else {})) as kafka:
         yield kafka
+
+
+@pytest.fixture
+def embedded_registry() -> Iterator[EmbeddedRegistry]:
+    from kafka_sink.testing.registry_server import EmbeddedRegistry
+
+    with EmbeddedRegistry() as registry:
+        yield registry

@@ -119,13 +119,13 @@ class FrameBuffer:
     def __init__(self, frame_bytes_max: int) -> None:
         self.frame_bytes_max = frame_bytes_max
         self._data = bytearray()
+        # Bytes that are in no frame yet.
+        self.size = 0
         self._failure: str | None = None
-
-    def __len__(self) -> int:
-        return len(self._data)
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         self._data += data
+        self.size = len(self._data)
 
     def next_frame(self) -> bytes | None:
         """The next frame without its length, or None. After an error the stream has no frames any more."""
@@ -137,6 +137,7 @@ class FrameBuffer:
         if not 0 <= length <= self.frame_bytes_max:
             self._failure = self._refusal(length)
             self._data.clear()
+            self.size = 0
             raise RemoteProtocolError(self._failure)
         end = _LENGTH.size + length
         if len(self._data) < end:
@@ -145,6 +146,7 @@ class FrameBuffer:
             frame = bytes(view[_LENGTH.size : end])
         # Deleting at the front of a bytearray moves its start, not its content.
         del self._data[:end]
+        self.size -= end
         return frame
 
     def _refusal(self, length: int) -> str:

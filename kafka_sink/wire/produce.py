@@ -1,8 +1,11 @@
-"""The Produce request by hand: a list of buffers that is one whole frame, with the batches in it by reference.
+"""Produce by hand. The request: a list of buffers that is one whole frame, with the batches in it by reference.
 
 Copying the batches into one message would cost a pass over memory per request. Here all the small parts (header, names,
 lengths, the 61-byte batch headers) are written into one array, and the result alternates between slices of that array
-and the payloads. The generic rows of apis_produce.py are the slow twin that the tests compare with.
+and the payloads. What comes before the topics is the same in all requests of a producer but for two numbers: `head`.
+
+The answer: nearly all of them say of every partition that all is well, which `read_acknowledgements` reads in one go.
+Whatever it finds besides it leaves to the generic rows of apis_produce.py, which are the slow twin of both in tests.
 
 Knows layouts only, not what is in a batch.
 """
@@ -13,9 +16,10 @@ from collections.abc import Sequence
 from struct import Struct, error
 
 from kafka_sink.errors import LocalProtocolError
+from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis_produce import PRODUCE
 from kafka_sink.wire.frames import encode_request_header
-from kafka_sink.wire.primitives import array_length, string_codec
+from kafka_sink.wire.primitives import string_codec
 
 Buffer = bytes | bytearray | memoryview
 PartitionBatch = tuple[int, bytes, Buffer]
@@ -25,7 +29,18 @@ TopicBatches = tuple[str, "bytes | None", Sequence[PartitionBatch]]
 
 _INT32 = Struct(">i")
 _ACKS_AND_TIMEOUT = Struct(">hi")
+_FLEXIBLE_SINCE = 9
 _TOPIC_ID_SINCE = 13
+_TOPIC_ID_BYTES = 16
+# Fewer than so many are counted by one byte.
+_SMALL_COUNT = 0x7F
+# Behind the length, the key of the API and the version.
+_CORRELATION_ID_AT = 8
+# Of a partition in an answer: index, error code, base offset, time of append, start of the log. When all is well there
+# follow no record errors, no message and no tagged fields.
+_PARTITION = Struct(">ihqqq")
+_NOTHING_ELSE = b"\x01\x00\x00"
+_PARTITION_BYTES = _PARTITION.size + len(_NOTHING_ELSE)
 _write_string = {flexible: string_codec(flexible, False)[1] for flexible in (False, True)}
 
 
@@ -39,52 +54,68 @@ def encode_produce(
     timeout_ms: int,
     topics: Sequence[TopicBatches],
 ) -> list[Buffer]:
+    head = produce_head(
+        version, client_id=client_id, transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms
+    )
+    return encode_behind(head, version, correlation_id, topics)
+
+
+def produce_head(
+    version: int, *, client_id: str | None, transactional_id: str | None, acks: int, timeout_ms: int
+) -> bytes:
+    """A request up to its topics; length and correlation id are still 0."""
     if not PRODUCE.version_min <= version <= PRODUCE.version_max:
         raise LocalProtocolError(f"Produce v{version}: spoken are {PRODUCE.version_min} to {PRODUCE.version_max}")
-    flexible = PRODUCE.is_flexible(version)
-    write_count = array_length(flexible)[1]
-    small = bytearray(_INT32.size)
-    small += encode_request_header(PRODUCE, version, correlation_id=correlation_id, client_id=client_id)
-    string_codec(flexible, True)[1](small, transactional_id)
+    head = bytearray(_INT32.size)
+    head += encode_request_header(PRODUCE, version, correlation_id=0, client_id=client_id)
+    string_codec(PRODUCE.is_flexible(version), True)[1](head, transactional_id)
+    try:
+        head += _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
+    except error as cause:
+        raise LocalProtocolError(f"Produce request v{version}: {cause}") from None
+    return bytes(head)
+
+
+def encode_behind(head: bytes, version: int, correlation_id: int, topics: Sequence[TopicBatches]) -> list[Buffer]:
+    """The whole frame of a request that begins with `head`."""
+    is_flexible = version >= _FLEXIBLE_SINCE
+    small = bytearray(head)
     payloads: list[Buffer] = []
     cuts: list[int] = []
     payload_bytes = 0
     try:
-        small += _ACKS_AND_TIMEOUT.pack(acks, timeout_ms)
-        write_count(small, len(topics))
+        _INT32.pack_into(small, _CORRELATION_ID_AT, correlation_id)
+        if is_flexible and len(topics) < _SMALL_COUNT:
+            small.append(len(topics) + 1)
+        else:
+            _write_count(small, is_flexible, len(topics))
         for name, topic_id, batches in topics:
-            _write_topic(small, version, flexible, name, topic_id)
-            write_count(small, len(batches))
+            if version >= _TOPIC_ID_SINCE and topic_id is not None and len(topic_id) == _TOPIC_ID_BYTES:
+                small += topic_id
+            else:
+                _write_name(small, version, is_flexible, name)
+            if is_flexible and len(batches) < _SMALL_COUNT:
+                small.append(len(batches) + 1)
+            else:
+                _write_count(small, is_flexible, len(batches))
             for partition, header, payload in batches:
                 size = payload.nbytes if isinstance(payload, memoryview) else len(payload)
                 small += _INT32.pack(partition)
-                write_count(small, len(header) + size)
+                _write_count(small, is_flexible, len(header) + size)
                 small += header
                 cuts.append(len(small))
                 payloads.append(payload)
                 payload_bytes += size
-                if flexible:
+                if is_flexible:
                     small.append(0)
-            if flexible:
+            if is_flexible:
                 small.append(0)
-        if flexible:
+        if is_flexible:
             small.append(0)
         _INT32.pack_into(small, 0, len(small) - _INT32.size + payload_bytes)
     except error as cause:
         raise LocalProtocolError(f"Produce request v{version}: {cause}") from None
-    return _interleave(small, cuts, payloads)
-
-
-def _write_topic(small: bytearray, version: int, flexible: bool, name: str, topic_id: bytes | None) -> None:
-    if version < _TOPIC_ID_SINCE:
-        _write_string[flexible](small, name)
-        return
-    if topic_id is None or len(topic_id) != 16:
-        raise LocalProtocolError(f"Produce request v{version} names topics by id, and topic {name!r} has none")
-    small += topic_id
-
-
-def _interleave(small: bytearray, cuts: Sequence[int], payloads: Sequence[Buffer]) -> list[Buffer]:
+    # By turns a slice of the small parts and a payload.
     view = memoryview(small)
     buffers: list[Buffer] = []
     start = 0
@@ -94,3 +125,72 @@ def _interleave(small: bytearray, cuts: Sequence[int], payloads: Sequence[Buffer
     if start < len(view):
         buffers.append(view[start:])
     return buffers
+
+
+def _write_count(out: bytearray, is_flexible: bool, count: int) -> None:
+    if not is_flexible:
+        out += _INT32.pack(count)
+        return
+    count += 1
+    while count > 0x7F:
+        out.append(count & 0x7F | 0x80)
+        count >>= 7
+    out.append(count)
+
+
+def _write_name(small: bytearray, version: int, is_flexible: bool, name: str) -> None:
+    if version >= _TOPIC_ID_SINCE:
+        raise LocalProtocolError(f"Produce request v{version} names topics by id, and topic {name!r} has none")
+    _write_string[is_flexible](small, name)
+
+
+@frozen
+class Acknowledgements:
+    """An answer that says yes to every partition: topic (its name, or its id since version 13), partition, base offset,
+    time of append."""
+
+    throttle_time_ms: int
+    partitions: list[tuple[str | bytes, int, int, int]]
+
+
+def read_acknowledgements(version: int, frame: bytes, correlation_id: int) -> Acknowledgements | None:
+    """None: the frame says something else, or may be broken, and has to be read by the rows."""
+    if version < _FLEXIBLE_SINCE:
+        return None
+    partitions: list[tuple[str | bytes, int, int, int]] = []
+    try:
+        # The tagged fields of the header are none, and there are fewer topics than a longer varint would count.
+        if _INT32.unpack_from(frame)[0] != correlation_id or frame[4] or not 1 <= frame[5] < 0x80:
+            return None
+        position = 6
+        for _ in range(frame[5] - 1):
+            topic: str | bytes
+            if version >= _TOPIC_ID_SINCE:
+                start, position = position, position + 16
+                topic = frame[start:position]
+            else:
+                start, position = position + 1, position + frame[position]
+                if not start <= position < start + 0x7F:
+                    return None
+                topic = frame[start:position].decode()
+            count = frame[position] - 1
+            position += 1
+            if count >= 0x7F:
+                count, position = count - 0x80 + (frame[position] << 7), position + 1
+                if frame[position - 1] >= 0x80:
+                    return None
+            for _ in range(count):
+                index, error_code, base_offset, log_append_time_ms, _ = _PARTITION.unpack_from(frame, position)
+                position += _PARTITION_BYTES
+                if error_code or frame[position - len(_NOTHING_ELSE) : position] != _NOTHING_ELSE:
+                    return None
+                partitions.append((topic, index, base_offset, log_append_time_ms))
+            if count < 0 or frame[position]:
+                return None
+            position += 1
+        throttle_time_ms = _INT32.unpack_from(frame, position)[0]
+        if frame[position + _INT32.size :] != b"\x00":
+            return None
+    except (error, IndexError, UnicodeDecodeError):
+        return None
+    return Acknowledgements(throttle_time_ms, partitions)

@@ -108,7 +108,7 @@ def _cut(choices: RandomChoices, data: bytes) -> int:
         position += size
         while frames.next_frame() is not None:
             count += 1
-    if len(frames) > 4096 + 4:
+    if frames.size > 4096 + 4:
         raise AssertionError("more than one frame is waiting")
     return count
 

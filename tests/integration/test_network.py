@@ -19,6 +19,7 @@ from kafka_sink.engine.commands import (
     Connected,
     Disconnect,
     Disconnected,
+    NetworkEvent,
     Received,
     Resolve,
     Resolved,
@@ -26,7 +27,7 @@ from kafka_sink.engine.commands import (
     Written,
 )
 from kafka_sink.runtime.clock import Clock
-from kafka_sink.runtime.network import CALLS_PER_TURN, RECEIVE_BYTES, Network, NetworkEvent, title_of
+from kafka_sink.runtime.network import CALLS_PER_TURN, RECEIVE_BYTES, Network, title_of
 
 LIMIT_S = 60
 
@@ -77,7 +78,8 @@ def peer(network: Network, listener: socket.socket) -> Iterator[Peer]:
 def test_a_payload_larger_than_every_buffer_arrives_whole_and_in_order_without_being_joined(peer: Peer) -> None:
     payloads = [bytes([number]) * 3_000_000 for number in range(3)]
     peer.network.execute(Send(1, [b"head", payloads[0], memoryview(payloads[1]), b""]))
-    peer.network.execute(Send(1, [bytearray(payloads[2]), *[b"%03d" % number for number in range(600)]]))
+    last = [bytearray(payloads[2]), *[b"%03d" % number for number in range(600)]]
+    peer.network.execute(Send(1, last, tells_written=True))
     expected = b"head" + b"".join(payloads) + b"".join(b"%03d" % number for number in range(600))
     received = bytearray()
 
@@ -95,10 +97,19 @@ def test_a_payload_larger_than_every_buffer_arrives_whole_and_in_order_without_b
 
 def test_a_write_that_takes_many_parts_is_one_event_of_one_poll(peer: Peer) -> None:
     reader = threading.Thread(target=lambda: [peer.socket.recv(8_192, socket.MSG_WAITALL) for _ in range(400)])
-    peer.network.execute(Send(1, [bytes(400 * 8_192)]))
+    peer.network.execute(Send(1, [bytes(400 * 8_192)], tells_written=True))
     reader.start()
     assert peer.network.poll(None) == [Written(1)]
     reader.join(LIMIT_S)
+
+
+def test_nobody_is_told_of_a_write_who_did_not_ask(peer: Peer) -> None:
+    peer.network.execute(Send(1, [b"x" * 1000]))
+    peer.network.execute(Send(1, [b"y"], tells_written=True))
+    peer.network.execute(Send(1, [b"z" * 1000]))
+    assert peer.network.poll(1000) == [Written(1)]
+    assert peer.socket.recv(2001, socket.MSG_WAITALL) == b"x" * 1000 + b"y" + b"z" * 1000
+    assert peer.network.poll(0) == []
 
 
 def test_a_peer_that_does_not_read_never_blocks_the_loop(peer: Peer) -> None:

@@ -30,7 +30,8 @@ NOBODYS = {
     "kafka_sink.runtime.login", "kafka_sink.runtime.tls", "kafka_sink.runtime.aws", "kafka_sink.runtime.kerberos",
     "kafka_sink.security.login", "kafka_sink.security.scram", "kafka_sink.security.kerberos",
     "kafka_sink.security.aws_msk_iam", "kafka_sink.security.sigv4", "kafka_sink.security.jaas",
-    "kafka_sink.options.sasl_rules", "kafka_sink.spark.unsendable", "kafka_sink.testing",
+    "kafka_sink.options.sasl_rules", "kafka_sink.spark.unsendable", "kafka_sink.testing", "kafka_sink.schemas",
+    "kafka_sink.options.parse_formats", "kafka_sink.runtime.side_planning", "kafka_sink.spark.encoding",
 }  # fmt: skip
 COLUMNS = {"numpy", "pyarrow", "kafka_sink.records.columns", "kafka_sink.runtime.producer", "kafka_sink.spark.task"}
 PARSING = {"kafka_sink.options.parse", "kafka_sink.options.table", "kafka_sink.options.security_table"}

@@ -53,7 +53,7 @@ def test_it_is_said_once_per_application_whatever_processes_it_plans_in(tmp_path
     assert told_by_new_process(str(second)) == 1
 
 
-@pytest.mark.parametrize("folder", [".", "/nowhere/at/all"])
+@pytest.mark.parametrize("folder", [".", "/dev/null/no-folder"])
 def test_without_a_folder_of_the_application_it_is_said_once_per_process(folder: str, tmp_path: Path) -> None:
     assert [told_by_new_process(folder) for _ in range(2)] == [1, 1]
     assert not Path(sockets.NOTE).exists()

@@ -149,7 +149,7 @@ class Dialogue:
         raise AssertionError(f"none of {kinds} in {self.events}")
 
     def echoed(self, buffers: list[bytes], connection_id: int = 1) -> bytes:
-        self.network.execute(Send(connection_id, buffers))
+        self.network.execute(Send(connection_id, buffers, tells_written=True))
         wanted = sum(map(len, buffers))
         received = b""
         deadline_s = time.monotonic() + WAIT_S

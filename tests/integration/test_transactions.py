@@ -118,7 +118,9 @@ def test_calls_in_the_wrong_order_are_refused_and_harm_nothing(kafka_4: KafkaClu
             producer.commit_transaction()
         producer.begin_transaction()
         with pytest.raises(LocalProtocolError, match="open"):
-            transact(producer, topic_name, b"inside")
+            producer.begin_transaction()
+        producer.send(topic_name, value=b"inside")
+        producer.commit_transaction()
     assert values(kafka_4, topic_name) == [b"inside"]
     with (
         Producer({"bootstrap.servers": kafka_4.bootstrap_servers}) as plain,

@@ -50,7 +50,7 @@ def wrong_generation_on_repeat() -> Iterator[None]:
 
 @contextmanager
 def fenced_is_success() -> Iterator[None]:
-    """ "fenced" as the answer to a commit is taken for "done\""""
+    """PRODUCER_FENCED as the answer to a commit is taken for success"""
 
     def changed(error_code: int, *, commit: bool) -> Meaning:
         found = end_meaning(error_code, commit=commit)
@@ -62,7 +62,7 @@ def fenced_is_success() -> Iterator[None]:
 
 @contextmanager
 def never_is_done() -> Iterator[None]:
-    """INVALID_TXN_STATE is taken for "it has been committed\""""
+    """INVALID_TXN_STATE as the answer to a commit means that it was made before"""
 
     def changed(error_code: int, *, commit: bool) -> Meaning:
         return Meaning.DONE if error_code == INVALID_TXN_STATE else end_meaning(error_code, commit=commit)

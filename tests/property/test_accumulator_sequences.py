@@ -15,6 +15,7 @@ What must hold whatever happens:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,15 +29,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kafka_sink.engine.backoff import Backoff
 from kafka_sink.engine.cluster import ClusterView, Endpoint, PartitionView, TopicView
 from kafka_sink.engine.commands import Delivered, Failed
+from kafka_sink.engine.produce_request import ProduceRequest
 from kafka_sink.engine.producer_batch import Identity, ProducerBatch
-from kafka_sink.engine.production import Flight, Production
-from kafka_sink.engine.request import Answer, Request
+from kafka_sink.engine.production import Production
+from kafka_sink.engine.request import Answer
 from kafka_sink.engine.sequences import PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Sequences
 from kafka_sink.errors import DeliveryError, TransportError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.records.batch import EncodedBatch, seal
 from kafka_sink.records.compression import compressor
 from kafka_sink.records.scalar import Record, decode_batch, encode_batch
+from kafka_sink.wire.apis import PRODUCE
+from kafka_sink.wire.frames import encode_response
 
 TOPIC_ID = bytes(15) + b"\1"
 PARTITIONS, NODES, IN_FLIGHT_MAX, CACHED_BATCHES = 2, 2, 5, 5
@@ -67,7 +71,7 @@ class Copy:
 
 @dataclass(eq=False)
 class Travelling:
-    request: Request
+    request: ProduceRequest
     node_id: int
     copies: dict[int, Copy]
     # Partition -> row of the answer, once the broker has dealt with it.
@@ -123,7 +127,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         self.connections: list[list[Travelling]] = [[] for _ in range(NODES)]
         self.keys = count()
         self.appended: list[list[int]] = [[] for _ in range(PARTITIONS)]
-        self.ends: dict[int, Delivered | Failed] = {}
+        self.ends: dict[int, ProducerBatch] = {}
         self.owners: dict[tuple[int, Identity, int], ProducerBatch] = {}
         self.numbers: dict[ProducerBatch, tuple[Identity, int]] = {}
         self.next_producer_id = count(2)
@@ -161,11 +165,9 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         request = self.production.next_request(self.now_ms, self.cluster, node_id)
         if request is None:
             return
-        flight = request.purpose
-        assert isinstance(flight, Flight)
         copies = {
             batch.partition: Copy(batch, batch.identity, batch.base_sequence, keys_of(batch.encoded))
-            for batch in flight.batches.values()
+            for batch in request.batches.values()
         }
         for partition, copy in copies.items():
             self.check_number(partition, copy)
@@ -239,7 +241,11 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         return ClusterView(brokers=brokers, topics={"t": TopicView("t", TOPIC_ID, partitions)})
 
     def end_flight(self, travelling: Travelling, body: dict[str, Any] | None, failure: TransportError | None) -> None:
-        answer = Answer(travelling.request, travelling.node_id, 13, body, failure, was_sent=True, latency_ms=0)
+        request, read = travelling.request, None
+        if body is not None:  # as bytes, so that good answers are read by hand and others by the rows
+            request.version, request.correlation_id = PRODUCE.version_max, 0
+            read, _ = request.decode(encode_response(PRODUCE, request.version, 0, body)[4:])
+        answer = Answer(request, travelling.node_id, request.version, read, failure, was_sent=True, latency_ms=0)
         self.production.on_answer(self.now_ms, answer)
         self.take_results()
 
@@ -275,21 +281,24 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
 
     def take_results(self) -> None:
         for command in self.production.commands:
-            if isinstance(command, (Delivered, Failed)):
-                for key in keys_of(command.batch.encoded):
-                    assert key not in self.ends, "a record ended twice"
-                    self.ends[key] = command
-                if isinstance(command, Delivered):
-                    self.check_delivered(command)
-                else:
-                    self.check_failed(command)
+            if isinstance(command, Delivered):
+                for batch in command.batches:
+                    self.end(batch)
+                    self.check_delivered(batch)
+            elif isinstance(command, Failed):
+                self.end(command.batch)
+                self.check_failed(command)
         self.production.commands.clear()
-        self.production.splits.clear()
 
-    def check_delivered(self, command: Delivered) -> None:
-        keys = keys_of(command.batch.encoded)
-        log = self.logs[command.batch.partition].keys
-        assert log[command.base_offset : command.base_offset + len(keys)] == keys, "acknowledged but elsewhere"
+    def end(self, batch: ProducerBatch) -> None:
+        for key in keys_of(batch.encoded):
+            assert key not in self.ends, "a record ended twice"
+            self.ends[key] = batch
+
+    def check_delivered(self, batch: ProducerBatch) -> None:
+        keys = keys_of(batch.encoded)
+        log = self.logs[batch.partition].keys
+        assert log[batch.base_offset : batch.base_offset + len(keys)] == keys, "acknowledged but elsewhere"
 
     def check_failed(self, command: Failed) -> None:
         assert isinstance(command.error, DeliveryError)
@@ -309,6 +318,15 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         open_keys = sorted(key for batch in self.production.incomplete for key in keys_of(batch.encoded))
         appended = sorted(key for keys in self.appended for key in keys)
         assert sorted([*self.ends, *open_keys]) == appended
+
+    @invariant()
+    def the_books_of_the_queues_are_right(self) -> None:
+        accumulator = self.production.accumulator
+        queued = list(accumulator)
+        loads = Counter(batch.partition for batch in queued)
+        assert (accumulator.batch_count, accumulator.loads.get("t", {})) == (len(queued), dict(loads))
+        numbers = [batch.number for batch in self.production.incomplete]
+        assert numbers == sorted(numbers), "a flush would not know who is the oldest"
 
     @invariant()
     def queues_are_in_the_order_of_appends(self) -> None:

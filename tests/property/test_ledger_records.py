@@ -119,10 +119,9 @@ def test_whatever_may_be_written_is_read_as_it_was_written(record: LedgerRecord)
 def test_a_record_that_is_written_without_a_look_whether_it_can_be_read_is_found() -> None:
     """The planted mistake that no simulation would meet: its records are small."""
     with record_not_read_back():
-        found = find(
-            doubtful_records(), lambda record: not is_read_as_written(record), settings=settings(database=None)
-        )
+        found = find(doubtful_records(), lambda one: not is_read_as_written(one), settings=settings(database=None))
         assert not is_read_as_written(found)
+    assert is_read_as_written(found)
 
 
 def mixed(good: LedgerRecord, wild: LedgerRecord) -> LedgerRecord:

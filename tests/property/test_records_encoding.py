@@ -10,8 +10,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.records import assembler as assembler_module
-from kafka_sink.records.assembler import Assembler, ClosedBatch
+from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.batch import HEADER_BYTES, seal
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import RecordColumns, columns_by_topic
@@ -101,7 +102,9 @@ def expected_records(rows: list[dict[str, Any]]) -> list[Record]:
     ]
 
 
-def check_batch(closed: ClosedBatch, batch_bytes_max: int, records_max: int | None) -> list[tuple[object, int, Record]]:
+def check_batch(
+    closed: ProducerBatch, batch_bytes_max: int, records_max: int | None
+) -> list[tuple[object, int, Record]]:
     """The batch is what the scalar encoder makes of its records. Gives them with call and row."""
     encoded = closed.encoded
     decoded = decode_batch(seal(encoded) + encoded.payload)
@@ -138,6 +141,7 @@ def test_batches_of_columns_equal_those_of_the_scalar_encoder(
     closes: bool,
 ) -> None:
     assembler = Assembler(
+        new_batch=ProducerBatch,
         batch_bytes_max=batch_bytes_max,
         request_bytes_max=REQUEST_BYTES_MAX,
         batch_records_max=records_max,
@@ -145,7 +149,7 @@ def test_batches_of_columns_equal_those_of_the_scalar_encoder(
         chunk_bytes=chunk_bytes,
     )
     sent: dict[int, list[tuple[object, int, Record]]] = {}
-    batches: list[ClosedBatch] = []
+    batches: list[ProducerBatch] = []
     for token, (rows, data) in enumerate(calls):
         columns = RecordColumns.from_arrow(data)
         assert columns.row_count == len(rows)
@@ -180,7 +184,11 @@ def test_split_keeps_every_record_in_order(
     rows, data = call
     columns = RecordColumns.from_arrow(data)
     assembler = Assembler(
-        batch_bytes_max=10**6, request_bytes_max=10**6, batch_records_max=None, compression=lambda _: compressor(codec)
+        new_batch=ProducerBatch,
+        batch_bytes_max=10**6,
+        request_bytes_max=10**6,
+        batch_records_max=None,
+        compression=lambda _: compressor(codec),
     )
     assembler.append("t", columns, np.zeros(len(rows), np.int32), now_ms=0, timestamp_ms=NOW_MS, token=None)
     for closed in assembler.close_all():

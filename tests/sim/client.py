@@ -185,15 +185,18 @@ class Client:
         self.refusal = self.engine.refusal
         finished: list[c.Finished] = []
         for command in step.commands:
-            if isinstance(command, (c.Delivered, c.Failed)):
-                self._on_result(command)
+            if isinstance(command, c.Delivered):
+                for batch in command.batches:
+                    self._on_result(batch, None)
+            elif isinstance(command, c.Failed):
+                self._on_result(command.batch, command.error)
             elif isinstance(command, c.Finished):
                 finished.append(command)
         for command in step.commands:
             if isinstance(command, NETWORK_COMMANDS):
                 connection = self.network.carry_out(self, command)
                 self.watch.on_network_command(now_ms, command, connection, self.transaction)
-            elif isinstance(command, (c.Notice, c.RequestObserved, c.BatchObserved)):
+            elif isinstance(command, (c.Notice, c.RequestObserved, c.Drained, c.BatchObserved)):
                 self.watch.on_observation(now_ms, command)
         self.watch.after_step()
         if step.wake_at_ms is not None:
@@ -211,17 +214,17 @@ class Client:
 
     # ---- results ----
 
-    def _on_result(self, result: c.Delivered | c.Failed) -> None:
-        batch = result.batch
+    def _on_result(self, batch: ProducerBatch, error: KafkaSinkError | None) -> None:
+        """`error` None: delivered."""
         whole = batch
         while whole.split_from is not None:
             whole = whole.split_from
         if whole not in self._whole:
-            raise Violation("I6", f"{self.name}: a batch ended that was not open: {type(result).__name__}")
+            raise Violation("I6", f"{self.name}: a batch ended that was not open: {error or 'delivered'}")
         position = 0
         for share in batch.shares:
             for number in share.rows:
-                self._settle(self.history.records[int(number)], result, position)
+                self._settle(self.history.records[int(number)], batch, error, position)
                 position += 1
         if position != batch.record_count:
             raise Violation("I6", f"{self.name}: shares of {position} records in a batch of {batch.record_count}")
@@ -229,14 +232,13 @@ class Client:
         if self._whole[whole] == 0:
             del self._whole[whole], self.unfinished[whole]
 
-    def _settle(self, record: Record, result: c.Delivered | c.Failed, position: int) -> None:
+    def _settle(self, record: Record, batch: ProducerBatch, error: KafkaSinkError | None, position: int) -> None:
         if record.fate is not Fate.PENDING or record.client != self.name:
-            raise Violation("I6", f"{record} ended a second time with {type(result).__name__}")
-        if isinstance(result, c.Delivered):
+            raise Violation("I6", f"{record} ended a second time: {error or 'delivered'}")
+        if error is None:
             record.fate = Fate.DELIVERED
-            record.offset = result.base_offset + position if result.base_offset >= 0 else -1
+            record.offset = batch.base_offset + position if batch.base_offset >= 0 else -1
         else:
-            error = result.error
             # An error of another class (a missing permission) does not say whether an earlier try got through.
             is_sure = isinstance(error, DeliveryError) and not error.ambiguous
             record.fate = Fate.FAILED if is_sure else Fate.UNKNOWN

@@ -15,7 +15,6 @@ from kafka_sink.engine import accumulator, outcome, production
 from kafka_sink.engine.accumulator import Accumulator
 from kafka_sink.engine.connection import Connection
 from kafka_sink.engine.node import Node
-from kafka_sink.engine.nodes import NodeSet
 from kafka_sink.engine.outcome import Verdict
 from kafka_sink.engine.producer_batch import NO_SEQUENCE, ProducerBatch
 from kafka_sink.engine.production import Production
@@ -31,7 +30,7 @@ def complete_twice(patch: pytest.MonkeyPatch) -> None:
 
     def twice(self: Production, *arguments: Any) -> None:
         deliver(self, *arguments)
-        self.commands.append(self.commands[-1])
+        self._delivered.append(self._delivered[-1])
 
     patch.setattr(Production, "_deliver", twice)
 
@@ -57,8 +56,8 @@ def lost_request_was_not_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_request_was_written(patch: pytest.MonkeyPatch) -> None:
-    def delivered(self: Production, now_ms: int, flight: Any, error: Any, *, was_sent: bool) -> None:
-        for batch in flight.batches.values():
+    def delivered(self: Production, now_ms: int, request: Any, error: Any, *, was_sent: bool) -> None:
+        for batch in request.batches.values():
             batch.on_answered(is_definite=True)
             if not batch.is_done:
                 self._deliver(batch, -1, -1)
@@ -95,13 +94,13 @@ def parts_of_a_split_batch_share_a_sequence(patch: pytest.MonkeyPatch) -> None:
 
 
 def first_batch_is_not_alone(patch: pytest.MonkeyPatch) -> None:
-    may_number = Sequences._may_number
+    may_send = Sequences.may_send
 
-    def at_once(self: Sequences, topic_partition: Any, partition: Any) -> bool:
-        self._known_at.add(topic_partition)
-        return may_number(self, topic_partition, partition)
+    def at_once(self: Sequences, batch: ProducerBatch) -> bool:
+        self._known_at.add(batch.topic_partition)
+        return may_send(self, batch)
 
-    patch.setattr(Sequences, "_may_number", at_once)
+    patch.setattr(Sequences, "may_send", at_once)
 
 
 def drop_instead_of_requeue(patch: pytest.MonkeyPatch) -> None:
@@ -208,14 +207,15 @@ def throttling_is_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def in_flight_limit_is_ignored(patch: pytest.MonkeyPatch) -> None:
-    def can_take(_self: NodeSet, node: Node, now_ms: int) -> bool:
-        return node.is_ready and node.throttled_until_ms <= now_ms
+    def can_take(self: Node, now_ms: int, _in_flight_max: int) -> bool:
+        return self.is_ready and self.throttled_until_ms <= now_ms
 
-    patch.setattr(NodeSet, "_can_take", can_take)
+    patch.setattr(Node, "can_take", can_take)
 
 
 def no_request_time_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Connection, "deadline_ms", property(lambda _self: None))
+    # It can be read, and stays None whatever is set.
+    patch.setattr(Connection, "deadline_ms", property(lambda _self: None, lambda _self, _value: None), raising=False)
 
 
 # Within so many seeds, counted from 1.

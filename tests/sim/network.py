@@ -160,7 +160,7 @@ class Network:
         elif isinstance(command, c.Send):
             connection = self._by_host.get((host.name, command.connection_id))
             if connection is not None:
-                self._send(connection, b"".join(command.buffers))
+                self._send(connection, b"".join(command.buffers), tells_written=command.tells_written)
             return connection
         elif isinstance(command, c.Disconnect):
             connection = self._by_host.pop((host.name, command.connection_id), None)
@@ -205,10 +205,11 @@ class Network:
         self.trace.note(self.loop.now_ms, f"{connection.host.name} connected to {link.broker_id}")
         connection.host.on_network(c.Connected(connection.connection_id))
 
-    def _send(self, connection: Connection, data: bytes) -> None:
+    def _send(self, connection: Connection, data: bytes, *, tells_written: bool) -> None:
         api_key = int.from_bytes(data[4:6], "big")
         connection.unanswered[int.from_bytes(data[8:12], "big")] = api_key
-        connection.host.on_network(c.Written(connection.connection_id))
+        if tells_written:
+            connection.host.on_network(c.Written(connection.connection_id))
         armed = connection.link.take("request", api_key, self.loop.now_ms)
         if armed is not None and self.on_request_fault is not None:
             self.on_request_fault(connection, data, armed)

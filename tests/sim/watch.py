@@ -7,13 +7,15 @@ I11 (no storm of commands, no batch before its back-off is over), throttling.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.accumulator import Accumulator
 from kafka_sink.engine.cluster import ClusterView
 from kafka_sink.engine.engine import Engine
-from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
 from kafka_sink.options import ProducerOptions
 from kafka_sink.wire import frames
 from kafka_sink.wire.apis import API_VERSIONS, APIS, END_TXN, PRODUCE
@@ -46,9 +48,9 @@ class Watch:
         """At the drain, since one step can take the refusal of a batch, hear of a new leader and send it there."""
         drain = accumulator.drain
 
-        def watched(now_ms: int, cluster: ClusterView, *rest: Any) -> list[ProducerBatch]:
+        def watched(now_ms: int, cluster: ClusterView, *rest: Any) -> dict[TopicPartition, ProducerBatch]:
             batches = drain(now_ms, cluster, *rest)
-            for batch in batches:
+            for batch in batches.values():
                 if now_ms < batch.retry_at_ms and batch.sent_to == cluster.leader_with_epoch(*batch.topic_partition):
                     raise Violation("I11", f"{self._name}: {batch} goes out before its back-off is over")
             return batches
@@ -61,6 +63,7 @@ class Watch:
         self._was_over = self._engine._end is not None
         production = self._engine._production
         queued = list(production.accumulator)
+        self._check_queues(queued)
         on_wire = [batch for batch in production.incomplete if batch.is_on_wire]
         if len(queued) + len(on_wire) != len(production.incomplete) or any(one.is_on_wire for one in queued):
             raise Violation(
@@ -68,14 +71,25 @@ class Watch:
                 f"{self._name}: {len(queued)} queued and {len(on_wire)} on the wire, {len(production.incomplete)} open",
             )
 
+    def _check_queues(self, queued: list[ProducerBatch]) -> None:
+        """What is counted as batches come and go is what a walk through the queues finds."""
+        accumulator = self._engine._production.accumulator
+        counted = {key: count for topic, each in accumulator.loads.items() for key, count in _keyed(topic, each)}
+        found = Counter(batch.topic_partition for batch in queued)
+        if accumulator.batch_count != len(queued) or counted != dict(found):
+            raise Violation("I7", f"{self._name}: {counted} batches are counted, {dict(found)} are queued")
+        numbers = [batch.number for batch in self._engine._production.incomplete]
+        if numbers != sorted(numbers):
+            raise Violation("I7", f"{self._name}: the oldest batch that is not done is not the first: {numbers}")
+
     def check_empty(self) -> None:
         """The producer is closed: nothing may be left in it."""
         production = self._engine._production
-        left = (len(production.accumulator), len(production.incomplete), production.flights_count)
+        left = (len(production.accumulator), len(production.incomplete), production.requests_in_flight)
         if any(left):
             raise Violation("I7", f"{self._name} is closed with (queued, open, flights) = {left}")
 
-    def on_observation(self, now_ms: int, command: c.Notice | c.RequestObserved | c.BatchObserved) -> None:
+    def on_observation(self, now_ms: int, command: c.Notice | c.RequestObserved | c.Drained | c.BatchObserved) -> None:
         if isinstance(command, c.RequestObserved) and command.throttle_ms > 0:
             until_ms = now_ms + command.throttle_ms
             self._throttled_until_ms[command.node_id] = max(self._throttled_until_ms.get(command.node_id, 0), until_ms)
@@ -177,7 +191,7 @@ class Watch:
 
     def _on_end(self, body: dict[str, Any], transaction: Transaction | None) -> None:
         production = self._engine._production
-        if production.flights_count or production.incomplete:
+        if production.requests_in_flight or production.incomplete:
             raise Violation("I9", f"{self._name}: EndTxn with {len(production.incomplete)} batches open")
         if transaction is None:
             raise Violation("I10", f"{self._name}: EndTxn without a transaction")
@@ -189,3 +203,7 @@ class Watch:
         transaction.has_decision = body["committed"]
         if body["committed"] and not transaction.wanted_commit:
             raise Violation("I10", f"{self._name}: EndTxn(commit) that nobody wished")
+
+
+def _keyed(topic: str, counts: Mapping[int, int]) -> Iterator[tuple[TopicPartition, int]]:
+    return (((topic, partition), count) for partition, count in counts.items())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from kafka_sink.testing import EmbeddedRegistry
 from tests.conftest import NEWEST
 from tests.integration.token_server import TokenServer, unsecured_token
 from tests.secured_kafka import KEY_PASSWORD, USERS, SecuredKafka
@@ -18,11 +21,13 @@ from tools.kafka_security import SASL_SSL
 from tools.make_zip import write_zip
 from tools.spark_cluster import SparkCluster
 
+ROOT = Path(__file__).parents[2]
 JOB = Path(__file__).parent / "jobs" / "canary.py"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 # The value of an option that is no secret.
 MARKER = "marker-of-the-canary"
 WAYS = ("batch", "stream", "engine")
+FAILING = ("wrong-password", "wrong-jaas", "not-offered", "refused-option", "registry-refuses")
 BEARER = "sasl.oauthbearer."
 
 
@@ -55,7 +60,9 @@ def test_no_secret_is_in_any_output(
     rest.mkdir()
     (folder / "one.txt").write_text("a\nb\n")
     key = secured.client.both.read_text()
-    client_secret, wrong, aws_secret, aws_token = (f"canary-{secrets.token_hex(8)}" for _ in range(4))
+    client_secret, wrong, aws_secret, aws_token, of_registry, wrong_token = (
+        f"canary-{secrets.token_hex(8)}" for _ in range(6)
+    )
     canaries = {
         "password": USERS["alice"],
         "password in jaas": USERS["bob"],
@@ -65,9 +72,12 @@ def test_no_secret_is_in_any_output(
         "wrong password": wrong,
         "secret key of AWS": aws_secret,
         "session token of AWS": aws_token,
+        "password of the registry": of_registry,
+        "both as they are sent": base64.b64encode(f"me:{of_registry}".encode()).decode(),
+        "token for the registry": wrong_token,
     }
 
-    with TokenServer() as tokens:
+    with TokenServer() as tokens, EmbeddedRegistry(users={"me": of_registry}) as registry:
         answer = json.dumps({"access_token": unsecured_token()}).encode()
         tokens.answers = [(200, {}, answer)] * 1000
         own_key = {"ssl.keystore.key": key, "ssl.keystore.certificate.chain": key, "ssl.key.password": KEY_PASSWORD,
@@ -86,6 +96,13 @@ def test_no_secret_is_in_any_output(
                 "sasl.aws.session.token": aws_token, "sasl.aws.region": "eu-west-1"}),
             "refused-option": ("PLAIN", {"sasl.username": "alice", "sasl.password": wrong, "sasl.pasword": wrong}),
         }  # fmt: skip
+        schemas = {"value.format": "avro", "schema.registry.url": registry.url, "auto.register.schemas": "true"}
+        of_schemas = {
+            "registry": {**schemas, "schema.registry.basic.auth.user.info": f"me:{of_registry}"},
+            "registry-refuses": {**schemas, "schema.registry.bearer.auth.token": wrong_token},
+        }
+        for name in of_schemas:
+            writes[name] = writes["scram"]
         order = {
             "folder": str(folder),
             "checkpoints": str(tmp_path / "checkpoints"),
@@ -93,9 +110,9 @@ def test_no_secret_is_in_any_output(
             "writes": [
                 {
                     "name": name,
-                    "ways": WAYS if name in ("plain", "wrong-password") else ("batch", "engine"),
-                    "fails": name in ("wrong-password", "wrong-jaas", "not-offered", "refused-option"),
-                    "options": options_of(secured, topic_name, mechanism, more),
+                    "ways": ways_of(name),
+                    "fails": name in FAILING,
+                    "options": {**options_of(secured, topic_name, mechanism, more), **of_schemas.get(name, {})},
                 }
                 for name, (mechanism, more) in writes.items()
             ],
@@ -103,11 +120,11 @@ def test_no_secret_is_in_any_output(
         (tmp_path / "order.json").write_text(json.dumps(order))
         package = tmp_path / "package.zip"
         write_zip(package)
-        environment = {"PYTHONPATH": str(tmp_path / "site")}
+        environment = {"PYTHONPATH": os.pathsep.join((str(tmp_path / "site"), str(ROOT)))}
         job = cluster.submit(JOB, [str(tmp_path / "order.json")], py_files=[package], environment=environment)
         assert "\nend\n" in job.wait(500)
     # Four rows of each batch, one of each engine, two of the stream.
-    assert len(values(secured.kafka, topic_name)) == 3 * 5 + 2
+    assert len(values(secured.kafka, topic_name)) == 4 * 5 + 2
 
     contents = {
         path: path.read_bytes()
@@ -127,6 +144,13 @@ def test_no_secret_is_in_any_output(
         kind in place for place in places(contents, MARKER) for kind in ("/rest/", "/events/", "/checkpoints/")
     )
     assert found == set()
+
+
+def ways_of(name: str) -> tuple[str, ...]:
+    if name in ("plain", "wrong-password"):
+        return WAYS
+    # A producer by itself knows no registry, and so none that refuses.
+    return ("batch",) if name == "registry-refuses" else ("batch", "engine")
 
 
 def places(contents: dict[Path, bytes], text: str) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES, FOREIGN_OPTIONS
+from kafka_sink.options.format_table import FORMAT_OPTIONS
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_table import PRODUCER_DEFAULTS, SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
@@ -20,7 +21,11 @@ def test_the_committed_reference_is_up_to_date() -> None:
 
 def test_the_reference_names_every_option_and_alias() -> None:
     text = reference()
-    assert [name for name in (*SINK_OPTIONS, *OPTIONS, *FOREIGN_OPTIONS, *ALIASES) if f"| `{name}` |" not in text] == []
+    assert [
+        name
+        for name in (*SINK_OPTIONS, *FORMAT_OPTIONS, *OPTIONS, *FOREIGN_OPTIONS, *ALIASES)
+        if f"| `{name}` |" not in text
+    ] == []
 
 
 def test_the_reference_names_what_the_sink_sets_by_itself_and_the_prefix() -> None:

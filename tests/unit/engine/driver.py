@@ -23,6 +23,7 @@ from kafka_sink.engine.commands import (
     BatchObserved,
     Command,
     Delivered,
+    Drained,
     Failed,
     Finished,
     Input,
@@ -87,10 +88,10 @@ class EngineDriver:
         self.options = ProducerOptions(**options)
         self.engine = Engine(self.options, jitter=lambda: jitter)
         self.now_ms = START_MS - WARM_UP_MS
-        self.delivered: dict[ProducerBatch, Delivered] = {}
+        self.delivered: dict[ProducerBatch, ProducerBatch] = {}
         self.failed: dict[ProducerBatch, Failed] = {}
         self.finished: dict[int, Finished] = {}
-        self.observed: list[BatchObserved] = []
+        self.observed: list[BatchObserved | Drained] = []
         self.notices: list[Notice] = []
         self._operation_ids = count(1)
         self._warm_requests_count = 0
@@ -120,16 +121,17 @@ class EngineDriver:
     def run(self, *inputs: Input) -> list[Command]:
         commands = self.cluster.run(self.engine, self.now_ms, inputs)
         for command in commands:
-            if isinstance(command, (Delivered, Failed)):
-                assert command.batch not in self.delivered and command.batch not in self.failed, "a batch ended twice"
             if isinstance(command, Delivered):
-                self.delivered[command.batch] = command
+                for batch in command.batches:
+                    assert self.is_open(batch), "a batch ended twice"
+                    self.delivered[batch] = batch
             elif isinstance(command, Failed):
+                assert self.is_open(command.batch), "a batch ended twice"
                 self.failed[command.batch] = command
             elif isinstance(command, Finished):
                 assert command.operation_id not in self.finished, "an operation ended twice"
                 self.finished[command.operation_id] = command
-            elif isinstance(command, BatchObserved):
+            elif isinstance(command, (BatchObserved, Drained)):
                 self.observed.append(command)
             elif isinstance(command, Notice):
                 self.notices.append(command)
@@ -181,6 +183,11 @@ class EngineDriver:
         """Every batch of every Produce request so far, without those of warming up."""
         requests = self.cluster.requests_of(PRODUCE)[self._warm_requests_count :]
         return [batch for request in requests for batch in batches_of(request)]
+
+    @property
+    def drained(self) -> list[ProducerBatch]:
+        """Every batch that was sent for the first time."""
+        return [batch for each in self.observed if isinstance(each, Drained) for batch in each.batches]
 
     @property
     def sequences_sent(self) -> list[int]:

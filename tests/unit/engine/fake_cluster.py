@@ -218,7 +218,8 @@ class FakeCluster:
         node_id = self.connections.get(command.connection_id)
         if node_id is None:
             return  # cut while the bytes were on their way
-        self._inputs.append(Written(command.connection_id))
+        if command.tells_written:
+            self._inputs.append(Written(command.connection_id))
         frames = self._frames[command.connection_id]
         for data in command.buffers:
             frames.feed(data)

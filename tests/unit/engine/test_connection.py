@@ -42,12 +42,12 @@ def ready_connection() -> Connection:
     ]
     body = {"error_code": 0, "api_keys": rows}
     assert connection.on_received(0, encode_response(API_VERSIONS, API_VERSIONS.version_max, 0, body)) == []
-    connection.take_commands()
+    connection.commands.clear()
     return connection
 
 
 def correlation_ids(connection: Connection) -> list[int]:
-    commands = [command for command in connection.take_commands() if isinstance(command, Send)]
+    commands = [command for command in connection.commands if isinstance(command, Send)]
     return [decode_request_header(bytes(command.buffers[0])[4:])[2] for command in commands]
 
 

@@ -6,7 +6,8 @@ import pytest
 from fake_cluster import FakeCluster
 from network_driver import Driver, notices, produce, request
 
-from kafka_sink.engine.commands import Connected, Disconnect, Notice, Received, Resolved, Send
+from kafka_sink.engine.commands import Buffer, Connected, Disconnect, Notice, Received, Resolved, Send
+from kafka_sink.engine.request import Request
 from kafka_sink.errors import BrokerError, LocalProtocolError, TransportError
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, PRODUCE
@@ -247,17 +248,18 @@ def test_a_request_travels_in_the_highest_version_that_all_three_allow() -> None
     assert [asked.version for asked in driver.cluster.requests_of(PRODUCE)] == [8, 6]
 
 
-def test_a_body_made_for_the_version_travels_by_reference() -> None:
+def test_a_request_written_by_hand_travels_by_reference() -> None:
     driver = Driver()
     driver.await_ready()
     payload = memoryview(b"payload")
     calls = []
 
-    def body(version: int, correlation_id: int, client_id: str) -> list[object]:
-        calls.append((version, correlation_id, client_id))
-        return [b"head", payload]
+    class ByHand(Request):
+        def encode(self, version: int, correlation_id: int, client_id: str) -> list[Buffer]:
+            calls.append((version, correlation_id, client_id))
+            return [b"head", payload]
 
-    driver.nodes.send(0, produce(body=body), driver.now_ms)
+    driver.nodes.send(0, ByHand(PRODUCE, {}, "test", 30_000), driver.now_ms)
     (command,) = driver.nodes.take_commands()
     assert isinstance(command, Send)
     assert command.buffers[1] is payload

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from driver import encoded, new_batch
 
-from kafka_sink.engine.producer_batch import NO_IDENTITY, Identity, ProducerBatch
+from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerBatch
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.records.batch import EncodedBatch, Share, seal
 from kafka_sink.records.compression import CODEC_NAMES
@@ -154,7 +154,7 @@ def test_each_part_gets_its_piece_of_the_shares() -> None:
         Share("b", np.array([0, 1, 2, 3, 9]), 3),
         Share("a", np.array([8]), 8),
     )
-    batch = ProducerBatch("t", 0, encoded(9), 0, shares, identity=Identity(1, 0), base_sequence=0)
+    batch = ProducerBatch("t", 0, encoded(9), 0, shares)
     parts = batch.split([encoded(2), encoded(4), encoded(3)])
     assert [rows_of(part) for part in parts] == [
         [("a", [4, 5], 0)],

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from driver import INVALID_RECORD, START_MS, WARM_UP_MS, EngineDriver, new_batch
+from driver import BACKOFF_MS, INVALID_RECORD, NOT_LEADER, START_MS, WARM_UP_MS, EngineDriver, new_batch
 
-from kafka_sink.engine.commands import Abandon, Append, BatchObserved, Close, Delivered, Disconnect, Flush
+from kafka_sink.engine.commands import Abandon, Append, Close, Disconnect, Drained, Flush
 from kafka_sink.engine.production import REQUEST_OVERHEAD_BYTES
 from kafka_sink.errors import (
     AuthorizationError,
@@ -23,7 +23,7 @@ def test_a_batch_is_sent_at_once_and_its_answer_gives_the_offset() -> None:
     batch = driver.send(record_count=3)
     assert driver.is_open(batch)
     driver.answer(base_offset=42, log_append_time_ms=77)
-    assert driver.delivered[batch] == Delivered(batch, 42, 77)
+    assert (batch.base_offset, batch.log_append_time_ms) == (42, 77) and batch in driver.delivered
 
 
 def test_what_is_sent_are_the_records_that_were_appended() -> None:
@@ -59,7 +59,7 @@ def test_at_most_one_batch_of_a_partition_is_in_a_request() -> None:
 
 
 def test_requests_are_kept_below_the_limit_of_their_size() -> None:
-    size = new_batch().encoded.size
+    size = new_batch().size
     driver = EngineDriver(leaders=(0,) * 5, max_request_size=2 * size + REQUEST_OVERHEAD_BYTES)
     driver.run(Append([new_batch(partition) for partition in range(5)]))
     assert [len(request.body["topic_data"][0]["partition_data"]) for request in driver.produces] == [2, 2, 1]
@@ -183,7 +183,7 @@ def test_without_acknowledgements_a_batch_is_delivered_when_it_is_written_and_it
     driver = EngineDriver(acks=0, enable_idempotence=False)
     batch = driver.send()
     assert driver.cluster.requests_of(PRODUCE)[0].body["acks"] == 0
-    assert driver.delivered[batch] == Delivered(batch, -1, -1)
+    assert (batch.base_offset, batch.log_append_time_ms) == (-1, -1) and batch in driver.delivered
 
 
 def test_without_idempotence_batches_carry_neither_id_nor_sequence() -> None:
@@ -285,11 +285,14 @@ def test_a_batch_appended_after_the_end_fails() -> None:
 # ---- observations --------------------------------------------------------------------------------------------------
 
 
-def test_the_first_drain_tells_how_long_a_batch_queued() -> None:
+def test_the_first_drain_is_told_and_the_next_one_is_not() -> None:
     driver = EngineDriver()
     batch = new_batch(opened_ms=START_MS - 7)
     driver.run(Append([batch]))
-    assert driver.observed == [BatchObserved("drained", batch, 7)]
+    assert driver.observed == [Drained([batch])]
+    driver.answer(NOT_LEADER)
+    driver.sleep(BACKOFF_MS)
+    assert (batch.attempts, driver.drained) == (2, [batch])
 
 
 def test_a_request_that_times_out_closes_its_connection() -> None:

@@ -22,7 +22,7 @@ def five_sent(driver: EngineDriver) -> list[ProducerBatch]:
 
 
 def resend_all(driver: EngineDriver, code: int) -> None:
-    while driver.produces or not all(batch.is_done for batch in {event.batch for event in driver.observed}):
+    while driver.produces or not all(batch.is_done for batch in driver.drained):
         if driver.produces:
             driver.answer(code)
         else:

@@ -192,4 +192,6 @@ def test_a_split_is_observed_once() -> None:
     driver = EngineDriver(warm=[0])
     whole = driver.send(record_count=2)
     driver.answer(TOO_LARGE)
-    assert [event for event in driver.observed if event.event == "split"] == [BatchObserved("split", whole)]
+    assert [event for event in driver.observed if event == BatchObserved("split", whole)] == [
+        BatchObserved("split", whole)
+    ]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import DataError
-from kafka_sink.records.assembler import Assembler, ClosedBatch
+from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.batch import HEADER_BYTES, seal
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import LZ4, NONE, compressor
@@ -20,8 +21,9 @@ RECORD_BYTES = 101
 
 def assembler(
     batch_bytes_max: int = 1000, request_bytes_max: int = 10_000, batch_records_max: int | None = None
-) -> Assembler:
+) -> Assembler[ProducerBatch]:
     return Assembler(
+        new_batch=ProducerBatch,
         batch_bytes_max=batch_bytes_max,
         request_bytes_max=request_bytes_max,
         batch_records_max=batch_records_max,
@@ -30,7 +32,7 @@ def assembler(
 
 
 def append(
-    target: Assembler,
+    target: Assembler[ProducerBatch],
     partitions: list[int],
     *,
     topic: str = "t",
@@ -38,7 +40,7 @@ def append(
     now_ms: int = 0,
     token: object = None,
     timestamps: list[int | None] | None = None,
-) -> list[ClosedBatch]:
+) -> list[ProducerBatch]:
     count = len(partitions)
     columns = RecordColumns.from_rows([None] * count, [value] * count, timestamps=timestamps)
     return target.append(
@@ -46,7 +48,7 @@ def append(
     )
 
 
-def counts(batches: list[ClosedBatch]) -> list[tuple[int, int]]:
+def counts(batches: list[ProducerBatch]) -> list[tuple[int, int]]:
     return [(batch.partition, batch.encoded.record_count) for batch in batches]
 
 
@@ -172,6 +174,7 @@ def test_rows_without_timestamp_get_that_of_the_call_and_the_header_has_first_an
 
 def test_each_topic_has_its_codec() -> None:
     target = Assembler(
+        new_batch=ProducerBatch,
         batch_bytes_max=1000,
         request_bytes_max=1000,
         batch_records_max=None,

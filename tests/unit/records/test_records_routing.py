@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.columns import RecordColumns
@@ -89,7 +90,11 @@ def test_a_stay_fills_exactly_one_batch_of_the_assembler(value_bytes: int) -> No
         "t", rows, PartitionView(200, tuple(range(200)))
     )
     assembler = Assembler(
-        batch_bytes_max=1000, request_bytes_max=2000, batch_records_max=None, compression=lambda _: compressor("none")
+        new_batch=ProducerBatch,
+        batch_bytes_max=1000,
+        request_bytes_max=2000,
+        batch_records_max=None,
+        compression=lambda _: compressor("none"),
     )
     closed = assembler.append("t", rows, partitions, now_ms=0, timestamp_ms=0, token=None) + assembler.close_all()
     assert Counter(batch.partition for batch in closed) == dict.fromkeys(set(partitions.tolist()), 1)

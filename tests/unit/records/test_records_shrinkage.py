@@ -7,7 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from kafka_sink.records.assembler import Assembler, ClosedBatch
+from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import compressor
 from kafka_sink.records.shrinkage import MARGIN, Shrinkage
@@ -24,8 +25,9 @@ def all_random() -> bytes:
     return RANDOM.randbytes(100)
 
 
-def assembler(codec: str = "lz4", open_bytes_max: int | None = None) -> Assembler:
+def assembler(codec: str = "lz4", open_bytes_max: int | None = None) -> Assembler[ProducerBatch]:
     return Assembler(
+        new_batch=ProducerBatch,
         batch_bytes_max=BATCH_BYTES,
         request_bytes_max=REQUEST_BYTES,
         batch_records_max=None,
@@ -34,7 +36,9 @@ def assembler(codec: str = "lz4", open_bytes_max: int | None = None) -> Assemble
     )
 
 
-def filled(target: Assembler, values: list[bytes], partitions: int = 1, topic: str = "t") -> list[ClosedBatch]:
+def filled(
+    target: Assembler[ProducerBatch], values: list[bytes], partitions: int = 1, topic: str = "t"
+) -> list[ProducerBatch]:
     """The batches that became full, call after call of hundred rows."""
     closed = []
     for start in range(0, len(values), 100):
@@ -45,7 +49,7 @@ def filled(target: Assembler, values: list[bytes], partitions: int = 1, topic: s
     return closed
 
 
-def sizes(closed: list[ClosedBatch]) -> list[tuple[int, int]]:
+def sizes(closed: list[ProducerBatch]) -> list[tuple[int, int]]:
     return [(batch.encoded.records_bytes, len(batch.encoded.payload)) for batch in closed]
 
 

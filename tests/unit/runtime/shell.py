@@ -20,6 +20,12 @@ from kafka_sink.runtime.metrics import ProducerMetrics
 from kafka_sink.runtime.sender import Sender
 
 
+def delivered(batch: ProducerBatch, base_offset: int) -> c.Delivered:
+    """As the engine tells it."""
+    batch.base_offset = base_offset
+    return c.Delivered([batch])
+
+
 class FakeClock(Clock):
     def __init__(self) -> None:
         self.now_ms = 1000
@@ -81,15 +87,16 @@ class Shell:
         appends = [each for each in self.exchange.take_inputs() if isinstance(each, c.Append)]
         return [batch for each in appends for batch in each.batches]
 
-    def complete(self, batch: ProducerBatch, completion: c.Delivered | c.Failed | None = None) -> None:
+    def complete(self, batch: ProducerBatch, failed: c.Failed | None = None, *, base_offset: int = 100) -> None:
         """As the sender does it."""
         with self.exchange.changed:
             for share in batch.shares:
-                if isinstance(completion, c.Failed):
-                    share.token.on_failed(share, completion, self.exchange.calls)
+                if failed is not None:
+                    share.token.on_failed(share, failed, self.exchange.calls)
                 else:
-                    share.token.on_delivered(share, completion or c.Delivered(batch, 100), self.exchange.calls)
-            self.exchange.completed_bytes += batch.encoded.size
+                    batch.base_offset = base_offset
+                    share.token.on_delivered(share, batch, self.exchange.calls)
+            self.exchange.completed_bytes += batch.size
             self.exchange.completed_records += batch.record_count
             self.exchange.tell_change()
 
@@ -115,6 +122,8 @@ class FakeNetwork:
     def execute(self, command: Any) -> None:
         self.executed.append(command)
 
+    send = execute
+
     def close(self) -> None:
         self.is_closed = True
 
@@ -139,17 +148,15 @@ class FakeEngine:
         self.inputs: list[c.Input] = []
         self.answers: list[list[c.Command]] = []
         self.wake_at_ms: int | None = None
-        self.loads: dict[str, dict[int, int]] = {}
+        self.queue_loads: dict[str, dict[int, int]] = {}
         self.bug: BaseException | None = None
 
     def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
         if self.bug is not None:
             raise self.bug
         self.inputs += inputs
-        return c.Step(self.answers.pop(0) if self.answers else [], self.wake_at_ms)
-
-    def queue_loads(self) -> dict[str, dict[int, int]]:
-        return self.loads
+        queued_count = sum(sum(of_topic.values()) for of_topic in self.queue_loads.values())
+        return c.Step(self.answers.pop(0) if self.answers else [], self.wake_at_ms, queued_count)
 
     def topic_error(self, topic: str) -> KafkaSinkError | None:
         return None

@@ -14,7 +14,7 @@ from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import BufferExhausted, DataError, DeliveryError, KafkaSinkError, LocalProtocolError
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.runtime import appender as appender_module
-from kafka_sink.runtime.arrow_future import ArrowFuture, PartitionRange
+from kafka_sink.runtime.arrow_future import ArrowFuture
 from kafka_sink.runtime.pieces import pieces
 from kafka_sink.runtime.room import Place
 
@@ -173,7 +173,7 @@ def test_what_is_held_counts_until_its_batch_is_done() -> None:
     shell.send(bytes(100), size=132)
     assert room.used_bytes == 132
     (batch,) = shell.close_due()
-    assert room.used_bytes == batch.encoded.size
+    assert room.used_bytes == batch.size
     assert room.used_records == 1
     shell.complete(batch)
     assert (room.used_bytes, room.used_records) == (0, 0)
@@ -392,10 +392,3 @@ def test_partitions_of_slow_brokers_are_left_out_as_long_as_there_are_others() -
     assert shell.collector().view.available == (0, 1)
     shell.exchange.slow_node_ids = frozenset({2})
     assert shell.collector().view.available == (0, 1)
-
-
-def test_ranges_of_a_partition_join_and_unknown_offsets_do_not_count() -> None:
-    known, later, unknown = PartitionRange(5, 9, 5), PartitionRange(20, 21, 2), PartitionRange(-1, -1, 3)
-    assert known.joined(later) == later.joined(known) == PartitionRange(5, 21, 7)
-    assert known.joined(unknown) == PartitionRange(5, 9, 8)
-    assert unknown.joined(unknown) == PartitionRange(-1, -1, 6)

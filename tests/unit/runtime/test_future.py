@@ -37,7 +37,8 @@ def test_the_broker_s_timestamp_wins_where_it_gives_one() -> None:
     shell = Shell(linger_ms=0)
     future = shell.send()
     batch = one_batch(shell)
-    shell.complete(batch, c.Delivered(batch, -1, log_append_time_ms=77))
+    batch.log_append_time_ms = 77
+    shell.complete(batch, base_offset=-1)
     assert future.result(0)[2:4] == (-1, 77)
 
 
@@ -45,10 +46,10 @@ def test_rows_of_one_call_over_several_batches_end_one_by_one() -> None:
     shell = Shell(linger_ms=0)
     even, odd = [shell.send(partition=0) for _ in range(3)], [shell.send(partition=1) for _ in range(2)]
     first, second = sorted(shell.close_due(), key=lambda batch: batch.partition)
-    shell.complete(second, c.Delivered(second, 7))
+    shell.complete(second, base_offset=7)
     assert [future.done() for future in even + odd] == [False] * 3 + [True] * 2
     assert [future.result(0).offset for future in odd] == [7, 8]
-    shell.complete(first, c.Delivered(first, 0))
+    shell.complete(first, base_offset=0)
     assert [future.result(0).offset for future in even] == [0, 1, 2]
 
 
@@ -107,11 +108,12 @@ def share(future: ArrowFuture, first_row: int, count: int, first_record: int = 0
     return Share(future, np.arange(first_row, first_row + count), first_record)
 
 
-def batch_of(partition: int, *shares: Share) -> Any:
+def batch_of(partition: int, *shares: Share, base_offset: int = 0) -> Any:
     shell = Shell(linger_ms=0)
     shell.send(partition=partition)
     (batch,) = shell.close_due()
     batch.shares = shares
+    batch.base_offset = base_offset
     return batch
 
 
@@ -123,7 +125,7 @@ def test_an_arrow_future_ends_with_its_last_row_and_names_ranges() -> None:
     pieces = (share(future, 0, 4, 2), share(future, 4, 5), share(future, 9, 1))
     for partition, piece, offset in ((0, pieces[0], 50), (1, pieces[1], 0), (0, pieces[2], 90)):
         assert not future.done()
-        future.on_delivered(piece, c.Delivered(batch_of(partition, piece), offset), shell.exchange.calls)
+        future.on_delivered(piece, batch_of(partition, piece, base_offset=offset), shell.exchange.calls)
     shell.run_calls()
     assert calls == [10]
     metadata = future.result(0)
@@ -131,11 +133,22 @@ def test_an_arrow_future_ends_with_its_last_row_and_names_ranges() -> None:
     assert metadata.partitions == {("t", 0): PartitionRange(52, 90, 5), ("t", 1): PartitionRange(0, 4, 5)}
 
 
+def test_ranges_of_a_partition_join_in_any_order_and_unknown_offsets_do_not_count() -> None:
+    shell = Shell()
+    future = ArrowFuture(shell.exchange, 10, 0)
+    for first_row, count, offset in ((0, 3, -1), (3, 2, 20), (5, 5, 5)):
+        future.on_delivered(share(future, first_row, count), batch_of(0, base_offset=offset), [])
+    assert future.result(0).partitions == {("t", 0): PartitionRange(5, 21, 10)}
+    unknown = ArrowFuture(shell.exchange, 3, 0)
+    unknown.on_delivered(share(unknown, 0, 3), batch_of(0, base_offset=-1), [])
+    assert unknown.result(0).partitions == {("t", 0): PartitionRange(-1, -1, 3)}
+
+
 def test_an_arrow_future_with_a_failure_says_how_many_rows_and_which_one_was_named() -> None:
     shell = Shell()
     future = ArrowFuture(shell.exchange, 5, 0)
     first, second = share(future, 0, 3), share(future, 3, 2)
-    future.on_delivered(first, c.Delivered(batch_of(0, first), 0), [])
+    future.on_delivered(first, batch_of(0, first), [])
     failed = c.Failed(batch_of(1, second), BrokerError("invalid", code=87), {1: "no key"})
     future.on_failed(second, failed, [])
     with pytest.raises(BrokerError, match=r"2 of 5 rows failed, first: invalid\. Row 4: no key") as caught:

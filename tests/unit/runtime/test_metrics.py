@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.options import ProducerOptions
+from kafka_sink.records.batch import HEADER_BYTES, EncodedBatch
 from kafka_sink.runtime.metric_window import MetricWindow
-from kafka_sink.runtime.metrics import TIMED_CALLS, DrainedBatch, ProducerMetrics
+from kafka_sink.runtime.metrics import SETTLE_MS, TIMED_CALLS, ProducerMetrics
 from kafka_sink.wire.apis import METADATA, PRODUCE
 
 GOLDEN = json.loads((Path(__file__).parents[2] / "golden" / "metric_windows_4.3.1.json").read_text())
@@ -36,10 +38,12 @@ def test_windows_measure_what_the_java_client_measures(run: dict[str, Any]) -> N
         assert window.total == total
 
 
-def test_values_recorded_together_measure_what_each_alone_does() -> None:
+def test_values_that_were_put_aside_measure_what_each_alone_does() -> None:
     together, alone = MetricWindow(2, 1000), MetricWindow(2, 1000)
     for now_ms, values in ((0, [3.0, -1.0, 7.5]), (900, [0.0]), (1500, [2.0, 9.0]), (3100, [4.0])):
-        together.record_all(values, now_ms)
+        together.pending.extend(values)
+        together.settle(now_ms)
+        together.settle(now_ms + 1)
         for value in values:
             alone.record(value, now_ms)
         for measure in (MetricWindow.average, MetricWindow.maximum, MetricWindow.rate, MetricWindow.count_rate):
@@ -49,6 +53,11 @@ def test_values_recorded_together_measure_what_each_alone_does() -> None:
 
 def metrics(**options: Any) -> ProducerMetrics:
     return ProducerMetrics(ProducerOptions(bootstrap_servers=(("b", 1),), **options), client_id="producer-7")
+
+
+def drained(topic: str, records: int, batch_bytes: int, records_bytes: int, *, opened_ms: int) -> ProducerBatch:
+    payload = bytes(batch_bytes - HEADER_BYTES)
+    return ProducerBatch(topic, 0, EncodedBatch(0, payload, records, 0, 0, records_bytes), opened_ms)
 
 
 def of_producer(subject: ProducerMetrics, now_ms: int) -> dict[str, float]:
@@ -67,7 +76,7 @@ def test_a_fresh_producer_has_nan_averages_zero_rates_and_zero_totals() -> None:
 
 def test_names_are_those_of_the_java_client() -> None:
     subject = metrics()
-    subject.on_drained([DrainedBatch("t", 1, 70, 9, 1)], now_ms=0)
+    subject.on_drained([drained("t", 1, 70, 9, opened_ms=0)], now_ms=0)
     subject.on_request(1, request_bytes=100, now_ms=0)
     names = {(group, name) for group, name, _ in subject.snapshot(0)}
     totals_of_calls = {f"{call}-time-ns-total" for call in TIMED_CALLS}
@@ -96,7 +105,8 @@ def test_names_are_those_of_the_java_client() -> None:
 @pytest.mark.parametrize("in_one_turn", [True, False])
 def test_drained_batches_count_for_producer_and_topic(in_one_turn: bool) -> None:
     subject = metrics()
-    a, b = DrainedBatch("a", 10, 500, 1000, 4), DrainedBatch("b", 30, 3000, 3000, 8)
+    a = drained("a", 10, 500, 1000, opened_ms=996)
+    b = drained("b", 30, 3000, 3000, opened_ms=992 if in_one_turn else 1492)
     if in_one_turn:
         subject.on_drained([a, b], now_ms=1000)
     else:
@@ -159,6 +169,16 @@ def test_ratios_are_shares_of_the_window() -> None:
     assert (found["io-wait-time-ns-total"], found["select-total"]) == (500_000_000, 2)
 
 
+def test_what_was_put_aside_counts_for_the_time_at_which_it_was() -> None:
+    subject = metrics(metrics_num_samples=2, metrics_sample_window_ms=1000)
+    subject.on_request(1, request_bytes=100, now_ms=0)
+    subject.on_request(1, request_bytes=200, now_ms=SETTLE_MS - 1)
+    found = of_producer(subject, 60_000)
+    assert (found["request-total"], found["outgoing-byte-total"], found["request-rate"]) == (2, 300, 0)
+    subject.on_request(1, request_bytes=300, now_ms=60_000)
+    assert of_producer(subject, 60_000)["request-size-avg"] == 300
+
+
 def test_waiting_calls_and_connections_add_up() -> None:
     subject = metrics()
     subject.on_call("flush", duration_ns=5)
@@ -194,7 +214,7 @@ def test_gauges_are_asked_at_each_snapshot_and_may_feed_the_metrics_themselves()
 
 def test_averages_forget_what_left_the_window_and_totals_do_not() -> None:
     subject = metrics(metrics_num_samples=2, metrics_sample_window_ms=1000)
-    subject.on_drained([DrainedBatch("a", 10, 500, 1000, 4)], now_ms=0)
+    subject.on_drained([drained("a", 10, 500, 1000, opened_ms=-4)], now_ms=0)
     found = of_producer(subject, 2000)
     assert math.isnan(found["batch-size-avg"]) and found["record-send-rate"] == 0.0
     assert found["record-send-total"] == 10

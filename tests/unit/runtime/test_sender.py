@@ -13,7 +13,7 @@ from kafka_sink.records.batch import HEADER_BYTES
 from kafka_sink.records.scalar import split
 from kafka_sink.runtime import sender as sender_module
 
-from .shell import SenderShell, cluster_of
+from .shell import SenderShell, cluster_of, delivered
 
 
 def test_a_turn_closes_what_is_due_steps_carries_out_and_publishes() -> None:
@@ -26,10 +26,10 @@ def test_a_turn_closes_what_is_due_steps_carries_out_and_publishes() -> None:
     assert shell.network.executed == [connect, c.Send(1, [b"bytes"])]
     assert shell.engine.inputs[0] == c.Resolved(1, ())
     (batch,) = shell.appended()
-    shell.engine.answers = [[c.Delivered(batch, 5)]]
+    shell.engine.answers = [[delivered(batch, 5)]]
     assert shell.sender.turn()
     assert future.result(0).offset == 5
-    assert shell.exchange.completed_bytes == batch.encoded.size
+    assert shell.exchange.completed_bytes == batch.size
 
 
 def test_it_sleeps_until_the_engine_or_a_linger_wants_it() -> None:
@@ -54,7 +54,7 @@ def test_callbacks_run_before_the_operations_that_waited_for_them_end() -> None:
     flush = shell.appender.post_behind("flush()", c.Flush)
     shell.sender.turn()
     (batch,) = shell.appended()
-    shell.engine.answers = [[c.Delivered(batch, 0), c.Finished(flush.operation_id)]]
+    shell.engine.answers = [[delivered(batch, 0), c.Finished(flush.operation_id)]]
     shell.sender.turn()
     assert (order, flush.is_over, flush.error) == ([False], True, None)
 
@@ -70,12 +70,12 @@ def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> 
     quarters = first.split(split(first.encoded, batch_bytes_max=1))
     assert [part.record_count for part in (*quarters, second)] == [1, 1, 2]
     observed: list[c.Command] = [c.BatchObserved("split", batch), c.BatchObserved("split", first)]
-    shell.engine.answers = [[*observed, c.Delivered(quarters[0], 0), c.Delivered(second, 2)]]
+    shell.engine.answers = [[*observed, delivered(quarters[0], 0), delivered(second, 2)]]
     shell.sender.turn()
     assert (shell.exchange.completed_bytes, [future.done() for future in futures]) == (0, [True, False, True, True])
-    shell.engine.answers = [[c.Delivered(quarters[1], 1), c.Finished(flush.operation_id)]]
+    shell.engine.answers = [[delivered(quarters[1], 1), c.Finished(flush.operation_id)]]
     shell.sender.turn()
-    assert shell.exchange.completed_bytes == batch.encoded.size
+    assert shell.exchange.completed_bytes == batch.size
     assert shell.appender.room.used_bytes == 0
     assert [future.result(0).offset for future in futures] == [0, 1, 2, 3]
 
@@ -224,6 +224,6 @@ def test_waiting_on_the_sender_thread_is_refused() -> None:
     shell.send(on_delivery=on_delivery)
     shell.sender.turn()
     (batch,) = shell.appended()
-    shell.engine.answers = [[c.Delivered(batch, 0)]]
+    shell.engine.answers = [[delivered(batch, 0)]]
     shell.sender.turn()
     assert "callbacks run on the sender thread" in str(errors[0])

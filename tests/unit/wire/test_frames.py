@@ -118,7 +118,7 @@ def test_a_frame_comes_out_when_its_last_byte_is_in() -> None:
     frames.feed(b"b\0\0\0\0\0")
     assert frames.next_frame() == b"ab"
     assert frames.next_frame() == b""
-    assert frames.next_frame() is None and len(frames) == 1
+    assert frames.next_frame() is None and frames.size == 1
 
 
 @pytest.mark.parametrize("length", [-1, -(2**31), 11, 2**31 - 1])

@@ -1,0 +1,354 @@
+"""How many Python calls a record batch costs: `python -m bench.calls`; the table is docs/benchmarks/calls.md.
+
+Microseconds depend on the machine and on its mood, a number of calls does not: the same code makes the same calls. So
+this is what a test can put limits on (tests/integration/test_calls.py), and a guide to where a batch's time goes.
+
+The whole producer runs here, sockets included, but in lockstep: nobody waits for anybody. Rows are sent, then turns of
+the sender alternate with a broker (the core of the embedded one) that answers one request at a time, as a broker does
+that has a steady stream to write. Everything is one thread, so both sides of the producer are counted: what happens
+inside `send_arrow` is the application's, what happens in a turn is the sender's. Calls into C are not counted, nor is
+the broker.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from types import FrameType
+from typing import TypeVar
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from bench.report import publish
+from kafka_sink.engine.commands import Flush, WantTopic
+from kafka_sink.options import ProducerOptions
+from kafka_sink.runtime import core as core_module
+from kafka_sink.runtime import producer as producer_module
+from kafka_sink.runtime.clock import Clock
+from kafka_sink.runtime.core import Core
+from kafka_sink.runtime.producer import Producer
+from kafka_sink.runtime.sender import Sender
+from kafka_sink.testing import BrokerCluster
+from kafka_sink.testing.topics import Broker
+
+TOPIC = "calls"
+ROW_COUNT = 10_000
+BATCH_BYTES = 128 * 1024
+ROUNDS = 3
+# More turns than any round takes: without progress it is an error, not an endless loop.
+TURNS_MAX = 20_000
+# So often in a row there is nothing to read and nothing to do before a producer is taken to be at rest.
+IDLE_TURNS = 3
+READ_BYTES = 2**20
+
+INTRODUCTION = """# Python calls per batch
+
+`python -m bench.calls` counts the Python functions that a record batch passes through on its way from `send_arrow` to
+its acknowledgement: with one partition and with four, full batches of 128 KiB of 1000-byte rows without compression;
+with 1000 partitions small batches (ten rows of 100 bytes each). The broker answers one request per turn of the sender.
+Calls into C are not counted, nor is the broker. A count says where work is done, not how long it takes: for that see
+[producers.md](producers.md). `tests/integration/test_calls.py` puts limits on it.
+
+"""
+
+T = TypeVar("T")
+
+
+class Counter:
+    """Python calls made while it is open, whatever module they are in but this one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> Counter:
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename != __file__:
+            self.count += 1
+
+
+def counted(call: Callable[[], T]) -> tuple[int, T]:
+    with Counter() as counter:
+        result = call()
+    return counter.count, result
+
+
+class SteppingClock(Clock):
+    """Goes on when it is told to, so that what happens ten times a second happens in the same turns of every run. The
+    real clock is asked all the same: those calls count, too."""
+
+    def __init__(self) -> None:
+        self.now_ms = super().monotonic_ms()
+
+    def monotonic_ms(self) -> int:
+        super().monotonic_ms()
+        return self.now_ms
+
+
+class Peer:
+    """A broker on a real socket that reads and answers only when it is told to."""
+
+    def __init__(self, partitions: int) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self.port: int = self._listener.getsockname()[1]
+        broker = Broker(1, "127.0.0.1", self.port)
+        # It refuses records from the future.
+        self._now_ms = time.time_ns() // 1_000_000
+        self._core = BrokerCluster([broker], topics={TOPIC: partitions}, now_ms=self._now_ms)
+        self._sockets: dict[int, socket.socket] = {}
+        self._answers: deque[tuple[int, bytes]] = deque()
+        self.answer_count = 0
+
+    @property
+    def batch_count(self) -> int:
+        """Record batches in the logs."""
+        return sum(partition.log.appended_count for partition in self._core.cluster.topics[TOPIC].partitions)
+
+    def read(self) -> None:
+        """Takes in whatever has arrived; the answers wait."""
+        with suppress(BlockingIOError):
+            while True:
+                accepted, _ = self._listener.accept()
+                accepted.setblocking(False)
+                self._sockets[accepted.fileno()] = accepted
+        for connection_id, connection in self._sockets.items():
+            with suppress(BlockingIOError):
+                while data := connection.recv(READ_BYTES):
+                    outputs = self._core.on_bytes(1, connection_id, data, self._now_ms)
+                    self._answers.extend((to, answer) for to, answer in outputs if answer)
+
+    def answer(self) -> bool:
+        """One answer goes out. False: there was none."""
+        self.read()
+        if not self._answers:
+            return False
+        connection_id, answer = self._answers.popleft()
+        self._sockets[connection_id].sendall(answer)
+        self.answer_count += 1
+        return True
+
+    def close(self) -> None:
+        for each in (self._listener, *self._sockets.values()):
+            each.close()
+
+
+class Lockstep:
+    """A producer whose sender takes a turn when it is told to, and its broker."""
+
+    def __init__(self, partitions: int, **options: object) -> None:
+        self.peer = Peer(partitions)
+        config: dict[str, object] = {
+            "bootstrap.servers": f"127.0.0.1:{self.peer.port}",
+            "batch.size": BATCH_BYTES,
+            "buffer.memory": 512 * 2**20,
+            # Nothing is written in parts: how many there are depends on the kernel.
+            "send.buffer.bytes": -1,
+            **{name.replace("_", "."): value for name, value in options.items()},
+        }
+        cores: list[Core] = []
+
+        def kept(options: ProducerOptions) -> Core:
+            cores.append(Core(options))
+            return cores[-1]
+
+        self.clock = SteppingClock()
+        with (
+            patch.object(Sender, "run", lambda _: None),
+            patch.object(core_module, "Clock", lambda: self.clock),
+            patch.object(producer_module, "Core", kept),
+        ):
+            self.producer = Producer(config)
+        self.core = cores[0]
+        self.turn_count = self.sender_calls = 0
+        self._connect()
+
+    def _connect(self) -> None:
+        """The producer knows its topic and has its producer id; back-offs of the beginning are waited for."""
+        exchange = self.core.exchange
+        exchange.post(WantTopic(TOPIC))
+        for _ in range(TURNS_MAX):
+            self.settle()
+            if exchange.cluster.partition_count(TOPIC) is not None:
+                return
+            self.clock.now_ms += 100
+        raise RuntimeError("the topic does not become known")
+
+    def turn(self, *, is_awaited: bool = False) -> int:
+        """One turn of the sender; how many calls it made. It has something to find: a wake-up, if it is not awaited
+        by an answer."""
+        if not is_awaited:
+            self.core.network.wake()
+        self.clock.now_ms += 1
+        calls, _ = counted(self.core.sender.turn)
+        self.turn_count += 1
+        self.sender_calls += calls
+        return calls
+
+    def settle(self) -> None:
+        """Turns and answers alternate until there is nothing more."""
+        idle, is_answered = 0, False
+        for _ in range(TURNS_MAX):
+            self.turn(is_awaited=is_answered)
+            is_answered = self.peer.answer()
+            idle = 0 if is_answered else idle + 1
+            if idle == IDLE_TURNS:
+                return
+        raise RuntimeError("the producer does not come to rest")
+
+    def flush(self) -> None:
+        self.core.appender.post_behind("flush()", Flush)
+        self.settle()
+
+    def close(self) -> None:
+        self.producer.close(0)
+        self.core.sender.run()
+        self.peer.close()
+
+
+@dataclass(frozen=True)
+class StreamCost:
+    """What a stream of full batches costs, per batch."""
+
+    partitions: int
+    batches: int
+    requests: int
+    turns: int
+    application_calls: int
+    sender_calls: int
+
+    @property
+    def calls(self) -> float:
+        return (self.application_calls + self.sender_calls) / self.batches
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Calls of single turns: one that finds nothing, one that sends one batch, one that gets the answer to it."""
+
+    idle: int
+    request: int
+    answer: int
+
+
+def rows(value_bytes: int) -> pa.RecordBatch:
+    keys = pa.array([f"{number:08d}".encode() for number in range(ROW_COUNT)], pa.binary())
+    values = pa.array([b"v" * value_bytes] * ROW_COUNT, pa.binary())
+    return pa.record_batch({"key": keys, "value": values})
+
+
+def stream(partitions: int, *, value_bytes: int = 1000, linger_ms: int = 60_000) -> StreamCost:
+    """The first round warms up: the first batch of a partition goes alone, codecs are compiled."""
+    lockstep = Lockstep(partitions, linger_ms=linger_ms)
+    data = rows(value_bytes)
+    lockstep.producer.send_arrow(data, TOPIC)
+    lockstep.settle()
+    before = _Seen.of(lockstep)
+    application_calls = 0
+    for _ in range(ROUNDS):
+        calls, _ = counted(lambda: lockstep.producer.send_arrow(data, TOPIC))
+        application_calls += calls
+        lockstep.settle()
+    after = _Seen.of(lockstep)
+    lockstep.close()
+    return StreamCost(
+        partitions,
+        after.batches - before.batches,
+        after.requests - before.requests,
+        after.turns - before.turns,
+        application_calls,
+        after.sender_calls - before.sender_calls,
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    batches: int
+    requests: int
+    turns: int
+    sender_calls: int
+
+    @classmethod
+    def of(cls, lockstep: Lockstep) -> _Seen:
+        return cls(lockstep.peer.batch_count, lockstep.peer.answer_count, lockstep.turn_count, lockstep.sender_calls)
+
+
+def steps() -> StepCost:
+    """Of a producer that is used already, so that nothing is done for the first time."""
+    lockstep = Lockstep(1, linger_ms=60_000)
+    data = rows(100).slice(0, 1000)
+    for _ in range(2):
+        lockstep.producer.send_arrow(data, TOPIC)
+        lockstep.flush()
+    idle = lockstep.turn()
+    lockstep.producer.send_arrow(data, TOPIC)
+    lockstep.core.appender.post_behind("flush()", Flush)
+    request = lockstep.turn()
+    lockstep.peer.answer()
+    answer = lockstep.turn(is_awaited=True)
+    lockstep.close()
+    return StepCost(idle, request, answer)
+
+
+# What the same count gave before the way of a batch was shortened (one partition, four, a thousand; single turns).
+BEFORE = {
+    "one partition": 492, "4 partitions": 211, "1000 partitions": 96,
+    "a turn that finds nothing": 121, "a turn that sends one batch": 332, "a turn that takes its answer": 249,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    what: str
+    before: int
+    now: float
+    detail: str
+
+
+def measured() -> list[Row]:
+    streams = {
+        "one partition": stream(1),
+        "4 partitions": stream(4),
+        "1000 partitions": stream(1000, value_bytes=100, linger_ms=0),
+    }
+    rows = [Row(what, BEFORE[what], cost.calls, _detail(cost)) for what, cost in streams.items()]
+    single = steps()
+    found = {
+        "a turn that finds nothing": single.idle,
+        "a turn that sends one batch": single.request,
+        "a turn that takes its answer": single.answer,
+    }
+    return rows + [Row(what, BEFORE[what], calls, "") for what, calls in found.items()]
+
+
+def _detail(cost: StreamCost) -> str:
+    return (
+        f"{cost.application_calls / cost.batches:.1f} in `send_arrow`, {cost.sender_calls / cost.batches:.1f} in the "
+        f"sender; {cost.batches / cost.requests:.1f} batches per request"
+    )
+
+
+def markdown(rows: list[Row]) -> str:
+    lines = ["| calls per batch, or in a turn of the sender | before | now | |", "|---|---:|---:|---|"]
+    lines += [f"| {row.what} | {row.before} | {row.now:.0f} | {row.detail} |" for row in rows]
+    return INTRODUCTION + "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    rows = measured()
+    publish("calls", markdown(rows), {"rows": [asdict(row) for row in rows]})
+
+
+if __name__ == "__main__":
+    main()

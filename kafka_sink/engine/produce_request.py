@@ -1,0 +1,70 @@
+"""One Produce request, from the drain of its batches to the answer: the only object that is made for it.
+
+What stands before the topics is the same in all requests of a producer and is made once (`heads`, by version). The
+answer is read by hand where all is well, by the generic rows otherwise (wire/produce.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka_sink.engine.commands import Buffer
+from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
+from kafka_sink.engine.request import Request
+from kafka_sink.options import ProducerOptions
+from kafka_sink.records.batch import seal
+from kafka_sink.wire.apis import PRODUCE
+from kafka_sink.wire.produce import TopicBatches, encode_behind, produce_head, read_acknowledgements
+
+
+class ProduceRequest(Request):
+    """One Produce request: its batches, by partition, from the drain to the answer."""
+
+    __slots__ = ("_heads", "_options", "_topic_ids", "batches", "topic_names")
+
+    def __init__(
+        self,
+        batches: dict[TopicPartition, ProducerBatch],
+        topic_ids: dict[str, bytes | None],
+        topic_names: dict[bytes, str],
+        options: ProducerOptions,
+        heads: dict[int, bytes],
+        version_min: int,
+        version_max: int,
+    ) -> None:
+        super().__init__(
+            PRODUCE, {}, self, options.request_timeout_ms, version_min, version_max, expects_answer=options.acks != 0
+        )
+        self.batches = batches
+        self._options = options
+        self._topic_ids = topic_ids
+        # To read answers by id.
+        self.topic_names = topic_names
+        # By version, what all requests of the producer begin with.
+        self._heads = heads
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> list[Buffer]:
+        is_transactional = self._options.transactional_id is not None
+        by_topic: dict[str, list[tuple[int, bytes, Buffer]]] = {}
+        topics: list[TopicBatches] = []
+        for batch in self.batches.values():
+            partitions = by_topic.get(batch.topic)
+            if partitions is None:
+                partitions = by_topic[batch.topic] = []
+                topics.append((batch.topic, self._topic_ids[batch.topic], partitions))
+            header = seal(batch.encoded, *batch.identity, batch.base_sequence, is_transactional)
+            partitions.append((batch.partition, header, batch.encoded.payload))
+        head = self._heads.get(version)
+        if head is None:
+            head = self._heads[version] = produce_head(
+                version,
+                client_id=client_id,
+                transactional_id=self._options.transactional_id,
+                acks=self._options.acks,
+                timeout_ms=self._options.request_timeout_ms,
+            )
+        return encode_behind(head, version, correlation_id, topics)
+
+    def decode(self, frame: bytes) -> tuple[Any, int]:
+        found = read_acknowledgements(self.version, frame, self.correlation_id)
+        return super().decode(frame) if found is None else (found, found.throttle_time_ms)

@@ -1,0 +1,29 @@
+"""Formats of key and value, and which options belong to them: told by their names, so that a write without a format
+loads no more of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka_sink.options.registry_names import is_registry_option
+
+AVRO, PROTOBUF, JSON, JSON_SCHEMA, STRING, BINARY = "avro", "protobuf", "json", "json-schema", "string", "binary"
+FORMATS = (AVRO, PROTOBUF, JSON, JSON_SCHEMA, STRING, BINARY)
+# Those whose bytes need a schema to be read.
+WITH_SCHEMA = frozenset({AVRO, PROTOBUF, JSON_SCHEMA})
+# Those that make bytes of any column; the others take the bytes that are there.
+ENCODED = WITH_SCHEMA | {JSON}
+EVERY_COLUMN = "*"
+
+FORMAT_NAMES = ("value.format", "value.columns", "value.record.name", "key.format", "key.record.name")
+# Spark's own names for the same, from to_avro and to_protobuf.
+FORMAT_ALIASES: Mapping[str, str] = {
+    "avroschema": "value.schema",
+    "recordname": "value.record.name",
+    "descfilepath": "value.schema",
+    "messagename": "value.record.name",
+}
+
+
+def is_format_option(name: str) -> bool:
+    return name in FORMAT_NAMES or name in FORMAT_ALIASES or is_registry_option(name)

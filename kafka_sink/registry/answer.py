@@ -1,0 +1,161 @@
+"""What a registry says: JSON that is believed field by field, and codes that mean somebody has to do something.
+
+Nothing in an answer is trusted: it may be huge, deep, of wrong types, cut off, or a page of a proxy.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.frozen import frozen
+from kafka_sink.registry.schema import AVRO, KINDS, Reference, Registered, Schema
+
+# Confluent Cloud takes schemas of 1 MB; a schema is text inside JSON, so it grows by its quotes.
+ANSWER_BYTES_MAX = 16 * 1024 * 1024
+TEXT_CHARACTERS_MAX = 2000
+ID_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+REFERENCES_MAX = 1000
+
+SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
+RETRIABLE = frozenset({408, 429, 500, 502, 503, 504})
+_GUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
+
+
+@frozen
+class RegistryAnswer:
+    """`source` names the registry in errors."""
+
+    source: str
+    status: int
+    body: bytes
+    content_type: str = ""
+    retry_after_s: float = 0.0
+
+    @property
+    def is_good(self) -> bool:
+        return 200 <= self.status < 300
+
+
+@frozen
+class Refusal:
+    """`code` is the registry's own, which begins with the status; the status where it gave none."""
+
+    code: int
+    message: str
+
+
+def refusal_of(answer: RegistryAnswer) -> Refusal:
+    """A refusal need not be JSON: proxies refuse, too."""
+    try:
+        said = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        return Refusal(answer.status, "")
+    code, message = said.get("error_code"), said.get("message")
+    if isinstance(code, bool) or not isinstance(code, int) or not 0 < code < 1_000_000:
+        code = answer.status
+    return Refusal(code, shown(message))
+
+
+def shown(text: object) -> str:
+    """Of somebody else's text: one line that a terminal can bear, and not too long."""
+    if not isinstance(text, str):
+        return ""
+    line = "".join(letter if letter.isprintable() else " " for letter in text[: TEXT_CHARACTERS_MAX + 1])
+    return line if len(line) <= TEXT_CHARACTERS_MAX else line[:TEXT_CHARACTERS_MAX] + "..."
+
+
+def registered_of(answer: RegistryAnswer, known: Schema | None = None) -> Registered:
+    """`known`: the schema that was sent, because an answer to that may hold the id alone."""
+    said = _fields(answer)
+    schema = _schema(answer, said) if known is None else known
+    return Registered(
+        schema,
+        subject=_text(answer, said, "subject"),
+        version=_number(answer, said, "version", ID_MAX),
+        schema_id=_number(answer, said, "id", LONG_MAX),
+        guid=_guid(answer, said),
+    )
+
+
+def compatibility_of(answer: RegistryAnswer) -> tuple[bool, tuple[str, ...]]:
+    """Whether it is compatible, and the reasons why it is not."""
+    said = _fields(answer)
+    verdict, reasons = said.get("is_compatible"), said.get("messages")
+    if not isinstance(verdict, bool):
+        raise _wrong(answer, "is_compatible")
+    return verdict, tuple(shown(each) for each in reasons[:20]) if isinstance(reasons, list) else ()
+
+
+def _fields(answer: RegistryAnswer) -> dict[str, Any]:
+    if len(answer.body) > ANSWER_BYTES_MAX:
+        raise RemoteProtocolError(
+            f"{answer.source} answered with more than {ANSWER_BYTES_MAX} bytes: that is no schema"
+        )
+    try:
+        said = json.loads(answer.body)
+    except (ValueError, RecursionError):
+        kind = shown(answer.content_type[:100]) or "no content type"
+        raise RemoteProtocolError(
+            f"{answer.source} did not answer with JSON ({kind}): is it the address of a schema registry, or of a proxy "
+            "in front of it?"
+        ) from None
+    if not isinstance(said, dict):
+        raise RemoteProtocolError(f"{answer.source} answered with JSON that is no object: is it a schema registry?")
+    return said
+
+
+def _schema(answer: RegistryAnswer, said: dict[str, Any]) -> Schema:
+    text, kind = said.get("schema"), said.get("schemaType", AVRO)
+    if not isinstance(text, str):
+        raise _wrong(answer, "schema")
+    if kind not in KINDS:
+        raise _wrong(answer, "schemaType")
+    references = said.get("references") or []
+    if not isinstance(references, list) or len(references) > REFERENCES_MAX:
+        raise _wrong(answer, "references")
+    return Schema(kind, text, tuple(_reference(answer, each) for each in references))
+
+
+def _reference(answer: RegistryAnswer, said: object) -> Reference:
+    if not isinstance(said, dict):
+        raise _wrong(answer, "references")
+    name, subject = said.get("name"), said.get("subject")
+    version = _number(answer, said, "version", ID_MAX)
+    if not isinstance(name, str) or not isinstance(subject, str) or version is None:
+        raise _wrong(answer, "references")
+    return Reference(name, subject, version)
+
+
+def _text(answer: RegistryAnswer, said: dict[str, Any], field: str) -> str | None:
+    found = said.get(field)
+    if found is not None and not isinstance(found, str):
+        raise _wrong(answer, field)
+    return found
+
+
+def _number(answer: RegistryAnswer, said: dict[str, Any], field: str, most: int) -> int | None:
+    found = said.get(field)
+    if found is None:
+        return None
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= most:
+        raise _wrong(answer, field)
+    return found
+
+
+def _guid(answer: RegistryAnswer, said: dict[str, Any]) -> str | None:
+    found = _text(answer, said, "guid")
+    if found is not None and not _GUID.fullmatch(found):
+        raise _wrong(answer, "guid")
+    return found
+
+
+def _wrong(answer: RegistryAnswer, field: str) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        f"{answer.source} answered with JSON in which {field} is missing or not what it should be: is it a schema "
+        "registry?"
+    )

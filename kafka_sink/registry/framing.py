@@ -1,0 +1,120 @@
+"""What stands in front of a value, or beside it as a header, so that a reader finds the schema.
+
+    prefix                      00, id in 4 bytes                                       Confluent, Karapace, Apicurio 3
+    header                      header __value_schema_id: 01, GUID in 16 bytes          Confluent, since 2025
+    glue                        03, 00 (not compressed), UUID of the version            AWS Glue
+    apicurio                    00, id in 8 bytes                                       Apicurio 2
+    apicurio-header-global-id   header apicurio.value.globalId: id in 8 bytes           Apicurio
+    apicurio-header-content-id  header apicurio.value.contentId: id in 8 bytes          Apicurio
+    none                        nothing: readers know the schema from elsewhere
+
+All numbers are big-endian. A file of Protobuf holds many messages, so each way says which one it is, too. Confluent's
+by the path of indexes from the file down to the message, as signed varints with their number in front; [0], the first
+message, is a single zero. Glue's by its place among the full names of all messages, sorted. Apicurio's by its name.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.frozen import frozen
+from kafka_sink.registry.schema import AVRO
+
+PREFIX, HEADER, GLUE, APICURIO, NONE = "prefix", "header", "glue", "apicurio", "none"
+GLOBAL_ID, CONTENT_ID = "apicurio-header-global-id", "apicurio-header-content-id"
+FRAMINGS = (PREFIX, HEADER, GLUE, APICURIO, GLOBAL_ID, CONTENT_ID, NONE)
+# These name a schema by something that is no number.
+BY_GUID = frozenset({HEADER, GLUE})
+ID_MAX = {PREFIX: 2**31 - 1}
+LONG_MAX = 2**63 - 1
+
+
+@frozen
+class MessagePlace:
+    """Where a message stands in its file. `indexes`: from the file downwards. `rank`: among all full names, sorted.
+    `name`: its own, without package and without the messages around it."""
+
+    indexes: tuple[int, ...]
+    rank: int
+    name: str
+
+
+@frozen
+class Frame:
+    """The same for every row: `prefix` comes before the bytes of the value, `headers` behind the row's own."""
+
+    prefix: bytes = b""
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+def frame(
+    framing: str,
+    side: str,
+    kind: str,
+    *,
+    schema_id: int | None = None,
+    guid: str | None = None,
+    message: MessagePlace | None = None,
+) -> Frame:
+    """`side` is key or value. `message` is for Protobuf only. A glue frame takes the UUID of the version as `guid`."""
+    if framing == NONE:
+        return Frame()
+    if framing in BY_GUID:
+        if guid is None:
+            raise ConfigError(
+                f"{side}.schema.framing={framing} needs the GUID of the schema, and the registry did not tell one: it "
+                f"is older than that way of framing. Use {side}.schema.framing={PREFIX}"
+            )
+        place = UUID(guid).bytes
+        if framing == GLUE:
+            return Frame(b"\x03\x00" + place + (b"" if message is None else _unsigned(message.rank)))
+        return Frame(headers=((f"__{side}_schema_id", b"\x01" + place + _path(message)),))
+    if schema_id is None or not 0 <= schema_id <= ID_MAX.get(framing, LONG_MAX):
+        raise ConfigError(
+            f"{side}.schema.framing={framing} needs the id of the schema as a number up to "
+            f"{ID_MAX.get(framing, LONG_MAX)}, and it is {schema_id}"
+        )
+    if framing == PREFIX:
+        return Frame(b"\x00" + schema_id.to_bytes(4, "big") + _path(message))
+    if framing == APICURIO:
+        return Frame(b"\x00" + schema_id.to_bytes(8, "big") + (b"" if message is None else _reference(message.name)))
+    header = f"apicurio.{side}." + ("globalId" if framing == GLOBAL_ID else "contentId")
+    return Frame(headers=((header, schema_id.to_bytes(8, "big")), *_apicurio_headers(side, kind, message)))
+
+
+def _apicurio_headers(side: str, kind: str, message: MessagePlace | None) -> tuple[tuple[str, bytes], ...]:
+    if kind == AVRO:
+        return ((f"apicurio.{side}.encoding", b"BINARY"),)
+    if message is None:
+        return ()
+    return (("apicurio.protobuf.type" + (".key" if side == "key" else ""), message.name.encode()),)
+
+
+def _path(message: MessagePlace | None) -> bytes:
+    if message is None:
+        return b""
+    if message.indexes == (0,):
+        return b"\x00"
+    return b"".join(_signed(each) for each in (len(message.indexes), *message.indexes))
+
+
+def _reference(name: str) -> bytes:
+    """A message of its own, with its length in front: field 1 is the name."""
+    told = name.encode()
+    body = b"\x0a" + _unsigned(len(told)) + told
+    return _unsigned(len(body)) + body
+
+
+def _signed(number: int) -> bytes:
+    """Zigzag. What is counted here is never negative."""
+    return _unsigned(number << 1)
+
+
+def _unsigned(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

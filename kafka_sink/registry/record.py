@@ -1,0 +1,48 @@
+"""What was resolved, as text for a file and back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kafka_sink.registry.schema import KINDS, Dependency, Reference, Resolved, Schema
+
+
+def to_text(resolved: Resolved) -> str:
+    return json.dumps(
+        {
+            "schema": _schema_fields(resolved.schema),
+            "subject": resolved.subject,
+            "version": resolved.version,
+            "schema_id": resolved.schema_id,
+            "guid": resolved.guid,
+            "dependencies": [[each.name, _schema_fields(each.schema)] for each in resolved.dependencies],
+        }
+    )
+
+
+def from_text(text: str) -> Resolved | None:
+    """None: another release, or nobody at all, wrote it."""
+    try:
+        said = json.loads(text)
+        return Resolved(
+            _schema_of(said["schema"]),
+            said["subject"],
+            said["version"],
+            said["schema_id"],
+            said["guid"],
+            tuple(Dependency(name, _schema_of(each)) for name, each in said["dependencies"]),
+        )
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+
+
+def _schema_fields(schema: Schema) -> dict[str, Any]:
+    references = [[each.name, each.subject, each.version] for each in schema.references]
+    return {"kind": schema.kind, "text": schema.text, "references": references}
+
+
+def _schema_of(said: dict[str, Any]) -> Schema:
+    if said["kind"] not in KINDS or not isinstance(said["text"], str):
+        raise ValueError(said["kind"])
+    return Schema(said["kind"], said["text"], tuple(Reference(*each) for each in said["references"]))

@@ -1,0 +1,78 @@
+"""What is asked of a registry: the paths and bodies of Confluent's REST interface, as values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from urllib.parse import quote, urlencode
+
+from kafka_sink.frozen import frozen
+from kafka_sink.registry.schema import AVRO, Schema
+
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+ACCEPT = f"{CONTENT_TYPE}, application/vnd.schemaregistry+json, application/json"
+LATEST = "latest"
+
+
+@frozen
+class RegistryRequest:
+    """`body` of None: a GET. All of them may be sent again: registering twice finds what the first one made."""
+
+    path: str
+    body: bytes | None = None
+
+    @property
+    def method(self) -> str:
+        return "GET" if self.body is None else "POST"
+
+
+def by_version(subject: str, version: int | str) -> RegistryRequest:
+    """`version` is a number or LATEST."""
+    return RegistryRequest(f"/subjects/{_part(subject)}/versions/{version}")
+
+
+def by_id(schema_id: int, subject: str) -> RegistryRequest:
+    """The subject tells the context: each context numbers its schemas anew."""
+    return RegistryRequest(f"/schemas/ids/{schema_id}" + _query({"subject": subject}))
+
+
+def by_guid(guid: str) -> RegistryRequest:
+    return RegistryRequest(f"/schemas/guids/{guid}")
+
+
+def look_up(subject: str, schema: Schema, *, normalize: bool) -> RegistryRequest:
+    return RegistryRequest(f"/subjects/{_part(subject)}" + _normalized(normalize), _body(schema))
+
+
+def register(subject: str, schema: Schema, *, normalize: bool) -> RegistryRequest:
+    return RegistryRequest(f"/subjects/{_part(subject)}/versions" + _normalized(normalize), _body(schema))
+
+
+def test_compatibility(subject: str, schema: Schema, *, normalize: bool) -> RegistryRequest:
+    """Against what the subject's compatibility level says; the registry is asked for its reasons."""
+    query = {"verbose": "true", **({"normalize": "true"} if normalize else {})}
+    return RegistryRequest(f"/compatibility/subjects/{_part(subject)}/versions" + _query(query), _body(schema))
+
+
+def _part(text: str) -> str:
+    """A subject is any text: slashes, colons and blanks must not change the path."""
+    return quote(text, safe="")
+
+
+def _query(pairs: Mapping[str, str]) -> str:
+    return "?" + urlencode(pairs, quote_via=quote)
+
+
+def _normalized(normalize: bool) -> str:
+    return _query({"normalize": "true"}) if normalize else ""
+
+
+def _body(schema: Schema) -> bytes:
+    said: dict[str, object] = {"schema": schema.text}
+    if schema.kind != AVRO:  # old registries know only Avro, and no such field
+        said["schemaType"] = schema.kind
+    if schema.references:
+        said["references"] = [
+            {"name": each.name, "subject": each.subject, "version": each.version} for each in schema.references
+        ]
+    return json.dumps(said).encode()

@@ -1,0 +1,221 @@
+"""Which requests find the schema of a write, and what their answers mean.
+
+A generator: it yields a request, is sent the answer, and returns what was found or raises what the user should read.
+
+    id or GUID is given             one request by id; none if the text is given as well
+    version or latest               one request by version
+    auto.register.schemas           one request that registers: the registry looks for the same schema first, and tests
+                                    compatibility in the same step, so that nobody can come in between
+    otherwise                       one request that looks the schema up under its subject
+
+More are made for schemas that it refers to, one each; where the way of framing needs a GUID that the answer did not
+hold; and to say why, when a schema is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from kafka_sink.errors import AuthenticationError, AuthorizationError, ConfigError, RemoteProtocolError, TransportError
+from kafka_sink.frozen import frozen
+from kafka_sink.registry import request as ask
+from kafka_sink.registry.answer import (
+    RETRIABLE,
+    SCHEMA_NOT_FOUND,
+    SUBJECT_NOT_FOUND,
+    Refusal,
+    RegistryAnswer,
+    compatibility_of,
+    refusal_of,
+    registered_of,
+)
+from kafka_sink.registry.request import RegistryRequest
+from kafka_sink.registry.schema import Dependency, Registered, Resolved, Schema
+from kafka_sink.registry.subject import beside
+
+# A registry that answers with ever new references must come to an end.
+DEPENDENCIES_MAX = 500
+
+Steps = Generator[RegistryRequest, RegistryAnswer, Resolved]
+
+
+@frozen
+class Question:
+    """What is wanted, after options were read. `schema` is what was given as text or made from the columns.
+
+    `identity` is an id, a GUID, or None; `version` a number, LATEST, or None. `needs_guid`: by the way of framing.
+    `side` is key or value, for the names of options in errors.
+    """
+
+    side: str
+    subject: str
+    schema: Schema | None = None
+    identity: int | str | None = None
+    version: int | str | None = None
+    registers: bool = False
+    normalizes: bool = False
+    needs_guid: bool = False
+
+    @property
+    def is_for_ever(self) -> bool:
+        """Ids and numbered versions never change; what is the latest does."""
+        return self.version != ask.LATEST
+
+
+def resolution(question: Question) -> Steps:
+    registered = yield from _found(question)
+    if question.needs_guid and registered.guid is None and registered.schema_id is not None:
+        by_id = yield from _got(ask.by_id(registered.schema_id, question.subject), question)
+        registered = Registered(
+            registered.schema, registered.subject, registered.version, registered.schema_id, by_id.guid
+        )
+    dependencies = yield from _dependencies(registered.schema, question)
+    return Resolved(
+        registered.schema,
+        registered.subject or question.subject,
+        registered.version,
+        registered.schema_id,
+        registered.guid,
+        dependencies,
+    )
+
+
+def _found(question: Question) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+    identity, schema = question.identity, question.schema
+    if isinstance(identity, int):
+        told = yield from _got(ask.by_id(identity, question.subject), question)
+        return Registered(told.schema, told.subject, told.version, identity, told.guid)
+    if isinstance(identity, str):
+        told = yield from _got(ask.by_guid(identity), question)
+        return Registered(told.schema, told.subject, told.version, told.schema_id, identity)
+    if question.version is not None:
+        return (yield from _got(ask.by_version(question.subject, question.version), question))
+    if schema is None:
+        raise ConfigError(
+            f"no schema for the {question.side}: set {question.side}.schema, {question.side}.schema.id or "
+            "use.latest.version=true"
+        )
+    if question.registers:
+        return (yield from _registered(question, schema))
+    return (yield from _looked_up(question, schema))
+
+
+def _got(request: RegistryRequest, question: Question) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+    answer = yield request
+    if not answer.is_good:
+        raise _error(answer, question, request)
+    return registered_of(answer)
+
+
+def _registered(question: Question, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+    request = ask.register(question.subject, schema, normalize=question.normalizes)
+    answer = yield request
+    if not answer.is_good:
+        raise _error(answer, question, request)
+    return _with_id(registered_of(answer, known=schema), answer)
+
+
+def _looked_up(question: Question, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+    request = ask.look_up(question.subject, schema, normalize=question.normalizes)
+    answer = yield request
+    if answer.is_good:
+        # Rows are written by the schema that was asked about: what the registry holds may differ in spelling only.
+        return _with_id(registered_of(answer, known=schema), answer)
+    refusal = refusal_of(answer)
+    if answer.status != 404 or refusal.code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, 404):
+        raise _error(answer, question, request)
+    way_out = (
+        f"Register it there, or set auto.register.schemas=true, or write by what is there: use.latest.version=true or "
+        f"{question.side}.schema.id"
+    )
+    if refusal.code != SCHEMA_NOT_FOUND:
+        raise ConfigError(f"{answer.source} has no subject {question.subject!r}. {way_out}")
+    reasons = yield from _reasons(question, schema)
+    raise ConfigError(f"{answer.source}: the schema is not registered under {question.subject!r}{reasons}. {way_out}")
+
+
+def _reasons(question: Question, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, str]:
+    """Whether it could be registered: for the text of an error, so a refusal of this question is no other error."""
+    answer = yield ask.test_compatibility(question.subject, schema, normalize=question.normalizes)
+    if not answer.is_good:
+        return ""
+    try:
+        is_compatible, reasons = compatibility_of(answer)
+    except RemoteProtocolError:
+        return ""
+    if is_compatible:
+        return ", and is compatible with what is"
+    return ", and is not compatible with what is: " + ("; ".join(reasons) or "the registry gives no reason")
+
+
+def _with_id(found: Registered, answer: RegistryAnswer) -> Registered:
+    if found.schema_id is None and found.guid is None:
+        raise RemoteProtocolError(f"{answer.source} answered without an id: is it a schema registry?")
+    return found
+
+
+# ---- schemas that it refers to ---------------------------------------------------------------------------------------
+
+
+def _dependencies(
+    schema: Schema, question: Question
+) -> Generator[RegistryRequest, RegistryAnswer, tuple[Dependency, ...]]:
+    """Depth first without recursion, so that a hostile registry cannot exhaust the stack; each version is asked for
+    once. One that refers back to itself is left as it is: what reads the texts will say so."""
+    asked: dict[tuple[str, int], Schema] = {}
+    ordered: dict[str, Schema] = {}
+    # A reference comes twice: to be asked for, and, when everything below it is done, to be put in order.
+    work = [(each, False) for each in reversed(schema.references)]
+    while work:
+        reference, is_done = work.pop()
+        where = (beside(question.subject, reference.subject), reference.version)
+        if is_done or where in asked:
+            ordered.setdefault(reference.name, asked[where])
+        else:
+            if len(asked) >= DEPENDENCIES_MAX:
+                raise ConfigError(f"the schema of {question.subject!r} refers to more than {DEPENDENCIES_MAX} others")
+            found = yield from _got(ask.by_version(*where), question)
+            asked[where] = found.schema
+            work.append((reference, True))
+            work.extend((each, False) for each in reversed(found.schema.references))
+    return tuple(Dependency(name, text) for name, text in ordered.items())
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+def _error(
+    answer: RegistryAnswer, question: Question, request: RegistryRequest
+) -> AuthenticationError | AuthorizationError | ConfigError | TransportError:
+    refusal = refusal_of(answer)
+    said = f"{answer.source} answered {refusal.code}" + (f" ({refusal.message})" if refusal.message else "")
+    if answer.status == 401:
+        return AuthenticationError(f"{said}: check schema.registry.basic.auth.user.info or the bearer token")
+    if answer.status == 403:
+        return AuthorizationError(f"{said}: the user may not {_deed(request)} subject {question.subject!r}")
+    if answer.status in RETRIABLE:
+        return TransportError(f"{said}, again and again")
+    if 300 <= answer.status < 400:
+        return ConfigError(f"{said}: redirects are not followed, set schema.registry.url to where it leads")
+    return ConfigError(f"{said}: {_meaning(answer, refusal, question)}")
+
+
+def _deed(request: RegistryRequest) -> str:
+    return "register a schema under" if request.path.partition("?")[0].endswith("/versions") else "read"
+
+
+def _meaning(answer: RegistryAnswer, refusal: Refusal, question: Question) -> str:
+    if answer.status == 409:
+        return (
+            f"the schema is not compatible with those registered under {question.subject!r}. Nothing was written. "
+            "Change the columns so that it is, or write under another subject"
+        )
+    if answer.status == 404:
+        if question.identity is not None:
+            return f"there is no schema {question.identity}; is it {question.side}.schema.id of another registry?"
+        if question.version is not None and refusal.code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND):
+            return f"there is no version {question.version} of {question.subject!r}"
+        return f"there is no subject {question.subject!r}; is schema.registry.url that of the registry itself?"
+    if answer.status == 422:
+        return f"it takes no such schema, version or subject ({question.subject!r})"
+    return f"this was not expected for {question.subject!r}"

@@ -1,0 +1,20 @@
+"""What a task has to know to encode keys or values: settled on the driver, pickled with the write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafka_sink.schemas.match import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class SidePlan:
+    """`side` is key or value. `schema` of None is JSON without one. Every value begins with `prefix`, every record of
+    a row gets `headers`, by which readers find the schema."""
+
+    side: str
+    schema: Schema | None
+    prefix: bytes = b""
+    headers: tuple[tuple[str, bytes], ...] = ()

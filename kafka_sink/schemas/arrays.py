@@ -1,0 +1,59 @@
+"""Arrow arrays as numpy sees them: which elements are there, their numbers, where lists begin. Offsets of slices are
+taken care of here and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.records.varint import Array
+
+
+def valid_of(array: pa.Array) -> Array | None:
+    """None means that no element is null."""
+    if pa.types.is_null(array.type):
+        return np.zeros(len(array), np.bool_)
+    if not array.null_count:
+        return None
+    return _bits(array.buffers()[0], array)
+
+
+def numbers_of(array: pa.Array, dtype: Any, width: int = 1) -> Array:
+    """The numbers themselves; under a null anything may stand. `width` of them are one element."""
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array) * width, dtype)
+    return np.frombuffer(buffer, dtype)[array.offset * width : (array.offset + len(array)) * width]
+
+
+def flags_of(array: pa.Array) -> Array:
+    buffer = array.buffers()[1]
+    return np.zeros(len(array), np.bool_) if buffer is None else _bits(buffer, array)
+
+
+def lists_of(array: pa.Array) -> tuple[Array, list[pa.Array]]:
+    """Where the items of each element begin (one more than elements, from 0 on), and the items that belong to this
+    slice: one array of them, or keys and values of a map."""
+    kind = array.type
+    if pa.types.is_fixed_size_list(kind):
+        offsets = np.arange(len(array) + 1, dtype=np.int64) * kind.list_size
+        first = array.offset * kind.list_size
+        return offsets, [array.values.slice(first, len(array) * kind.list_size)]
+    children = [array.keys, array.items] if pa.types.is_map(kind) else [array.values]
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return np.zeros(len(array) + 1, np.int64), [child.slice(0, 0) for child in children]
+    dtype = np.int64 if pa.types.is_large_list(kind) else np.int32
+    offsets = np.frombuffer(buffer, dtype)[array.offset : array.offset + len(array) + 1].astype(np.int64)
+    first, last = int(offsets[0]), int(offsets[-1])
+    return offsets - first, [child.slice(first, last - first) for child in children]
+
+
+def _bits(buffer: pa.Buffer, array: pa.Array) -> Array:
+    first = array.offset // 8
+    skipped = array.offset - first * 8
+    packed = np.frombuffer(buffer, np.uint8)[first : (array.offset + len(array) + 7) // 8]
+    bits = np.unpackbits(packed, bitorder="little")[skipped : skipped + len(array)]
+    return bits.view(np.bool_)

@@ -1,0 +1,243 @@
+"""Which Avro type an Arrow type can be written as: docs/schemas.md has the table.
+
+Whatever does not fit is told with all other problems of the schema at once, before there are rows. What depends on the
+rows (a range, a null, a symbol, a length) is left to the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.records.bytes_column import plain_type
+from kafka_sink.schemas.avro import NO_DEFAULT, AvroField, AvroType
+from kafka_sink.schemas.avro_default import default_bytes
+from kafka_sink.schemas.avro_nodes import (
+    Boolean,
+    Bytes,
+    Decimal,
+    Enum,
+    Fixed,
+    Float,
+    Integer,
+    Items,
+    Null,
+    Record,
+    RecordField,
+    Slot,
+    Text,
+    Uuid,
+)
+from kafka_sink.schemas.decimals import PRECISION_MAX
+from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
+from kafka_sink.schemas.naming import Problems, column_of, unfilled, unknown_columns
+from kafka_sink.schemas.node import Node, Numbers, days, integer_dtype, integers, timestamps
+
+# What can be written as a type: the second half of an error text.
+_FITS = {
+    "null": "void",
+    "boolean": "boolean",
+    "int": "tinyint, smallint, int, bigint if every value is small enough, date",
+    "long": "tinyint, smallint, int, bigint, timestamp, interval day to second",
+    "float": "float, tinyint, smallint",
+    "double": "double, float, tinyint, smallint, int",
+    "bytes": "binary, string",
+    "string": "string",
+    "enum": "string",
+    "array": "array",
+    "map": "map with string keys",
+    "record": "struct",
+    "date": "date, int",
+    "decimal": "decimal with no more digits behind the point",
+    "uuid": "string, binary of 16 bytes",
+    "time-millis": "time",
+    "time-micros": "time",
+    "timestamp-millis": "timestamp, bigint",
+    "timestamp-micros": "timestamp, bigint",
+    "timestamp-nanos": "timestamp, bigint",
+    "local-timestamp-millis": "timestamp_ntz, bigint",
+    "local-timestamp-micros": "timestamp_ntz, bigint",
+    "local-timestamp-nanos": "timestamp_ntz, bigint",
+}
+_UNITS = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_DECIMAL_BYTES_MAX = 1024
+_NOT_SCALAR = frozenset({"array", "map", "record", "union"})
+
+
+def slot_of(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> Slot:
+    """A slot that encodes nothing stands where there is a problem."""
+    kind = plain_type(kind)
+    if schema.kind != "union":
+        node = _node(kind, schema, path, problems)
+        return Slot(node)
+    null_branch = None if schema.null_branch < 0 else schema.null_branch
+    if pa.types.is_null(kind) and null_branch is not None:
+        return Slot(Null(), null_branch, null_branch)
+    numbers = [number for number, branch in enumerate(schema.branches) if branch.kind != "null"]
+    if len(numbers) == 1:
+        return Slot(_node(kind, schema.branches[numbers[0]], path, problems), numbers[0], null_branch)
+    for rank in (_is_natural, lambda *_: True):
+        for number in numbers:
+            branch = schema.branches[number]
+            tried = Problems()
+            if not rank(kind, branch):
+                continue
+            node = _node(kind, branch, path, tried)
+            if not tried.texts:
+                return Slot(node, number, null_branch)
+    fitting = sorted({_FITS[branch.logical or branch.kind] for branch in schema.branches})
+    problems.add(_refused(path, kind, schema, "; ".join(fitting)))
+    return Slot(Null())
+
+
+def _node(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> Node:
+    node = _nested(kind, schema, path, problems) if schema.kind in _NOT_SCALAR else _scalar(kind, schema)
+    if node is None:
+        problems.add(_refused(path, kind, schema, _fits(schema)))
+        return Null()
+    return node
+
+
+def _nested(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> Node | None:
+    if schema.kind == "record":
+        return _record(kind, schema, path, problems) if pa.types.is_struct(kind) else None
+    assert schema.items is not None
+    if schema.kind == "array" and is_list(kind):
+        return Items((slot_of(kind.value_type, schema.items, f"{path}[]", problems),), ("[]",))
+    if schema.kind == "map" and pa.types.is_map(kind) and is_text(plain_type(kind.key_type)):
+        return Items((Slot(Text()), slot_of(kind.item_type, schema.items, f"{path}{{}}", problems)), ("{key}", "{}"))
+    return None
+
+
+def _record(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> Record:
+    columns = [kind.field(index).name for index in range(kind.num_fields)]
+    fields: list[RecordField] = []
+    used: set[int] = set()
+    for field in schema.fields:
+        inner = f"{path}.{field.name}" if path else field.name
+        index = column_of(field.name, columns, inner, problems)
+        if index is None:
+            fields.append(RecordField(field.name, content=_without_column(field, inner, problems)))
+            continue
+        used.add(index)
+        fields.append(RecordField(field.name, index, slot_of(kind.field(index).type, field.type, inner, problems)))
+    unknown_columns(columns, used, [field.name for field in schema.fields], path, problems)
+    return Record(tuple(fields))
+
+
+def _without_column(field: AvroField, path: str, problems: Problems) -> bytes:
+    if field.default is not NO_DEFAULT:
+        return default_bytes(field.type, field.default, path)
+    if field.type.kind == "null":
+        return b""
+    if field.type.null_branch >= 0:
+        return default_bytes(field.type, None, path)
+    problems.add(unfilled(path, str(field.type), _fits(field.type)))
+    return b""
+
+
+def _scalar(kind: pa.DataType, schema: AvroType) -> Node | None:
+    if schema.logical:
+        return _logical(kind, schema)
+    if schema.kind == "null":
+        return Null() if pa.types.is_null(kind) else None
+    if schema.kind == "boolean":
+        return Boolean() if pa.types.is_boolean(kind) else None
+    if schema.kind in ("int", "long"):
+        return _integer(kind, schema)
+    if schema.kind in ("float", "double"):
+        return _float(kind, 4 if schema.kind == "float" else 8)
+    if schema.kind == "enum":
+        return Enum(schema.symbols) if is_text(kind) else None
+    if schema.kind == "string":
+        return Text() if is_text(kind) else None
+    if not is_bytes(kind) and not (schema.kind == "bytes" and is_text(kind)):
+        return None
+    return Bytes() if schema.kind == "bytes" else Fixed(schema.size)
+
+
+def _integer(kind: pa.DataType, schema: AvroType) -> Node | None:
+    types = pa.types
+    numbers = integers(kind, 32 if schema.kind == "int" else 64)
+    if schema.kind == "int" and types.is_date(kind):
+        numbers = days(kind)
+    elif schema.kind == "long" and types.is_timestamp(kind):
+        # Without a logical type Spark's to_avro takes milliseconds.
+        numbers = timestamps(kind, "ms")
+    elif schema.kind == "long" and types.is_duration(kind):
+        numbers = timestamps(kind, "us")
+    return None if numbers is None else Integer(numbers)
+
+
+def _float(kind: pa.DataType, size: int) -> Node | None:
+    """Only where no digit is lost."""
+    if pa.types.is_float32(kind) or (pa.types.is_float64(kind) and size == 8):
+        return Float(np.float32 if pa.types.is_float32(kind) else np.float64, size)
+    dtype = integer_dtype(kind)
+    if dtype is None or np.dtype(dtype).itemsize > size // 2:
+        return None
+    return Float(dtype, size)
+
+
+def _logical(kind: pa.DataType, schema: AvroType) -> Node | None:
+    types = pa.types
+    logical = schema.logical
+    if logical == "decimal":
+        return _decimal(kind, schema)
+    if logical == "uuid":
+        if is_text(kind):
+            return Uuid() if schema.kind == "fixed" else Text()
+        return Fixed(16) if schema.kind == "fixed" and is_bytes(kind) else None
+    numbers: Numbers | None = None
+    if logical == "date":
+        numbers = days(kind) if types.is_date(kind) else integers(kind, 32)
+    elif logical.startswith("time-"):
+        unit = _UNITS[logical.removeprefix("time-")]
+        numbers = timestamps(kind, unit) if types.is_time(kind) else None
+    else:
+        is_local = logical.startswith("local-")
+        if types.is_timestamp(kind) and (kind.tz is None) == is_local:
+            numbers = timestamps(kind, _UNITS[logical.rpartition("-")[2]])
+        elif str(kind) == "int64":
+            numbers = integers(kind)
+    return None if numbers is None else Integer(numbers)
+
+
+def _decimal(kind: pa.DataType, schema: AvroType) -> Node | None:
+    """A schema may speak of more digits and bytes than there are; numbers here have 38 digits."""
+    if not pa.types.is_decimal(kind) or kind.precision > PRECISION_MAX or not 0 <= kind.scale <= schema.scale:
+        return None
+    if schema.scale > PRECISION_MAX or schema.size > _DECIMAL_BYTES_MAX:
+        return None
+    precision = min(schema.precision, PRECISION_MAX)
+    if schema.kind == "fixed" and 10**precision > 2 ** (8 * schema.size - 1):
+        return None
+    return Decimal(precision, schema.scale, schema.size)
+
+
+def _is_natural(kind: pa.DataType, schema: AvroType) -> bool:
+    """The branch of a union that is meant before all others: the one that a derived schema would have."""
+    types = pa.types
+    if integer_dtype(kind) is not None:
+        return not schema.logical and schema.kind == ("long" if "64" in str(kind) else "int")
+    if types.is_floating(kind):
+        return schema.kind == ("float" if types.is_float32(kind) else "double")
+    if is_text(kind):
+        return schema.kind == "string" and not schema.logical
+    if types.is_timestamp(kind):
+        return bool(schema.logical)
+    return is_bytes(kind) and schema.kind == "bytes"
+
+
+def _fits(schema: AvroType) -> str:
+    if schema.kind != "union":
+        return _FITS[schema.logical or schema.kind]
+    others: Sequence[AvroType] = [branch for branch in schema.branches if branch.kind != "null"]
+    return "; ".join(_FITS[branch.logical or branch.kind] for branch in others)
+
+
+def _refused(path: str, kind: pa.DataType, schema: AvroType, fits: str) -> str:
+    where = f"column {path}" if path else "the column"
+    return f"{where} has type {spark_name(kind)}, the schema says {schema}; what fits there: {fits}"

@@ -1,0 +1,229 @@
+"""Avro's binary encoding, array by array. The slow twin is tests/property/slow_avro.py.
+
+Numbers are zigzag varints, floats their eight or four bytes; strings and lists say how long they are. A list is one
+block: the count, the items, and 0 for the end; an empty one is the 0 alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.frozen import frozen
+from kafka_sink.records.bytes_column import BytesColumn, plain
+from kafka_sink.records.varint import Array, Field, fields_of
+from kafka_sink.schemas.arrays import flags_of, lists_of, numbers_of, valid_of
+from kafka_sink.schemas.decimals import halves_of, of_size, shortest
+from kafka_sink.schemas.misfit import Scope
+from kafka_sink.schemas.node import Node, Numbers
+from kafka_sink.schemas.pieces import Elements, Flat, Piece, fixed, joined, masked
+from kafka_sink.schemas.utf8 import checked_text
+
+NULL_REFUSED = "is null, and the schema has no null there"
+# Branches of a union that have a number of one byte.
+_SHORT_BRANCHES = 64
+
+
+@frozen
+class Slot:
+    """A node and the union around it, if there is one. Without a null branch a null does not fit."""
+
+    node: Node
+    branch: int | None = None
+    null_branch: int | None = None
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        array = plain(array)
+        valid = valid_of(array)
+        inner = self.node.pieces(array, scope.where(valid))
+        if valid is not None:
+            inner = masked(inner, valid)
+            if self.null_branch is None and not isinstance(self.node, Null):
+                scope.refuse(~valid, NULL_REFUSED)
+        if self.branch is None:
+            return inner
+        if valid is None or self.null_branch is None:
+            return [*fields_of(self.branch), *inner]
+        if max(self.branch, self.null_branch) < _SHORT_BRANCHES:
+            numbers = np.where(valid, np.uint64(self.branch << 1), np.uint64(self.null_branch << 1))
+            return [Field(numbers, 1, 1), *inner]
+        return [*fields_of(np.where(valid, self.branch, self.null_branch)), *inner]
+
+
+@frozen
+class Null:
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        return []
+
+
+@frozen
+class Boolean:
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        return [Field(flags_of(array).astype(np.uint64), 1, 1)]
+
+
+@frozen
+class Integer:
+    numbers: Numbers
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        return list(fields_of(self.numbers.read(array, scope)))
+
+
+@frozen
+class Float:
+    """`source` is the dtype in Arrow, `size` 4 or 8."""
+
+    source: Any
+    size: int
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        numbers = numbers_of(array, self.source)
+        if self.size == 4:
+            return [Field(numbers.astype("<f4").view("<u4").astype(np.uint64), 4, 4)]
+        return [Field(numbers.astype("<f8").view("<u8"), 8, 8)]
+
+
+@frozen
+class Text:
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        return Bytes().pieces(checked_text(array, scope), scope)
+
+
+@frozen
+class Bytes:
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        column = BytesColumn.from_arrow(array, "")
+        return [*_length_fields(column), bytes_elements(column)]
+
+
+@frozen
+class Fixed:
+    size: int
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        column = BytesColumn.from_arrow(array, "")
+        scope.refuse(column.lengths != self.size, f"does not have {self.size} bytes, which is what the schema says")
+        return [bytes_elements(column)]
+
+
+@frozen
+class Enum:
+    symbols: tuple[str, ...]
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        return list(fields_of(symbol_numbers(array, {name: i for i, name in enumerate(self.symbols)}, scope)))
+
+
+@frozen
+class Decimal:
+    """`size` is that of a fixed; 0 for bytes."""
+
+    precision: int
+    scale: int
+    size: int
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        halves = halves_of(array, self.scale, self.precision, scope)
+        if self.size:
+            return of_size(halves, self.size)
+        fields, counts = shortest(halves)
+        return [Field(counts.astype(np.uint64) << np.uint64(1), 1, 1), *fields]
+
+
+@frozen
+class Uuid:
+    """A fixed of 16 bytes from the text of a UUID."""
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        column = BytesColumn.from_arrow(array, "")
+        contents = [uuid_bytes(column.row(index)) for index in range(len(column))]
+        scope.refuse(np.array([content is None for content in contents], np.bool_), "is no UUID")
+        filled = [content or bytes(16) for content in contents]
+        return [Elements(pa.array(filled, pa.binary()), 16 * len(filled))]
+
+
+@frozen
+class Items:
+    """An array, or a map: `slots` are those of the items, or of keys and values."""
+
+    slots: tuple[Slot, ...]
+    names: tuple[str, ...]
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        offsets, children = lists_of(array)
+        counts = np.diff(offsets)
+        flat = self._flat(children, offsets, scope)
+        is_filled = counts > 0
+        end = Field(0, is_filled.view(np.uint8), 1)
+        return [*fields_of(counts), flat.ranges(offsets), end]
+
+    def _flat(self, children: list[pa.Array], offsets: Array, scope: Scope) -> Flat:
+        pieces: list[Piece] = []
+        for slot, child, name in zip(self.slots, children, self.names, strict=True):
+            pieces += slot.pieces(child, scope.items(offsets, name))
+        return joined(pieces, len(children[0]))
+
+
+@frozen
+class RecordField:
+    """From the column at `index`; without one the same bytes in every row."""
+
+    name: str
+    index: int | None = None
+    slot: Slot | None = None
+    content: bytes = b""
+
+
+@frozen
+class Record:
+    fields: tuple[RecordField, ...]
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        pieces: list[Piece] = []
+        for field in self.fields:
+            if field.slot is not None:
+                pieces += field.slot.pieces(array.field(field.index), scope.field(field.name))
+            elif field.content:
+                pieces.append(fixed(field.content, len(array)))
+        return pieces
+
+
+def bytes_elements(column: BytesColumn) -> Elements:
+    elements = column.elements()
+    present = column.lengths >= 0 if column.has_nulls else None
+    return Elements(elements, int(column.starts[-1]) - int(column.starts[0]), present=present)
+
+
+def symbol_numbers(array: pa.Array, numbers: dict[str, int], scope: Scope) -> Array:
+    """Texts by a table; what is not in it is 0, and told."""
+    encoded = BytesColumn.from_arrow(array, "").elements().dictionary_encode()
+    known = [numbers.get(_text(symbol)) for symbol in encoded.dictionary.to_pylist()]
+    places = encoded.indices.to_numpy()
+    is_unknown = np.array([number is None for number in known], np.bool_)
+    if is_unknown.any():
+        scope.refuse(is_unknown[places], "is no symbol of its enum in the schema")
+    found: Array = np.array([number or 0 for number in known], np.int64)[places]
+    return found
+
+
+def uuid_bytes(text: bytes | None) -> bytes | None:
+    digits = (text or b"").replace(b"-", b"")
+    if len(digits) != 32:
+        return None
+    try:
+        return bytes.fromhex(digits.decode("ascii"))
+    except ValueError:
+        return None
+
+
+def _text(symbol: bytes) -> str:
+    return symbol.decode(errors="replace")
+
+
+def _length_fields(column: BytesColumn) -> list[Field]:
+    if column.is_equal_length:
+        return fields_of(max(column.longest, 0))
+    return fields_of(np.maximum(column.lengths, 0) if column.has_nulls else column.lengths)

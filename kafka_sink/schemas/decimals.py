@@ -1,0 +1,124 @@
+"""Decimals: the numbers behind them as two 64-bit halves, and their big-endian bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.frozen import frozen
+from kafka_sink.records.varint import Array, Field
+from kafka_sink.schemas.arrays import numbers_of, valid_of
+from kafka_sink.schemas.misfit import Scope
+from kafka_sink.schemas.pieces import Piece, choice
+
+PRECISION_MAX = 38
+_FULL = np.uint64(2**64 - 1)
+
+
+@frozen
+class Halves:
+    """Numbers of 128 bits with a sign: `high` signed, `low` unsigned."""
+
+    low: Array
+    high: Array
+
+    @property
+    def is_narrow(self) -> Array:
+        """Those that 64 bits can hold."""
+        narrow: Array = self.high == (self.low.view(np.int64) >> 63)
+        return narrow
+
+    def is_above(self, limit: int) -> Array:
+        """Farther from zero than `limit`."""
+        high, low = limit >> 64, np.uint64(limit & (2**64 - 1))
+        above: Array = (self.high > high) | ((self.high == high) & (self.low > low))
+        high, low = -limit >> 64, np.uint64(-limit & (2**64 - 1))
+        below: Array = (self.high < high) | ((self.high == high) & (self.low < low))
+        return above | below
+
+
+def halves_of(array: pa.Array, scale: int, precision: int, scope: Scope) -> Halves:
+    """The unscaled numbers at a scale that is not below their own; what `precision` does not hold is 0, and told."""
+    if array.type.bit_width != 128:
+        array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
+    if scale > array.type.scale:
+        array = _rescaled(array, scale, scope)
+    pairs = numbers_of(array, np.uint64, 2)
+    halves = Halves(np.ascontiguousarray(pairs[0::2]), np.ascontiguousarray(pairs[1::2]).view(np.int64))
+    if array.type.precision <= precision:
+        return halves
+    is_bad = halves.is_above(10**precision - 1)
+    if not is_bad.any():
+        return halves
+    scope.refuse(is_bad, _what(precision, scale))
+    return Halves(np.where(is_bad, np.uint64(0), halves.low), np.where(is_bad, 0, halves.high))
+
+
+def _rescaled(array: pa.Array, scale: int, scope: Scope) -> pa.Array:
+    wanted = pa.decimal128(PRECISION_MAX, scale)
+    factor = 10 ** (scale - array.type.scale)
+    pairs = numbers_of(array, np.uint64, 2)
+    halves = Halves(pairs[0::2].copy(), pairs[1::2].copy().view(np.int64))
+    is_bad = halves.is_above((10**PRECISION_MAX - 1) // factor)
+    valid = valid_of(array)
+    if valid is not None:
+        # Anything may lie under a null.
+        is_bad |= ~valid
+    if is_bad.any():
+        scope.refuse(is_bad, _what(PRECISION_MAX, scale))
+        pairs = np.column_stack((np.where(is_bad, 0, halves.low), np.where(is_bad, 0, halves.high).view(np.uint64)))
+        array = pa.Array.from_buffers(array.type, len(array), [None, pa.py_buffer(pairs.astype(np.uint64))])
+    return array.cast(wanted)
+
+
+def _what(precision: int, scale: int) -> str:
+    return f"does not fit into decimal({precision},{scale}), which is what the schema says"
+
+
+def signed_counts(numbers: Array) -> Array:
+    """How many bytes a two's complement number needs, at least 1."""
+    magnitudes = numbers ^ (numbers >> 63)
+    counts = np.ones(len(numbers), np.uint8)
+    largest = int(magnitudes.max(initial=0))
+    for bits in range(7, 63, 8):
+        if largest >> bits == 0:
+            break
+        counts += (magnitudes >= (1 << bits)).view(np.uint8)
+    return counts
+
+
+def shortest(halves: Halves) -> tuple[list[Field], Array]:
+    """Two's complement, highest byte first, as few bytes as hold the number and its sign; and how many those are."""
+    narrow = halves.is_narrow
+    low_signed = halves.low.view(np.int64)
+    if narrow.all():
+        counts = signed_counts(low_signed)
+        return [Field(_from_the_top(halves.low, counts), counts, 8)], counts
+    high_counts = np.where(narrow, np.uint8(0), signed_counts(halves.high))
+    low_counts = np.where(narrow, signed_counts(low_signed), np.uint8(8))
+    high = _from_the_top(halves.high.view(np.uint64), np.maximum(high_counts, 1))
+    fields = [
+        Field(np.where(narrow, np.uint64(0), high), high_counts, 8),
+        Field(_from_the_top(halves.low, low_counts), low_counts, 8),
+    ]
+    return fields, high_counts + low_counts
+
+
+def of_size(halves: Halves, size: int) -> list[Piece]:
+    """Two's complement, highest byte first, in so many bytes."""
+    count = len(halves.low)
+    if size <= 8:
+        return [Field(_from_the_top(halves.low, np.full(count, size, np.uint8)), size, size)]
+    inner = min(size - 8, 8)
+    high = _from_the_top(halves.high.view(np.uint64), np.full(count, inner, np.uint8))
+    fields: list[Piece] = [Field(high, inner, inner), Field(halves.low.byteswap(), 8, 8)]
+    if size > 16:
+        signs = (halves.high < 0).view(np.uint8)
+        fields.insert(0, choice([b"\x00" * (size - 16), b"\xff" * (size - 16)], signs))
+    return fields
+
+
+def _from_the_top(words: Array, counts: Array) -> Array:
+    """The lowest `counts` bytes (1 to 8) of each word, highest first, at the low end."""
+    moved: Array = (words << ((np.uint64(8) - counts.astype(np.uint64)) << np.uint64(3))).byteswap()
+    return moved

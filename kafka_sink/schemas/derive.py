@@ -1,0 +1,117 @@
+"""An Avro schema for a type that has none yet: the table is in docs/schemas.md.
+
+What may be null is a union of null and its type with null as its default, so that a column that is added later is a
+compatible change. Whether a column may be null is what Spark's schema says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.records.bytes_column import plain_type
+from kafka_sink.schemas.avro import AvroSchema
+from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
+from kafka_sink.schemas.naming import Problems
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SIMPLE = {
+    "null": "null", "bool": "boolean", "int8": "int", "int16": "int", "int32": "int", "int64": "long",
+    "uint8": "int", "uint16": "int", "uint32": "long", "float": "float", "double": "double",
+}  # fmt: skip
+_UNITS = {"s": "millis", "ms": "millis", "us": "micros", "ns": "nanos"}
+
+
+def avro_of(kind: pa.DataType, name: str) -> AvroSchema:
+    """`name` is the record's full name. A type that is no struct becomes a schema without a name."""
+    *namespace, short = name.split(".")
+    if not all(_NAME.fullmatch(part) for part in (*namespace, short)):
+        raise ConfigError(f"{name!r} is no name in Avro: letters, digits and underscores, no digit first")
+    derivation = _Derivation()
+    found = derivation.type(kind, short, "")
+    if derivation.problems.texts:
+        raise ConfigError("no Avro schema can be made for these columns: " + "; ".join(derivation.problems.texts))
+    if namespace and isinstance(found, dict) and found["type"] == "record":
+        found = {"type": "record", "name": short, "namespace": ".".join(namespace), "fields": found["fields"]}
+    return AvroSchema.parse(json.dumps(found))
+
+
+class _Derivation:
+    """A record inside is called after the fields that lead to it, which Java's generated classes can live with."""
+
+    def __init__(self) -> None:
+        self.problems = Problems()
+        self._names: set[str] = set()
+
+    def type(self, kind: pa.DataType, name: str, path: str) -> Any:
+        kind = plain_type(kind)
+        if str(kind) in _SIMPLE:
+            return _SIMPLE[str(kind)]
+        if is_text(kind):
+            return "string"
+        if is_bytes(kind):
+            return "bytes"
+        if pa.types.is_struct(kind):
+            return self._record(kind, name, path)
+        if is_list(kind):
+            return {"type": "array", "items": self._nullable(kind.value_field, name, f"{path}[]")}
+        if pa.types.is_map(kind):
+            return self._map(kind, name, path)
+        logical = _logical(kind)
+        if logical is None:
+            self.problems.add(f"column {path} has type {spark_name(kind)}, which Avro lacks; CAST({path} AS STRING)")
+        return logical
+
+    def _map(self, kind: pa.DataType, name: str, path: str) -> Any:
+        if not is_text(plain_type(kind.key_type)):
+            self.problems.add(
+                f"column {path} is a {spark_name(kind)}, and keys of Avro maps are strings; map_entries({path}) makes "
+                "an array of structs of it"
+            )
+        return {"type": "map", "values": self._nullable(kind.item_field, name, f"{path}{{}}")}
+
+    def _record(self, kind: pa.DataType, name: str, path: str) -> Any:
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        fields = []
+        names = [kind.field(index).name for index in range(kind.num_fields)]
+        for index in range(kind.num_fields):
+            field = kind.field(index)
+            inner = f"{path}.{field.name}" if path else field.name
+            if not _NAME.fullmatch(field.name):
+                self.problems.add(
+                    f"column {inner} has a name that Avro does not allow: rename it to letters, digits and underscores"
+                )
+            made: dict[str, Any] = {"name": field.name, "type": self._nullable(field, f"{name}_{field.name}", inner)}
+            if field.nullable:
+                made["default"] = None
+            fields.append(made)
+            if names.index(field.name) < index:
+                self.problems.add(f"two columns are called {inner}; rename one")
+        return {"type": "record", "name": name, "fields": fields}
+
+    def _nullable(self, field: pa.Field, name: str, path: str) -> Any:
+        found = self.type(field.type, name, path)
+        return ["null", found] if field.nullable and found != "null" else found
+
+
+def _logical(kind: pa.DataType) -> Any:
+    types = pa.types
+    if types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= 38:
+        return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
+    if types.is_date(kind):
+        return {"type": "int", "logicalType": "date"}
+    if types.is_timestamp(kind):
+        local = "" if kind.tz is not None else "local-"
+        return {"type": "long", "logicalType": f"{local}timestamp-{_UNITS[kind.unit]}"}
+    if types.is_time(kind):
+        return {"type": "long", "logicalType": "time-micros"}
+    if types.is_duration(kind):
+        # Avro's own durations have months, days and milliseconds; Spark's to_avro writes microseconds, too.
+        return "long"
+    return None

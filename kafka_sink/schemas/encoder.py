@@ -1,0 +1,78 @@
+"""A column of a whole batch to the values of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.errors import DataError
+from kafka_sink.frozen import frozen
+from kafka_sink.records.bytes_column import plain
+from kafka_sink.schemas.arrays import valid_of
+from kafka_sink.schemas.misfit import Misfits, Scope
+from kafka_sink.schemas.node import Node
+from kafka_sink.schemas.pieces import Piece, TooManyBytes, fixed, joined, masked
+
+
+@frozen
+class ValueColumn:
+    """`array` is binary; a null is a row whose column was null. `misfits` are rows that do not fit the schema: what
+    `array` has for them means nothing."""
+
+    array: pa.Array
+    misfits: Mapping[int, DataError]
+
+
+@frozen
+class Encoder:
+    """`node` is that of the column; its nulls stay nulls."""
+
+    node: Node
+
+    def encode(self, column: pa.Array | pa.ChunkedArray | pa.RecordBatch, prefix: bytes, name: str) -> ValueColumn:
+        """Every value begins with `prefix`. `name` is the column's, for the texts of misfits."""
+        if isinstance(column, pa.RecordBatch):
+            column = column.to_struct_array()
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        encoded: list[ValueColumn] = []
+        first_row = 0
+        for chunk in chunks:
+            encoded += self._parts(plain(chunk), prefix, name, first_row)
+            first_row += len(chunk)
+        if len(encoded) == 1:
+            return encoded[0]
+        misfits = {row: error for part in encoded for row, error in part.misfits.items()}
+        return ValueColumn(_together([part.array for part in encoded]), misfits)
+
+    def _parts(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> list[ValueColumn]:
+        """As many rows at a time as a block can hold."""
+        try:
+            return [self._whole(column, prefix, name, first_row)]
+        except TooManyBytes:
+            half = len(column) // 2
+            if not half:
+                error = DataError(f"{name} of row {first_row} takes 2 GiB or more", row=first_row, column=name)
+                return [ValueColumn(pa.array([b""], pa.binary()), {first_row: error})]
+            parts = self._parts(column.slice(0, half), prefix, name, first_row)
+            return parts + self._parts(column.slice(half), prefix, name, first_row + half)
+
+    def _whole(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> ValueColumn:
+        valid = valid_of(column)
+        misfits = Misfits()
+        pieces: list[Piece] = [fixed(prefix, len(column))] if prefix else []
+        pieces += self.node.pieces(column, Scope(misfits).where(valid))
+        flat = joined(masked(pieces, valid), len(column))
+        bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        buffers = [bitmap, pa.py_buffer(np.ascontiguousarray(flat.starts)), pa.py_buffer(flat.data)]
+        array = pa.Array.from_buffers(pa.binary(), len(column), buffers)
+        return ValueColumn(array, misfits.errors(name, first_row))
+
+
+def _together(arrays: list[pa.Array]) -> pa.Array:
+    if not arrays:
+        return pa.array([], pa.binary())
+    if sum(array.nbytes for array in arrays) >= 2**31:
+        arrays = [array.cast(pa.large_binary()) for array in arrays]
+    return pa.concat_arrays(arrays)

@@ -1,0 +1,133 @@
+"""JSON for a type, and what a JSON schema has to say about it.
+
+A JSON schema is checked as far as it speaks of names and types: properties, required, additionalProperties, type,
+items. What else it says (patterns, ranges, references, anyOf) is left to the readers that validate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.records.bytes_column import plain_type
+from kafka_sink.schemas.json_nodes import (
+    Base64,
+    Boolean,
+    Date,
+    Entries,
+    Float,
+    Items,
+    Null,
+    Number,
+    Object,
+    ObjectField,
+    Slot,
+    Text,
+    Time,
+    Timestamp,
+)
+from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
+from kafka_sink.schemas.naming import Problems
+from kafka_sink.schemas.node import Node, days, integer_dtype, timestamps
+
+# Keys of maps that are texts without quotes by themselves.
+_BARE = (Number, Boolean)
+
+
+def json_slot(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> Slot:
+    """`schema` is the part of a JSON schema for this place; None is no schema."""
+    return Slot(_node(plain_type(kind), schema, path, problems))
+
+
+def json_type(kind: pa.DataType) -> str:
+    """What JSON Schema calls it."""
+    types = pa.types
+    kind = plain_type(kind)
+    if types.is_struct(kind) or types.is_map(kind):
+        return "object"
+    if is_list(kind):
+        return "array"
+    if types.is_boolean(kind) or types.is_null(kind):
+        return "boolean" if types.is_boolean(kind) else "null"
+    if integer_dtype(kind) is not None:
+        return "integer"
+    return "number" if types.is_floating(kind) or types.is_decimal(kind) else "string"
+
+
+def _node(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> Node:
+    types = pa.types
+    schema = schema if isinstance(schema, dict) else None
+    _check_type(kind, schema, path, problems)
+    if types.is_struct(kind):
+        return _object(kind, schema, path, problems)
+    if is_list(kind):
+        return Items(json_slot(kind.value_type, (schema or {}).get("items"), f"{path}[]", problems))
+    if types.is_map(kind):
+        values = json_slot(kind.item_type, (schema or {}).get("additionalProperties"), f"{path}{{}}", problems)
+        key = _scalar(plain_type(kind.key_type), False)
+        if key is None:
+            problems.add(f"column {path} is a {spark_name(kind)}, and its keys have no text; use map_entries({path})")
+            return Null()
+        return Entries(key, isinstance(key, (*_BARE, Float)), values)
+    found = _scalar(kind, schema is not None)
+    if found is None:
+        problems.add(f"column {path} has type {spark_name(kind)}, for which JSON has no text; CAST({path} AS STRING)")
+        return Null()
+    return found
+
+
+def _object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> Object:
+    said = schema or {}
+    properties = said.get("properties")
+    properties = properties if isinstance(properties, dict) else {}
+    required = said.get("required")
+    required = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
+    fields = []
+    for index in range(kind.num_fields):
+        field = kind.field(index)
+        inner = f"{path}.{field.name}" if path else field.name
+        if field.name not in properties and said.get("additionalProperties") is False:
+            problems.add(f"the schema has no property for column {inner}; it has {', '.join(properties) or 'none'}")
+        # With any schema around it, a number is a number: {} stands for "no more is said".
+        part = None if schema is None else properties.get(field.name, {})
+        node = _node(plain_type(field.type), part, inner, problems)
+        is_null = pa.types.is_null(plain_type(field.type))
+        fields.append(ObjectField(field.name, node, field.name in required, is_null))
+    present = {field.name for field in fields if not field.is_null}
+    for name in required:
+        if name not in present:
+            problems.add(f"the schema requires the property {f'{path}.{name}' if path else name}, which has no column")
+    return Object(tuple(fields))
+
+
+def _check_type(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> None:
+    said = (schema or {}).get("type")
+    names = [name for name in (said if isinstance(said, list) else [said]) if isinstance(name, str)]
+    made = json_type(kind)
+    if not names or made in names or (made == "integer" and "number" in names) or made == "null":
+        return
+    where = f"column {path}" if path else "the column"
+    problems.add(f"{where} has type {spark_name(kind)}, which is {made} in JSON; the schema says {' or '.join(names)}")
+
+
+def _scalar(kind: pa.DataType, is_strict: bool) -> Node | None:
+    types = pa.types
+    if types.is_null(kind):
+        return Null()
+    if types.is_boolean(kind):
+        return Boolean()
+    if integer_dtype(kind) is not None or types.is_decimal(kind):
+        return Number()
+    if types.is_float32(kind) or types.is_float64(kind):
+        return Float(np.float32 if types.is_float32(kind) else np.float64, is_strict)
+    if is_text(kind):
+        return Text()
+    if is_bytes(kind):
+        return Base64()
+    if types.is_date(kind):
+        return Date(days(kind))
+    if types.is_timestamp(kind):
+        return Timestamp(timestamps(kind, "us"), b"Z" if kind.tz is not None else b"")
+    return Time() if types.is_time(kind) else None

@@ -1,0 +1,214 @@
+"""JSON by whole columns, as Spark's to_json writes it: a field that is null is left out, a null in an array or a map is
+null, what is not a finite number is a string, binary is base64.
+
+Numbers, dates and times mean the same as Spark's and may be spelled otherwise: 1e+20 for 1.0E20; times are in UTC, and
+have microseconds where they are not 0 (Spark cuts them off). The slow twin is tests/property/slow_json.py.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.frozen import frozen
+from kafka_sink.records.bytes_column import BytesColumn, plain
+from kafka_sink.records.varint import Array
+from kafka_sink.schemas.arrays import flags_of, lists_of, numbers_of, valid_of
+from kafka_sink.schemas.json_text import base64_texts, escaped
+from kafka_sink.schemas.json_time import date_texts, time_pieces
+from kafka_sink.schemas.misfit import Scope
+from kafka_sink.schemas.node import Node, Numbers
+from kafka_sink.schemas.pieces import Elements, Piece, choice, joined, masked, text
+from kafka_sink.schemas.utf8 import checked_text
+
+NULL_REFUSED = "is null, and the schema requires it"
+_NOT_FINITE = [b'"NaN"', b'"Infinity"', b'"-Infinity"']
+# From here on Arrow writes an exponent.
+_EXPONENT_FROM = 1e15
+
+
+@frozen
+class Slot:
+    """A place in a list, or the column itself: null where there is nothing."""
+
+    node: Node
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        array = plain(array)
+        valid = valid_of(array)
+        if valid is None:
+            return self.node.pieces(array, scope)
+        null = masked([text(b"null", len(array))], ~valid)
+        return [*null, *masked(self.node.pieces(array, scope.where(valid)), valid)]
+
+
+@frozen
+class Null:
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        return []
+
+
+@frozen
+class Boolean:
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        return [choice([b"false", b"true"], flags_of(array).view(np.uint8))]
+
+
+@frozen
+class Number:
+    """Whole numbers and decimals."""
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        return [_cast(array)]
+
+
+@frozen
+class Float:
+    """`is_strict`: what is not finite does not fit, because a JSON schema says number."""
+
+    source: Any
+    is_strict: bool
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        numbers = numbers_of(array, self.source)
+        finite = np.isfinite(numbers)
+        is_whole = (np.floor(numbers) == numbers) & (np.abs(numbers) < _EXPONENT_FROM)
+        point = masked([text(b".0", len(array))], is_whole)
+        if finite.all():
+            return [_cast(array), *point]
+        if self.is_strict:
+            scope.refuse(~finite, "is not a finite number, and JSON has no others")
+        words = choice(_NOT_FINITE, np.where(np.isnan(numbers), 0, np.where(numbers > 0, 1, 2)))
+        return [*masked([_cast(array)], finite), *point, *masked([words], ~finite)]
+
+
+@frozen
+class Text:
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        column = BytesColumn.from_arrow(checked_text(array, scope), "")
+        return [text(b'"', len(array)), escaped(column), text(b'"', len(array))]
+
+
+@frozen
+class Base64:
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        return [text(b'"', len(array)), base64_texts(BytesColumn.from_arrow(array, "")), text(b'"', len(array))]
+
+
+@frozen
+class Date:
+    numbers: Numbers
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        quote = text(b'"', len(array))
+        return [quote, date_texts(self.numbers.read(array, scope)), quote]
+
+
+@frozen
+class Timestamp:
+    """`ending` is Z, or nothing for a time without a zone."""
+
+    numbers: Numbers
+    ending: bytes
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        microseconds = self.numbers.read(array, scope)
+        return [text(b'"', len(array)), *time_pieces(microseconds), text(self.ending + b'"', len(array))]
+
+
+@frozen
+class Time:
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        return [text(b'"', len(array)), _cast(array), text(b'"', len(array))]
+
+
+@frozen
+class Items:
+    slot: Slot
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        offsets, (child,) = lists_of(array)
+        items = self.slot.pieces(child, scope.items(offsets, "[]"))
+        return _bracketed(b"[", offsets, [_comma(offsets), *items], b"]")
+
+
+@frozen
+class Entries:
+    """A map. Keys are texts; those of `quotes` have to be put into quotes."""
+
+    key: Node
+    quotes: bool
+    slot: Slot
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        offsets, (keys, items) = lists_of(array)
+        names = self.key.pieces(plain(keys), scope.items(offsets, "{key}"))
+        if self.quotes:
+            quote = text(b'"', len(keys))
+            names = [quote, *names, quote]
+        values = self.slot.pieces(items, scope.items(offsets, "{}"))
+        return _bracketed(b"{", offsets, [_comma(offsets), *names, text(b":", len(keys)), *values], b"}")
+
+
+@frozen
+class ObjectField:
+    name: str
+    node: Node
+    is_required: bool = False
+    is_null: bool = False
+
+
+@frozen
+class Object:
+    fields: tuple[ObjectField, ...]
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        count = len(array)
+        pieces: list[Piece] = []
+        # In which rows a field stands before this one: None is in all of them.
+        is_begun: Array | None = np.zeros(count, np.bool_)
+        for index, field in enumerate(self.fields):
+            if field.is_null:
+                continue
+            column = plain(array.field(index))
+            valid = valid_of(column)
+            inner = scope.field(field.name)
+            if valid is not None and field.is_required:
+                inner.refuse(~valid, NULL_REFUSED)
+            name = json.dumps(field.name, ensure_ascii=False).encode() + b":"
+            own = [_opening(name, is_begun, count), *field.node.pieces(column, inner.where(valid))]
+            pieces += masked(own, valid)
+            is_begun = None if valid is None or is_begun is None else is_begun | valid
+        if is_begun is None:
+            return [*pieces, text(b"}", count)]
+        return [*pieces, choice([b"{}", b"}"], is_begun.view(np.uint8))]
+
+
+def _opening(name: bytes, is_begun: Array | None, count: int) -> Elements:
+    if is_begun is None:
+        return text(b"," + name, count)
+    if not is_begun.any():
+        return text(b"{" + name, count)
+    return choice([b"{" + name, b"," + name], is_begun.view(np.uint8))
+
+
+def _comma(offsets: Array) -> Elements:
+    """In front of each item but the first of its list."""
+    is_later = np.ones(int(offsets[-1]), np.uint8)
+    is_later[offsets[:-1][np.diff(offsets) > 0]] = 0
+    return choice([b"", b","], is_later)
+
+
+def _bracketed(opening: bytes, offsets: Array, items: list[Piece], closing: bytes) -> list[Piece]:
+    count = len(offsets) - 1
+    flat = joined(items, int(offsets[-1]))
+    return [text(opening, count), flat.ranges(offsets), text(closing, count)]
+
+
+def _cast(array: pa.Array) -> Elements:
+    column = BytesColumn.from_arrow(array.cast(pa.string()), "")
+    present = column.lengths >= 0 if column.has_nulls else None
+    return Elements(column.elements(), int(column.starts[-1] - column.starts[0]), present=present)

@@ -1,0 +1,56 @@
+"""Strings as JSON wants them: what has to be escaped is; and base64 for binary."""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.records.bytes_column import BytesColumn
+from kafka_sink.records.varint import Array, binary_array
+from kafka_sink.schemas.pieces import BYTES_MAX, Elements, TooManyBytes
+
+_SHORT = {0x08: b"\\b", 0x09: b"\\t", 0x0A: b"\\n", 0x0C: b"\\f", 0x0D: b"\\r", 0x22: b'\\"', 0x5C: b"\\\\"}
+_LONGEST = 6
+
+
+def _escapes() -> tuple[Array, Array]:
+    """For each byte: how many bytes it becomes, and which."""
+    texts = [
+        _SHORT[byte] if byte in _SHORT else b"\\u%04X" % byte if byte < 0x20 else bytes([byte]) for byte in range(256)
+    ]
+    table = np.frombuffer(b"".join(each.ljust(_LONGEST, b"\0") for each in texts), np.uint8)
+    return np.array([len(each) for each in texts], np.uint8), table.reshape(256, _LONGEST)
+
+
+_COUNTS, _TEXTS = _escapes()
+
+
+def escaped(column: BytesColumn) -> Elements:
+    """What stands between the quotes; nothing for a null."""
+    present = column.lengths >= 0 if column.has_nulls else None
+    first, last = int(column.starts[0]), int(column.starts[-1])
+    data = column.data[first:last]
+    counts = _COUNTS[data]
+    if int(counts.max(initial=1)) == 1:
+        return Elements(column.elements(), last - first, present=present)
+    ends = np.zeros(len(data) + 1, np.int64)
+    np.cumsum(counts, out=ends[1:])
+    if int(ends[-1]) > BYTES_MAX:
+        raise TooManyBytes
+    content = np.repeat(data, counts)
+    special = np.flatnonzero(counts > 1)
+    for place in range(_LONGEST):
+        longer = special[counts[special] > place]
+        content[ends[longer] + place] = _TEXTS[data[longer], place]
+    starts = ends[column.starts - first].astype(np.int32)
+    return Elements(binary_array(pa.py_buffer(content), starts), len(content), present=present)
+
+
+def base64_texts(column: BytesColumn) -> Elements:
+    contents = [base64.b64encode(column.row(index) or b"") for index in range(len(column))]
+    size = sum(map(len, contents))
+    if size > BYTES_MAX:
+        raise TooManyBytes
+    return Elements(pa.array(contents, pa.binary()), size)

@@ -1,0 +1,78 @@
+"""Dates and times as text, without a Python object for each: 2024-02-29T12:00:00.123Z."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.records.varint import Array, Field
+from kafka_sink.schemas.pieces import Elements, Piece
+
+US_PER_DAY = 86_400_000_000
+# Days that lie close together are looked up in a table of some years, which is kept; others are written each once.
+_BLOCK_DAYS, _BLOCKS_MAX = 4096, 4
+# An int64 of days has a year of up to 17 digits.
+_LONGEST_DATE = 32
+
+
+def _digits(count: int) -> Array:
+    """The texts of 0 up to 10**count as words, lowest byte first."""
+    texts = [f"{number:0{count}d}".encode() for number in range(10**count)]
+    return np.array([int.from_bytes(each, "little") for each in texts], np.uint64)
+
+
+_TWO, _THREE = _digits(2), _digits(3)
+
+
+def date_texts(days: Array) -> Elements:
+    if not len(days):
+        return Elements(pa.array([], pa.binary()), 0)
+    first, last = int(days.min()) // _BLOCK_DAYS, int(days.max()) // _BLOCK_DAYS
+    if last - first < _BLOCKS_MAX:
+        texts, places = _blocks(first, last), days - first * _BLOCK_DAYS
+    else:
+        known, places = np.unique(days, return_inverse=True)
+        texts = _texts(known)
+    return Elements(texts, _LONGEST_DATE * len(days), places)
+
+
+@lru_cache(maxsize=16)
+def _blocks(first: int, last: int) -> pa.Array:
+    return _texts(np.arange(first * _BLOCK_DAYS, (last + 1) * _BLOCK_DAYS))
+
+
+def _texts(days: Array) -> pa.Array:
+    return pa.array(
+        [each.encode() for each in np.datetime_as_string(days.astype("datetime64[D]")).tolist()], pa.binary()
+    )
+
+
+def time_pieces(microseconds: Array) -> list[Piece]:
+    """Milliseconds always, and microseconds in the rows where they are not 0."""
+    days = microseconds // US_PER_DAY
+    rest = (microseconds - days * US_PER_DAY).view(np.int64)
+    seconds, fraction = np.divmod(rest, 1_000_000)
+    minutes, second = np.divmod(seconds, 60)
+    hour, minute = np.divmod(minutes, 60)
+    milli, micro = np.divmod(fraction, 1000)
+    clock = _at(_TWO[hour], 1) | _at(_TWO[minute], 4) | np.uint64(_word(b"T\0\0:\0\0:"))
+    tail = _TWO[second] | _at(_THREE[milli], 3) | np.uint64(_word(b"\0\0."))
+    has_micro = micro > 0
+    micro_words = np.where(has_micro, _THREE[micro], np.uint64(0))
+    return [
+        date_texts(days),
+        Field(clock, 7, 7),
+        Field(tail, 6, 6),
+        Field(micro_words, np.where(has_micro, np.uint8(3), np.uint8(0)), 3),
+    ]
+
+
+def _word(content: bytes) -> int:
+    return int.from_bytes(content, "little")
+
+
+def _at(words: Array, place: int) -> Array:
+    moved: Array = words << np.uint64(8 * place)
+    return moved

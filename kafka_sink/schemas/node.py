@@ -1,0 +1,92 @@
+"""A place in a type, as something that encodes whole arrays. Each format has its own nodes."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.frozen import frozen
+from kafka_sink.records.varint import Array
+from kafka_sink.schemas.arrays import numbers_of
+from kafka_sink.schemas.misfit import Scope
+from kafka_sink.schemas.pieces import Piece
+
+UNITS_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
+_MS_PER_DAY = 86_400_000
+
+
+class Node(Protocol):
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        """The bytes of every element. What a null becomes is decided by who holds the node; here it may be anything."""
+        ...
+
+
+@frozen
+class Numbers:
+    """How whole numbers are read from an Arrow array: `dtype` as they lie there; multiplied or divided (rounding
+    down) to change their unit; outside of [low, high] they do not fit."""
+
+    dtype: Any
+    multiply: int = 1
+    divide: int = 1
+    low: int | None = None
+    high: int | None = None
+
+    def read(self, array: pa.Array, scope: Scope) -> Array:
+        """As 64-bit numbers; those that do not fit are 0, and told."""
+        raw = numbers_of(array, self.dtype)
+        if self.dtype is np.uint64:
+            scope.refuse(raw > np.uint64(2**63 - 1), "is above what 64 bits with a sign can hold")
+        numbers: Array = raw.astype(np.int64)
+        if self.divide > 1:
+            return numbers // self.divide
+        if self.multiply > 1:
+            limit = (2**63 - 1) // self.multiply
+            numbers = self._refused(numbers, (numbers > limit) | (numbers < -limit), scope) * self.multiply
+        if self.low is not None and self.high is not None and len(numbers):
+            is_outside = (numbers < self.low) | (numbers > self.high)
+            numbers = self._refused(numbers, is_outside, scope)
+        return numbers
+
+    def _refused(self, numbers: Array, is_bad: Array, scope: Scope) -> Array:
+        if not is_bad.any():
+            return numbers
+        scope.refuse(is_bad, "is out of the range of its type in the schema")
+        return np.where(is_bad, 0, numbers)
+
+
+_INTEGERS = {
+    "int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.int64,
+    "uint8": np.uint8, "uint16": np.uint16, "uint32": np.uint32, "uint64": np.uint64,
+}  # fmt: skip
+
+
+def integer_dtype(kind: pa.DataType) -> Any:
+    """None for what is no whole number."""
+    return _INTEGERS.get(str(kind))
+
+
+def integers(kind: pa.DataType, bits: int = 64) -> Numbers | None:
+    """A column of whole numbers for a signed type of so many bits."""
+    dtype = integer_dtype(kind)
+    if dtype is None:
+        return None
+    limits = np.iinfo(dtype)
+    if -(2 ** (bits - 1)) <= limits.min and limits.max < 2 ** (bits - 1):
+        return Numbers(dtype)
+    if bits == 64:
+        return Numbers(dtype)
+    return Numbers(dtype, low=-(2 ** (bits - 1)), high=2 ** (bits - 1) - 1)
+
+
+def timestamps(kind: pa.DataType, unit: str) -> Numbers:
+    """A timestamp, a duration or a time of day in another unit."""
+    is_narrow = pa.types.is_time32(kind)
+    has, wants = UNITS_PER_SECOND[kind.unit], UNITS_PER_SECOND[unit]
+    return Numbers(np.int32 if is_narrow else np.int64, max(1, wants // has), max(1, has // wants))
+
+
+def days(kind: pa.DataType) -> Numbers:
+    return Numbers(np.int32) if pa.types.is_date32(kind) else Numbers(np.int64, divide=_MS_PER_DAY)

@@ -1,0 +1,163 @@
+"""What each row is made of, from left to right, and how the pieces of all rows become one block of bytes.
+
+A piece holds some bytes of every row. Numbers, lengths and tags are `varint.Field`s: at most 8 bytes a row, packed into
+words. Everything longer is `Elements`: strings as they lie in Arrow, values that are encoded already (the items of a
+list lie side by side, so a list is a range of them), and constants.
+
+`joined` packs neighbouring fields, and then one `take` with an interleaved index brings all elements into the order of
+rows, as in `records/encoder.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.frozen import frozen
+from kafka_sink.records.taking import taken
+from kafka_sink.records.varint import WORD_BYTES, Array, Field, binary_array, constant, pack
+
+# Starts are 32-bit numbers.
+BYTES_MAX = 2**31 - 1
+_EMPTY = pa.array([b""], pa.binary())
+
+
+class TooManyBytes(Exception):
+    """The rows may take more than a block can hold. Fewer of them at a time do not."""
+
+
+@frozen
+class Elements:
+    """Row i is the element `places[i]`, or without places the element i, or always the element 0 of a constant; empty
+    where `present` says no. `bytes_max` is an upper bound of what all rows take together."""
+
+    array: pa.Array
+    bytes_max: int
+    places: Array | None = None
+    present: Array | None = None
+    is_constant: bool = False
+
+
+@frozen
+class Flat:
+    """Bytes of all rows, and where each starts (one more than rows)."""
+
+    data: Array
+    starts: Array
+
+    @property
+    def lengths(self) -> Array:
+        lengths: Array = np.diff(self.starts)
+        return lengths
+
+    def ranges(self, offsets: Array) -> Elements:
+        """The elements [offsets[i], offsets[i + 1]) as one."""
+        starts = np.ascontiguousarray(self.starts[offsets])
+        return Elements(binary_array(pa.py_buffer(self.data), starts), int(self.starts[-1]))
+
+    def elements(self) -> Elements:
+        return Elements(binary_array(pa.py_buffer(self.data), self.starts), int(self.starts[-1]))
+
+
+Piece = Field | Elements
+
+
+def text(content: bytes, row_count: int) -> Elements:
+    """The same bytes in every row."""
+    return Elements(pa.array([content], pa.binary()), len(content) * row_count, is_constant=True)
+
+
+def fixed(content: bytes, row_count: int) -> Piece:
+    """The same bytes in every row, among numbers."""
+    return constant(content) if len(content) <= WORD_BYTES else text(content, row_count)
+
+
+def choice(contents: Sequence[bytes], places: Array) -> Elements:
+    """One of a few texts in each row."""
+    longest = max(len(content) for content in contents)
+    return Elements(pa.array(contents, pa.binary()), longest * len(places), places)
+
+
+def masked(pieces: Sequence[Piece], present: Array | None) -> list[Piece]:
+    """No bytes in the rows that are not present."""
+    if present is None:
+        return list(pieces)
+    return [_masked(piece, present) for piece in pieces]
+
+
+def _masked(piece: Piece, present: Array) -> Piece:
+    if isinstance(piece, Field):
+        words: Array | int = piece.words
+        if isinstance(words, int):
+            words = np.uint64(words)
+        return Field(
+            np.where(present, words, np.uint64(0)), np.where(present, piece.counts, 0).astype(np.uint8), piece.count_max
+        )
+    both = present if piece.present is None else piece.present & present
+    return Elements(piece.array, piece.bytes_max, piece.places, both, piece.is_constant)
+
+
+def joined(pieces: Sequence[Piece], row_count: int) -> Flat:
+    columns = _packed(pieces, row_count)
+    if not columns:
+        return Flat(np.empty(0, np.uint8), np.zeros(row_count + 1, np.int32))
+    first = columns[0]
+    if len(columns) == 1 and first.places is None and first.present is None and not first.is_constant:
+        return _flat(first.array, 1)
+    if sum(column.bytes_max for column in columns) > BYTES_MAX:
+        raise TooManyBytes
+    parts = []
+    interleaved = np.empty((row_count, len(columns)), np.int32)
+    used = 0
+    rows = np.arange(row_count, dtype=np.int32)
+    for number, column in enumerate(columns):
+        parts.append(column.array)
+        if column.is_constant:
+            places: Array | int = used
+        else:
+            places = used + (rows if column.places is None else column.places.astype(np.int32, copy=False))
+        used += len(column.array)
+        if column.present is not None:
+            parts.append(_EMPTY)
+            places = np.where(column.present, places, used)
+            used += 1
+        interleaved[:, number] = places
+    indices = pa.Array.from_buffers(pa.int32(), interleaved.size, [None, pa.py_buffer(interleaved)])
+    return _flat(taken(pa.concat_arrays(parts), indices), len(columns))
+
+
+def _packed(pieces: Sequence[Piece], row_count: int) -> list[Elements]:
+    """Fields side by side become one column of elements, constants side by side one constant."""
+    columns: list[Elements] = []
+    fields: list[Field] = []
+    for piece in (*pieces, None):
+        if isinstance(piece, Field):
+            fields.append(piece)
+            continue
+        if fields:
+            flat, starts = pack(fields, row_count)
+            columns.append(Elements(binary_array(pa.py_buffer(flat), starts), len(flat)))
+            fields = []
+        if piece is None:
+            continue
+        if columns and _is_plain_constant(piece) and _is_plain_constant(columns[-1]):
+            columns[-1] = text(columns[-1].array[0].as_py() + piece.array[0].as_py(), row_count)
+        else:
+            columns.append(piece)
+    return columns
+
+
+def _is_plain_constant(piece: Elements) -> bool:
+    return piece.is_constant and piece.present is None
+
+
+def _flat(array: pa.Array, step: int) -> Flat:
+    """Every `step` elements are one row."""
+    _, starts_buffer, data_buffer = array.buffers()
+    if starts_buffer is None:  # Arrow may leave out the buffers of an empty array
+        return Flat(np.empty(0, np.uint8), np.zeros(1, np.int32))
+    starts = np.frombuffer(starts_buffer, np.int32)[array.offset : array.offset + len(array) + 1 : step]
+    data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    return Flat(data, np.ascontiguousarray(starts))

@@ -1,0 +1,111 @@
+"""A Protobuf message type: from the text of a .proto file, or from descriptors that protoc has written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.frozen import frozen
+
+# How a number is written: its name in a .proto file.
+VARINTS = frozenset({"int32", "int64", "uint32", "uint64", "sint32", "sint64", "bool"})
+FIXED = {"fixed32": 4, "sfixed32": 4, "float": 4, "fixed64": 8, "sfixed64": 8, "double": 8}
+SCALARS = VARINTS | frozenset(FIXED) | {"string", "bytes"}
+
+
+@frozen
+class ProtoEnum:
+    fullname: str
+    numbers: Mapping[str, int]
+
+
+@frozen
+class ProtoField:
+    """`type` is a scalar's name, or "enum", or "message" with a `type_name`. `has_presence`: a value that is 0 or
+    empty is written, because readers can tell it from none."""
+
+    name: str
+    number: int
+    type: str
+    type_name: str = ""
+    is_repeated: bool = False
+    is_packed: bool = False
+    is_required: bool = False
+    has_presence: bool = False
+    oneof: str = ""
+
+
+@frozen
+class ProtoMessage:
+    """`path` are the places by which it is found in its file: first among the messages there, then inside those."""
+
+    fullname: str
+    fields: tuple[ProtoField, ...]
+    path: tuple[int, ...]
+    is_map_entry: bool = False
+
+
+@frozen
+class ProtoFile:
+    messages: tuple[ProtoMessage, ...]
+    enums: tuple[ProtoEnum, ...]
+
+
+class ProtoTypes:
+    """All types by full name."""
+
+    def __init__(self, files: Sequence[ProtoFile]) -> None:
+        self.messages = {message.fullname: message for file in files for message in file.messages}
+        self.enums = {enum.fullname: enum for file in files for enum in file.enums}
+
+
+@frozen
+class ProtobufSchema:
+    """`text` is what a registry is shown: the .proto file, or its descriptor in base64."""
+
+    text: str
+    fullname: str
+    message_indexes: tuple[int, ...]
+    # Its place among the full names of all messages of its file, sorted: how Glue names it.
+    message_rank: int
+    types: ProtoTypes
+
+    @property
+    def message(self) -> ProtoMessage:
+        return self.types.messages[self.fullname]
+
+    @classmethod
+    def parse(
+        cls, text: str, references: Mapping[str, str] | None = None, message: str | None = None
+    ) -> ProtobufSchema:
+        """`references`: import path to text. `message` is a full or a short name; without it the first of the file."""
+        from kafka_sink.schemas.protobuf_text import read_files
+
+        main, others = read_files(text, references or {})
+        return cls._chosen(text, main, others, message)
+
+    @classmethod
+    def of_descriptors(cls, content: bytes, message: str | None = None) -> ProtobufSchema:
+        """A serialized FileDescriptorSet, as protoc --include_imports --descriptor_set_out writes it. The message is
+        one of its last file, since a file follows those that it imports."""
+        from kafka_sink.schemas.protobuf_descriptor import read_set
+
+        text, files = read_set(content)
+        return cls._chosen(text, files[-1], files, message)
+
+    @classmethod
+    def _chosen(cls, text: str, main: ProtoFile, files: Sequence[ProtoFile], wanted: str | None) -> ProtobufSchema:
+        messages = [message for message in main.messages if not message.is_map_entry]
+        if not messages:
+            raise ConfigError("the Protobuf schema has no message in it")
+        found = [
+            message
+            for message in messages
+            if wanted is None or wanted == message.fullname or message.fullname.endswith(f".{wanted}")
+        ]
+        if not found:
+            known = ", ".join(message.fullname for message in messages)
+            raise ConfigError(f"the Protobuf schema has no message {wanted}; it has {known}")
+        types = ProtoTypes([*files, main])
+        rank = sorted(message.fullname for message in messages).index(found[0].fullname)
+        return cls(text, found[0].fullname, found[0].path, rank, types)

@@ -1,0 +1,189 @@
+"""Which Protobuf field a column can be written as: docs/schemas.md has the table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.records.bytes_column import plain_type
+from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
+from kafka_sink.schemas.naming import Problems, column_of, unknown_columns
+from kafka_sink.schemas.node import UNITS_PER_SECOND, Node, Numbers, integer_dtype, integers
+from kafka_sink.schemas.protobuf import FIXED, ProtobufSchema, ProtoField, ProtoMessage, ProtoTypes
+from kafka_sink.schemas.protobuf_nodes import (
+    Boolean,
+    Bytes,
+    Enum,
+    Fixed,
+    Float,
+    Inside,
+    MapField,
+    Message,
+    MessageField,
+    Moment,
+    RepeatedField,
+    Scalar,
+    Varint,
+    Wrapper,
+)
+
+_FITS = {
+    "bool": "boolean", "float": "float", "double": "double, float", "string": "string", "bytes": "binary, string",
+    "enum": "string (the name), int (the number)", "message": "struct",
+    **dict.fromkeys(("int32", "sint32", "sfixed32"), "tinyint, smallint, int, bigint if every value is small enough"),
+    **dict.fromkeys(("uint32", "fixed32"), "tinyint, smallint, int, bigint if no value is below 0 or too large"),
+    **dict.fromkeys(("int64", "sint64", "sfixed64"), "tinyint, smallint, int, bigint"),
+    **dict.fromkeys(("uint64", "fixed64"), "tinyint, smallint, int, bigint if no value is below 0"),
+}  # fmt: skip
+_TIMESTAMP, _DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
+_WRAPPER_ENDING = "Value"
+_VARINT, _LENGTH = 0, 2
+
+
+def message_node(kind: pa.DataType, schema: ProtobufSchema, problems: Problems) -> Node:
+    kind = plain_type(kind)
+    if not pa.types.is_struct(kind):
+        problems.add(f"the column has type {spark_name(kind)}, a Protobuf message needs a struct")
+        return Message(())
+    return _Matching(schema.types, problems).message(kind, schema.message, "")
+
+
+class _Matching:
+    def __init__(self, types: ProtoTypes, problems: Problems) -> None:
+        self._types = types
+        self._problems = problems
+
+    def message(self, kind: pa.DataType, message: ProtoMessage, path: str) -> Message:
+        columns = [kind.field(index).name for index in range(kind.num_fields)]
+        fields: list[MessageField | RepeatedField | MapField] = []
+        used: set[int] = set()
+        for field in sorted(message.fields, key=lambda each: each.number):
+            inner = f"{path}.{field.name}" if path else field.name
+            index = column_of(field.name, columns, inner, self._problems)
+            if index is None:
+                if field.is_required:
+                    self._problems.add(f"there is no column for field {inner}, which is required")
+                continue
+            used.add(index)
+            column = plain_type(kind.field(index).type)
+            if pa.types.is_null(column):
+                continue
+            made = self._field(column, field, index, inner)
+            if made is None:
+                self._refuse(inner, column, field)
+            else:
+                fields.append(made)
+        unknown_columns(columns, used, [field.name for field in message.fields], path, self._problems)
+        names = [field.oneof for field in fields if field.oneof]
+        return Message(tuple(fields), tuple(sorted({name for name in names if names.count(name) > 1})))
+
+    def _field(
+        self, kind: pa.DataType, field: ProtoField, index: int, path: str
+    ) -> MessageField | RepeatedField | MapField | None:
+        if not field.is_repeated:
+            content = self._scalar(kind, field, path)
+            if content is None:
+                return None
+            return MessageField(
+                field.name, index, _tag(field), content, field.has_presence, field.is_required, field.oneof
+            )
+        entry = self._types.messages.get(field.type_name)
+        if entry is not None and entry.is_map_entry:
+            return self._map(kind, field, entry, index, path)
+        if not is_list(kind):
+            return None
+        content = self._scalar(plain_type(kind.value_type), field, f"{path}[]")
+        if content is None:
+            return None
+        return RepeatedField(field.name, index, _tag(field, field.is_packed), content, field.is_packed)
+
+    def _map(self, kind: pa.DataType, field: ProtoField, entry: ProtoMessage, index: int, path: str) -> MapField | None:
+        if not pa.types.is_map(kind):
+            return None
+        key_field, value_field = sorted(entry.fields, key=lambda each: each.number)
+        key = self._scalar(plain_type(kind.key_type), key_field, f"{path}{{key}}")
+        value = self._scalar(plain_type(kind.item_type), value_field, f"{path}{{}}")
+        if key is None or value is None:
+            return None
+        return MapField(field.name, index, _tag(field), key, _tag(key_field), value, _tag(value_field))
+
+    def _scalar(self, kind: pa.DataType, field: ProtoField, path: str) -> Scalar | None:
+        types = pa.types
+        if field.type == "message":
+            return self._inside(kind, field, path)
+        if field.type == "enum":
+            if is_text(kind):
+                return Enum(tuple(self._types.enums[field.type_name].numbers.items()))
+            numbers = integers(kind, 32)
+            return None if numbers is None else Varint(numbers)
+        if field.type in ("float", "double"):
+            size = FIXED[field.type]
+            if types.is_float32(kind) or (types.is_float64(kind) and size == 8):
+                return Float(np.float32 if types.is_float32(kind) else np.float64, size)
+            return None
+        if field.type == "bool":
+            return Boolean() if types.is_boolean(kind) else None
+        if field.type in ("string", "bytes"):
+            is_allowed = is_text(kind) or (field.type == "bytes" and is_bytes(kind))
+            return Bytes(field.type == "string") if is_allowed else None
+        return _whole(kind, field.type)
+
+    def _inside(self, kind: pa.DataType, field: ProtoField, path: str) -> Inside | None:
+        types = pa.types
+        message = self._types.messages[field.type_name]
+        if types.is_struct(kind):
+            return Inside(self.message(kind, message, path))
+        if message.fullname == _TIMESTAMP and types.is_timestamp(kind) and kind.tz is not None:
+            return Inside(Moment(UNITS_PER_SECOND[kind.unit], False))
+        if message.fullname == _DURATION and types.is_duration(kind):
+            return Inside(Moment(UNITS_PER_SECOND[kind.unit], True))
+        is_wrapper = message.fullname.startswith("google.protobuf.") and message.fullname.endswith(_WRAPPER_ENDING)
+        if not is_wrapper or len(message.fields) != 1:
+            return None
+        wrapped = message.fields[0]
+        content = self._scalar(kind, wrapped, path)
+        return None if content is None else Inside(Wrapper(MessageField("value", 0, _tag(wrapped), content, False)))
+
+    def _refuse(self, path: str, kind: pa.DataType, field: ProtoField) -> None:
+        fits = _FITS[field.type]
+        if field.type_name == _TIMESTAMP:
+            fits = "timestamp, struct"
+        entry = self._types.messages.get(field.type_name)
+        said = f"{field.type} {field.type_name}".strip()
+        if entry is not None and entry.is_map_entry:
+            parts = [f"{part.type} {part.type_name}".strip() for part in entry.fields]
+            said, fits = f"map<{', '.join(parts)}>", f"map<{', '.join(_FITS[part.type] for part in entry.fields)}>"
+        elif field.is_repeated:
+            said, fits = f"repeated {said}", f"array of {fits}"
+        self._problems.add(
+            f"column {path} has type {spark_name(kind)}, the schema says {said}; what fits there: {fits}"
+        )
+
+
+def _whole(kind: pa.DataType, name: str) -> Scalar | None:
+    bits = 64 if name.endswith("64") else 32
+    numbers = integers(kind, bits)
+    dtype = integer_dtype(kind)
+    if numbers is None or dtype is None:
+        return None
+    if name.startswith(("uint", "fixed")):
+        # A bigint of Spark holds no more than 63 bits.
+        numbers = Numbers(dtype, low=0, high=2 ** min(bits, 63) - 1)
+    if name in FIXED:
+        return Fixed(numbers, FIXED[name])
+    return Varint(numbers, name.startswith("sint"))
+
+
+def _tag(field: ProtoField, is_packed: bool = False) -> bytes:
+    if is_packed or field.type in ("string", "bytes", "message"):
+        wire = _LENGTH
+    elif field.type in FIXED:
+        wire = 1 if FIXED[field.type] == 8 else 5
+    else:
+        wire = _VARINT
+    number = field.number << 3 | wire
+    encoded = bytearray()
+    while number > 0x7F:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*encoded, number])

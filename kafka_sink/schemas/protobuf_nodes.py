@@ -1,0 +1,271 @@
+"""Protobuf's binary encoding, array by array. The slow twin is tests/property/slow_protobuf.py.
+
+A field is a tag and its content, in the order of field numbers; a field that is not there takes no byte. A message
+inside says how long it is, so it is encoded first and stands in the outer one as bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.frozen import frozen
+from kafka_sink.records.bytes_column import BytesColumn, plain
+from kafka_sink.records.varint import Array, Field, unsigned_fields_of, zigzag
+from kafka_sink.schemas.arrays import flags_of, lists_of, numbers_of, valid_of
+from kafka_sink.schemas.avro_nodes import bytes_elements, symbol_numbers
+from kafka_sink.schemas.misfit import Scope
+from kafka_sink.schemas.node import Node, Numbers
+from kafka_sink.schemas.pieces import Piece, fixed, joined, masked
+from kafka_sink.schemas.utf8 import checked_text
+
+NULL_REFUSED = "is null, and Protobuf has no null in a repeated field or a map"
+REQUIRED = "is null, and the field is required"
+_NS_PER_SECOND = 1_000_000_000
+
+# What an array becomes: its pieces, and which elements are 0 or empty (None: not asked).
+Content = tuple[list[Piece], Array]
+
+
+def _is_zero(numbers: Array) -> Array:
+    zero: Array = numbers == 0
+    return zero
+
+
+@frozen
+class Varint:
+    """`signed` numbers are written by zigzag; others below 0 take ten bytes."""
+
+    numbers: Numbers
+    signed: bool = False
+
+    def content(self, array: pa.Array, scope: Scope) -> Content:
+        numbers = self.numbers.read(array, scope)
+        unsigned = zigzag(numbers) if self.signed else numbers.view(np.uint64)
+        return list(unsigned_fields_of(unsigned)), _is_zero(numbers)
+
+
+@frozen
+class Boolean:
+    def content(self, array: pa.Array, scope: Scope) -> Content:
+        flags = flags_of(array)
+        return [Field(flags.astype(np.uint64), 1, 1)], ~flags
+
+
+@frozen
+class Fixed:
+    """A whole number of 4 or 8 bytes."""
+
+    numbers: Numbers
+    size: int
+
+    def content(self, array: pa.Array, scope: Scope) -> Content:
+        numbers = self.numbers.read(array, scope)
+        words = numbers.view(np.uint64)
+        if self.size == 4:
+            words = words & np.uint64(0xFFFFFFFF)
+        return [Field(words, self.size, self.size)], _is_zero(numbers)
+
+
+@frozen
+class Float:
+    """-0.0 is not 0: it is written."""
+
+    source: Any
+    size: int
+
+    def content(self, array: pa.Array, scope: Scope) -> Content:
+        numbers = numbers_of(array, self.source)
+        if self.size == 4:
+            words = numbers.astype("<f4").view("<u4").astype(np.uint64)
+        else:
+            words = numbers.astype("<f8").view("<u8")
+        return [Field(words, self.size, self.size)], _is_zero(words)
+
+
+@frozen
+class Bytes:
+    is_text: bool
+
+    def content(self, array: pa.Array, scope: Scope) -> Content:
+        column = BytesColumn.from_arrow(checked_text(array, scope) if self.is_text else array, "")
+        lengths = np.maximum(column.lengths, 0)
+        return [*_lengths(lengths), bytes_elements(column)], _is_zero(lengths)
+
+
+@frozen
+class Enum:
+    """By name."""
+
+    numbers: tuple[tuple[str, int], ...]
+
+    def content(self, array: pa.Array, scope: Scope) -> Content:
+        numbers = symbol_numbers(array, dict(self.numbers), scope)
+        return list(unsigned_fields_of(numbers.view(np.uint64))), _is_zero(numbers)
+
+
+@frozen
+class Inside:
+    """A message as the content of a field."""
+
+    message: Node
+
+    def content(self, array: pa.Array, scope: Scope) -> Content:
+        flat = joined(self.message.pieces(array, scope), len(array))
+        return [*_lengths(flat.lengths), flat.elements()], np.zeros(len(array), np.bool_)
+
+
+Scalar = Varint | Boolean | Fixed | Float | Bytes | Enum | Inside
+
+
+@frozen
+class MessageField:
+    """`writes_zero`: also a value that is 0 or empty. `oneof` is a name that it shares with others."""
+
+    name: str
+    index: int
+    tag: bytes
+    content: Scalar
+    writes_zero: bool
+    is_required: bool = False
+    oneof: str = ""
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        array = plain(array)
+        valid = valid_of(array)
+        if valid is not None and self.is_required:
+            scope.refuse(~valid, REQUIRED)
+        content, is_zero = self.content.content(array, scope.where(valid))
+        present = valid
+        if not self.writes_zero and is_zero.any():
+            present = ~is_zero if valid is None else valid & ~is_zero
+        return masked([fixed(self.tag, len(array)), *content], present)
+
+
+@frozen
+class RepeatedField:
+    """`is_packed`: one tag for all items."""
+
+    name: str
+    index: int
+    tag: bytes
+    content: Scalar
+    is_packed: bool
+    oneof: str = ""
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        array = plain(array)
+        valid = valid_of(array)
+        offsets, (child,) = lists_of(array)
+        child = plain(child)
+        items = scope.where(valid).items(offsets, "[]")
+        content = _whole_content(self.content, child, items)
+        if not self.is_packed:
+            flat = joined([fixed(self.tag, len(child)), *content], len(child))
+            return masked([flat.ranges(offsets)], valid)
+        flat = joined(content, len(child))
+        sizes = np.diff(flat.starts[offsets])
+        present = sizes > 0 if valid is None else (sizes > 0) & valid
+        return masked([fixed(self.tag, len(array)), *_lengths(sizes), flat.ranges(offsets)], present)
+
+
+@frozen
+class MapField:
+    """Each entry is a message of two fields, both always there."""
+
+    name: str
+    index: int
+    tag: bytes
+    key: Scalar
+    key_tag: bytes
+    value: Scalar
+    value_tag: bytes
+    oneof: str = ""
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        array = plain(array)
+        valid = valid_of(array)
+        offsets, (keys, values) = lists_of(array)
+        count = len(keys)
+        inner = scope.where(valid)
+        entry = [
+            fixed(self.key_tag, count),
+            *_whole_content(self.key, plain(keys), inner.items(offsets, "{key}")),
+            fixed(self.value_tag, count),
+            *_whole_content(self.value, plain(values), inner.items(offsets, "{}")),
+        ]
+        flat = joined(entry, count)
+        entries = joined([fixed(self.tag, count), *_lengths(flat.lengths), flat.elements()], count)
+        return masked([entries.ranges(offsets)], valid)
+
+
+@frozen
+class Message:
+    """`oneofs` are those with several columns, of which at most one may be filled."""
+
+    fields: tuple[MessageField | RepeatedField | MapField, ...]
+    oneofs: tuple[str, ...] = ()
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        self._check_oneofs(array, scope)
+        pieces: list[Piece] = []
+        for field in self.fields:
+            pieces += field.pieces(array.field(field.index), scope.field(field.name))
+        return pieces
+
+    def _check_oneofs(self, array: pa.Array, scope: Scope) -> None:
+        for oneof in self.oneofs:
+            filled = np.zeros(len(array), np.int64)
+            for field in self.fields:
+                if field.oneof == oneof:
+                    valid = valid_of(plain(array.field(field.index)))
+                    filled += 1 if valid is None else valid
+            scope.field(oneof).refuse(filled > 1, "has several values, and a oneof has one")
+
+
+@frozen
+class Wrapper:
+    """A scalar column for a message that wraps such a value in a field of its own."""
+
+    inner: MessageField
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        return self.inner.pieces(array, scope)
+
+
+@frozen
+class Moment:
+    """google.protobuf.Timestamp and Duration: seconds and nanoseconds. Those of a Timestamp are never below 0, those of
+    a Duration have the sign of its seconds."""
+
+    units_per_second: int
+    is_duration: bool
+
+    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+        numbers = numbers_of(array, np.int64)
+        seconds = numbers // self.units_per_second
+        rest = numbers - seconds * self.units_per_second
+        if self.is_duration:
+            is_cut = (seconds < 0) & (rest > 0)
+            seconds, rest = seconds + is_cut, rest - np.where(is_cut, self.units_per_second, 0)
+        nanos = rest * (_NS_PER_SECOND // self.units_per_second)
+        pieces: list[Piece] = []
+        for tag, each in ((b"\x08", seconds), (b"\x10", nanos)):
+            is_there = each != 0
+            pieces += masked([fixed(tag, len(array)), *unsigned_fields_of(each.view(np.uint64))], is_there)
+        return pieces
+
+
+def _whole_content(scalar: Scalar, array: pa.Array, scope: Scope) -> list[Piece]:
+    """Of items: all of them, and none may be null."""
+    valid = valid_of(array)
+    if valid is not None:
+        scope.refuse(~valid, NULL_REFUSED)
+    pieces, _ = scalar.content(array, scope.where(valid))
+    return pieces
+
+
+def _lengths(lengths: Array) -> list[Field]:
+    return unsigned_fields_of(lengths.astype(np.uint64))

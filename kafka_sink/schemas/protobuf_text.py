@@ -1,0 +1,286 @@
+"""The .proto language, as far as messages need it: proto2, proto3, editions. Services, options and extensions are
+skipped over; imports are found in the references, or among the types that Protobuf brings itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.schemas.protobuf import FIXED, SCALARS, VARINTS, ProtoEnum, ProtoField, ProtoFile, ProtoMessage
+
+_TOKEN = re.compile(
+    r"\s+|//[^\n]*|/\*.*?\*/|(?P<token>\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|[A-Za-z_.][\w.]*|[+-]?\d[\w.+-]*|.)", re.S
+)
+_WRAPPED = {
+    "Double": "double", "Float": "float", "Int64": "int64", "UInt64": "uint64", "Int32": "int32", "UInt32": "uint32",
+    "Bool": "bool", "String": "string", "Bytes": "bytes",
+}  # fmt: skip
+_PAIR = 'syntax = "proto3"; package google.protobuf; message %s { int64 seconds = 1; int32 nanos = 2; }'
+BUILT_IN: Mapping[str, str] = {
+    "google/protobuf/timestamp.proto": _PAIR % "Timestamp",
+    "google/protobuf/duration.proto": _PAIR % "Duration",
+    "google/protobuf/wrappers.proto": 'syntax = "proto3"; package google.protobuf; '
+    + " ".join(f"message {name}Value {{ {kind} value = 1; }}" for name, kind in _WRAPPED.items()),
+    "google/protobuf/descriptor.proto": 'syntax = "proto2"; package google.protobuf;',
+}
+NESTING_MAX = 100
+
+
+def read_files(text: str, references: Mapping[str, str]) -> tuple[ProtoFile, list[ProtoFile]]:
+    """The file itself, and all that it imports, directly or not."""
+    drafts = {"": _Draft(text)}
+    waiting = list(drafts[""].imports)
+    while waiting:
+        path = waiting.pop()
+        if path in drafts:
+            continue
+        found = references.get(path, BUILT_IN.get(path))
+        if found is None:
+            # Options only, as a rule. If a type is missing, that is told by its name.
+            continue
+        drafts[path] = _Draft(found)
+        waiting += drafts[path].imports
+    kinds = {name: kind for draft in drafts.values() for name, kind in draft.kinds.items()}
+    files = [draft.resolved(kinds) for draft in drafts.values()]
+    return files[0], files[1:]
+
+
+class _Draft:
+    """One file, whose types are names yet."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = [found["token"] for found in _TOKEN.finditer(text) if found["token"] is not None]
+        self._place = 0
+        self._package = ""
+        self._syntax = "proto2"
+        self._is_implicit = False
+        self.imports: list[str] = []
+        # Full name to "message" or "enum".
+        self.kinds: dict[str, str] = {}
+        self._messages: list[tuple[str, list[dict[str, Any]], tuple[int, ...], bool]] = []
+        self._enums: list[ProtoEnum] = []
+        self._read()
+
+    # ---- tokens
+
+    def _peek(self) -> str:
+        return self._tokens[self._place] if self._place < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        token = self._peek()
+        if not token:
+            raise ConfigError("the .proto file ends in the middle of something")
+        self._place += 1
+        return token
+
+    def _expect(self, *wanted: str) -> str:
+        token = self._next()
+        if token not in wanted:
+            raise ConfigError(f"the .proto file has {token!r} where {' or '.join(wanted)} is expected")
+        return token
+
+    def _skip_statement(self) -> None:
+        """Up to the semicolon, or past a block in braces."""
+        depth = 0
+        while True:
+            token = self._next()
+            depth += (token == "{") - (token == "}")
+            if depth == 0 and token in (";", "}"):
+                return
+
+    # ---- statements
+
+    def _read(self) -> None:
+        count = 0
+        while self._peek():
+            word = self._next()
+            if word in ("syntax", "edition"):
+                self._expect("=")
+                self._syntax = "edition" if word == "edition" else self._next().strip("\"'")
+                self._skip_statement()
+            elif word == "package":
+                self._package = self._next()
+                self._expect(";")
+            elif word == "import":
+                path = self._next()
+                self.imports.append((self._next() if path in ("public", "weak") else path).strip("\"'"))
+                self._expect(";")
+            elif word == "message":
+                self._message(self._package, (count,))
+                count += 1
+            elif word == "enum":
+                self._enum(self._package)
+            elif word == "option":
+                self._file_option()
+            elif word != ";":
+                self._skip_statement()
+
+    def _file_option(self) -> None:
+        start = self._place
+        self._skip_statement()
+        words = self._tokens[start : self._place]
+        if words[:1] == ["features.field_presence"]:
+            self._is_implicit = "IMPLICIT" in words
+
+    def _message(self, scope: str, path: tuple[int, ...]) -> None:
+        if len(path) > NESTING_MAX:
+            raise ConfigError("the messages of the .proto file are nested too deep")
+        name = _joined(scope, self._next())
+        self._expect("{")
+        fields: list[dict[str, Any]] = []
+        self.kinds[name] = "message"
+        self._messages.append((name, fields, path, False))
+        nested = 0
+        while (word := self._next()) != "}":
+            if word == "message":
+                self._message(name, (*path, nested))
+                nested += 1
+            elif word == "enum":
+                self._enum(name)
+            elif word == "oneof":
+                self._oneof(name, fields)
+            elif word in ("option", "reserved", "extensions", "extend"):
+                self._skip_statement()
+            elif word != ";":
+                fields.append(self._field(word, name, "", (*path, nested)))
+                nested += fields[-1]["is_map"]
+
+    def _oneof(self, message: str, fields: list[dict[str, Any]]) -> None:
+        oneof = self._next()
+        self._expect("{")
+        while (word := self._next()) != "}":
+            if word == "option":
+                self._skip_statement()
+            elif word != ";":
+                fields.append(self._field(word, message, oneof, ()))
+
+    def _field(self, word: str, message: str, oneof: str, path: tuple[int, ...]) -> dict[str, Any]:
+        label = word if word in ("optional", "required", "repeated") else ""
+        kind = self._next() if label else word
+        key = value = ""
+        if kind == "group":
+            raise ConfigError(f"{message} has a group, which is not supported; use a message")
+        if kind == "map" and self._peek() == "<":
+            self._next()
+            key = self._next()
+            self._expect(",")
+            value = self._next()
+            self._expect(">")
+        name = self._next()
+        entry = ""
+        if key:
+            entry = _joined(message, _entry_name(name))
+            self._map_entry(entry, key, value, path)
+        self._expect("=")
+        number = _whole(self._next())
+        options = self._options()
+        return {
+            "name": name, "number": number, "kind": entry or kind, "scope": message, "label": label, "oneof": oneof,
+            "is_map": bool(entry), "options": options,
+        }  # fmt: skip
+
+    def _map_entry(self, entry: str, key: str, value: str, path: tuple[int, ...]) -> None:
+        self.kinds[entry] = "message"
+        parts = [
+            {"name": name, "number": number, "kind": kind, "scope": entry, "label": "", "oneof": "",
+             "is_map": False, "options": {}}
+            for name, number, kind in (("key", 1, key), ("value", 2, value))
+        ]  # fmt: skip
+        self._messages.append((entry, parts, path, True))
+
+    def _options(self) -> dict[str, str]:
+        options: dict[str, str] = {}
+        if self._expect("[", ";") == ";":
+            return options
+        depth, words = 1, []
+        while depth:
+            word = self._next()
+            depth += (word in "[{<") - (word in "]}>")
+            words.append(word)
+        for place in range(len(words) - 2):
+            if words[place + 1] == "=":
+                options[words[place]] = words[place + 2]
+        self._expect(";")
+        return options
+
+    def _enum(self, scope: str) -> None:
+        name = _joined(scope, self._next())
+        self._expect("{")
+        self.kinds[name] = "enum"
+        numbers: dict[str, int] = {}
+        while (word := self._next()) != "}":
+            if word in ("option", "reserved"):
+                self._skip_statement()
+            elif word != ";":
+                self._expect("=")
+                sign = -1 if self._peek() == "-" and self._next() else 1
+                numbers[word] = sign * _whole(self._next())
+                self._options()
+        self._enums.append(ProtoEnum(name, numbers))
+
+    # ---- names
+
+    def resolved(self, kinds: Mapping[str, str]) -> ProtoFile:
+        messages = [
+            ProtoMessage(name, tuple(self._resolved_field(field, kinds) for field in fields), path, is_entry)
+            for name, fields, path, is_entry in self._messages
+        ]
+        return ProtoFile(tuple(messages), tuple(self._enums))
+
+    def _resolved_field(self, field: dict[str, Any], kinds: Mapping[str, str]) -> ProtoField:
+        kind, type_name = field["kind"], ""
+        if kind not in SCALARS:
+            type_name = _found_in(kind, field["scope"], kinds)
+            kind = kinds[type_name]
+        label, options = field["label"], field["options"]
+        is_repeated = label == "repeated" or field["is_map"]
+        can_be_packed = kind in VARINTS or kind in FIXED or kind == "enum"
+        packed = options.get("packed", "false" if self._syntax == "proto2" else "true") == "true"
+        if options.get("features.repeated_field_encoding") == "EXPANDED":
+            packed = False
+        implicit = self._syntax == "proto3" and label != "optional"
+        if self._syntax == "edition":
+            said = options.get("features.field_presence", "IMPLICIT" if self._is_implicit else "EXPLICIT")
+            implicit = said == "IMPLICIT"
+        return ProtoField(
+            field["name"],
+            field["number"],
+            kind,
+            type_name,
+            is_repeated,
+            is_repeated and can_be_packed and packed,
+            label == "required" or options.get("features.field_presence") == "LEGACY_REQUIRED",
+            not is_repeated and (kind == "message" or bool(field["oneof"]) or not implicit),
+            field["oneof"],
+        )
+
+
+def _found_in(name: str, scope: str, kinds: Mapping[str, str]) -> str:
+    """From the innermost scope outwards."""
+    if name.startswith("."):
+        candidates = [name[1:]]
+    else:
+        parts = scope.split(".") if scope else []
+        candidates = [_joined(".".join(parts[:count]), name) for count in range(len(parts), -1, -1)]
+    for candidate in candidates:
+        if candidate in kinds:
+            return candidate
+    raise ConfigError(f"the .proto file names a type {name} that neither it nor a schema that it refers to defines")
+
+
+def _joined(scope: str, name: str) -> str:
+    return f"{scope}.{name}" if scope else name
+
+
+def _entry_name(field: str) -> str:
+    """As protoc calls the message behind a map."""
+    return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
+
+
+def _whole(token: str) -> int:
+    try:
+        return int(token, 0) if not re.fullmatch(r"0[0-7]+", token) else int(token, 8)
+    except ValueError:
+        raise ConfigError(f"the .proto file has {token!r} where a number is expected") from None

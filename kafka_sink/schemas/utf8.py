@@ -1,0 +1,32 @@
+"""Texts are UTF-8 in Avro, Protobuf and JSON, and a reader may choke on anything else. Spark's strings need not be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.schemas.arrays import valid_of
+from kafka_sink.schemas.misfit import Scope
+
+
+def checked_text(array: pa.Array, scope: Scope) -> pa.Array:
+    """The same, with nulls for what does not fit."""
+    try:
+        array.validate(full=True)
+    except pa.ArrowException:
+        contents = array.cast(pa.large_binary()).to_pylist()
+        is_bad = np.array([content is not None and not _is_text(content) for content in contents], np.bool_)
+        scope.refuse(is_bad, "is not UTF-8")
+        valid = valid_of(array)
+        kept = ~is_bad if valid is None else valid & ~is_bad
+        texts = [content if is_kept else None for content, is_kept in zip(contents, kept, strict=True)]
+        return pa.array(texts, pa.large_binary())
+    return array
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,232 @@
+"""Avro schemas as the embedded schema registry understands them: names resolved, wrong ones refused, and who can read
+what whom wrote.
+
+Written by the Avro specification ("Schema Resolution") and independent of the encoder that the sink has, because the
+one is there to test the other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka_sink.frozen import frozen
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+NAMED = frozenset({"record", "error", "enum", "fixed"})
+# Writer -> readers that read it as their own, beside the same type.
+PROMOTIONS: Mapping[str, frozenset[str]] = {
+    "int": frozenset({"long", "float", "double"}),
+    "long": frozenset({"float", "double"}),
+    "float": frozenset({"double"}),
+    "string": frozenset({"bytes"}),
+    "bytes": frozenset({"string"}),
+}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class InvalidAvro(ValueError):
+    pass
+
+
+@frozen
+class AvroSchema:
+    """`root` has all names in full, and each named type as a reference to `named`."""
+
+    root: Any
+    named: Mapping[str, dict[str, Any]]
+
+
+def parse_avro(text: str, others: Iterable[str] = ()) -> AvroSchema:
+    """`others`: texts of the schemas that it refers to, in order."""
+    named: dict[str, dict[str, Any]] = {}
+    root: Any = None
+    for each in (*others, text):
+        try:
+            said = json.loads(each)
+        except (ValueError, RecursionError):
+            # A primitive may stand there without its quotes.
+            said = each.strip()
+        try:
+            root = _Parser(named).read(said, "")
+        except RecursionError:
+            raise InvalidAvro("nested too deeply") from None
+    return AvroSchema(root, named)
+
+
+class _Parser:
+    def __init__(self, named: dict[str, dict[str, Any]]) -> None:
+        self._named = named
+
+    def read(self, said: Any, space: str) -> Any:
+        if isinstance(said, str):
+            return said if said in PRIMITIVES else {"ref": self._known(said, space)}
+        if isinstance(said, list):
+            return self._union(said, space)
+        if not isinstance(said, dict) or "type" not in said:
+            raise InvalidAvro("no type")
+        kind = said["type"]
+        if not isinstance(kind, str):
+            return self.read(kind, space)
+        if kind in NAMED:
+            return {"ref": self._define(said, kind, space)}
+        if kind == "array":
+            return {"type": "array", "items": self.read(said.get("items"), space)}
+        if kind == "map":
+            return {"type": "map", "values": self.read(said.get("values"), space)}
+        return self.read(kind, space)
+
+    def _union(self, branches: list[Any], space: str) -> list[Any]:
+        found = [self.read(each, space) for each in branches]
+        seen = [json.dumps(each if isinstance(each, str) else each.get("ref", each.get("type"))) for each in found
+                if not isinstance(each, list)]  # fmt: skip
+        if len(seen) < len(found):
+            raise InvalidAvro("a union directly inside a union")
+        if len(set(seen)) < len(seen):
+            raise InvalidAvro("a union with two branches of one type")
+        return found
+
+    def _known(self, name: str, space: str) -> str:
+        full = name if "." in name or not space else f"{space}.{name}"
+        if full in self._named:
+            return full
+        if name in self._named:
+            return name
+        raise InvalidAvro(f"undefined name: {name}")
+
+    def _define(self, said: dict[str, Any], kind: str, space: str) -> str:
+        name = said.get("name")
+        if not isinstance(name, str) or not all(_NAME.fullmatch(part) for part in name.split(".")):
+            raise InvalidAvro(f"illegal name: {name!r}")
+        own = said.get("namespace")
+        outer = name.rpartition(".")[0] if "." in name else own if isinstance(own, str) else space
+        short = name.rpartition(".")[2]
+        full = f"{outer}.{short}" if outer else short
+        if full in self._named:
+            raise InvalidAvro(f"cannot redefine: {full}")
+        aliases = [each if "." in each or not outer else f"{outer}.{each}" for each in said.get("aliases") or []]
+        made: dict[str, Any] = {"type": "record" if kind == "error" else kind, "name": full, "aliases": aliases}
+        self._named[full] = made
+        if kind == "enum":
+            made |= {"symbols": self._symbols(said), "has_default": "default" in said}
+        elif kind == "fixed":
+            if isinstance(said.get("size"), bool) or not isinstance(said.get("size"), int):
+                raise InvalidAvro(f"fixed {full} without a size")
+            made["size"] = said["size"]
+        else:
+            made["fields"] = self._fields(said, full, outer)
+        return full
+
+    @staticmethod
+    def _symbols(said: dict[str, Any]) -> list[str]:
+        symbols = said.get("symbols")
+        if not isinstance(symbols, list) or len(set(map(str, symbols))) < len(symbols):
+            raise InvalidAvro("enum without symbols, or with one of them twice")
+        return symbols
+
+    def _fields(self, said: dict[str, Any], full: str, space: str) -> list[dict[str, Any]]:
+        fields = said.get("fields")
+        if not isinstance(fields, list) or not all(isinstance(each, dict) for each in fields):
+            raise InvalidAvro(f"record {full} without fields")
+        made: list[dict[str, Any]] = []
+        for each in fields:
+            name = each.get("name")
+            if not isinstance(name, str) or not _NAME.fullmatch(name):
+                raise InvalidAvro(f"illegal name of a field: {name!r}")
+            if any(other["name"] == name for other in made):
+                raise InvalidAvro(f"record {full} has two fields {name}")
+            made.append(
+                {
+                    "name": name,
+                    "aliases": each.get("aliases") or [],
+                    "type": self.read(each.get("type"), space),
+                    "has_default": "default" in each,
+                }
+            )
+        return made
+
+
+# ---- who can read whom -----------------------------------------------------------------------------------------------
+
+
+def why_not_readable(reader: AvroSchema, writer: AvroSchema) -> list[str]:
+    """Why `reader` cannot read what was written by `writer`; nothing: it can."""
+    return _Resolution(reader, writer).reasons(reader.root, writer.root, "/")
+
+
+class _Resolution:
+    def __init__(self, reader: AvroSchema, writer: AvroSchema) -> None:
+        self._reader = reader
+        self._writer = writer
+        # Pairs of named types that are being looked at: a type may hold itself.
+        self._under_way: set[tuple[str, str]] = set()
+
+    def reasons(self, reader: Any, writer: Any, path: str) -> list[str]:
+        if isinstance(writer, list):
+            return [text for each in writer for text in self.reasons(reader, each, path)]
+        if isinstance(reader, list):
+            if any(not self.reasons(each, writer, path) for each in reader):
+                return []
+            return [f"MISSING_UNION_BRANCH at {path}: the reader's union has no type for {_told(writer)}"]
+        if isinstance(reader, str) or isinstance(writer, str):
+            is_same = reader == writer
+            if is_same or (
+                isinstance(reader, str) and isinstance(writer, str) and reader in PROMOTIONS.get(writer, ())
+            ):
+                return []
+            return [f"TYPE_MISMATCH at {path}: {_told(reader)} cannot be read from {_told(writer)}"]
+        if "ref" in reader and "ref" in writer:
+            return self._of_named(reader["ref"], writer["ref"], path)
+        if reader.get("type") != writer.get("type"):
+            return [f"TYPE_MISMATCH at {path}: {_told(reader)} cannot be read from {_told(writer)}"]
+        inner = "items" if reader["type"] == "array" else "values"
+        return self.reasons(reader[inner], writer[inner], f"{path}{inner}/")
+
+    def _of_named(self, reader_name: str, writer_name: str, path: str) -> list[str]:
+        if (reader_name, writer_name) in self._under_way:
+            return []
+        reader, writer = self._reader.named[reader_name], self._writer.named[writer_name]
+        if reader["type"] != writer["type"]:
+            return [f"TYPE_MISMATCH at {path}: {reader['type']} cannot be read from {writer['type']}"]
+        if _short(reader_name) != _short(writer_name) and writer_name not in reader["aliases"]:
+            return [f"NAME_MISMATCH at {path}name: {reader_name} is not {writer_name}"]
+        self._under_way.add((reader_name, writer_name))
+        try:
+            if reader["type"] == "fixed":
+                same = reader["size"] == writer["size"]
+                return [] if same else [f"FIXED_SIZE_MISMATCH at {path}size: {reader['size']}, not {writer['size']}"]
+            if reader["type"] == "enum":
+                missing = [each for each in writer["symbols"] if each not in reader["symbols"]]
+                return (
+                    [f"MISSING_ENUM_SYMBOLS at {path}symbols: {missing}"]
+                    if missing and not reader["has_default"]
+                    else []
+                )
+            return self._of_fields(reader, writer, path)
+        finally:
+            self._under_way.discard((reader_name, writer_name))
+
+    def _of_fields(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> list[str]:
+        written = {each["name"]: each for each in writer["fields"]}
+        found: list[str] = []
+        for index, field in enumerate(reader["fields"]):
+            here = f"{path}fields/{index}/"
+            other = next((written[name] for name in (field["name"], *field["aliases"]) if name in written), None)
+            if other is not None:
+                found += self.reasons(field["type"], other["type"], f"{here}type/")
+            elif not field["has_default"]:
+                found.append(
+                    f"READER_FIELD_MISSING_DEFAULT_VALUE at {here}: the field {field['name']} has no default and "
+                    "is not in what was written"
+                )
+        return found
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+def _told(schema: Any) -> str:
+    return schema if isinstance(schema, str) else str(schema.get("ref", schema.get("type")))

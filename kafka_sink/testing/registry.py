@@ -1,0 +1,356 @@
+"""An embedded schema registry: Confluent's REST interface as a pure function from a request to an answer.
+
+Error codes and messages are those of the interface's public documentation; tests/conformance/test_registry.py has them
+as a table, and asks confluent-kafka's client and another registry the same. Compatibility is decided for Avro; Protobuf
+and JSON Schema are compatible with themselves only, unless the level is NONE. Tokens and passwords are compared and
+kept nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from kafka_sink.testing.registry_json import content_of, text_as_json, told, told_content
+from kafka_sink.testing.registry_store import KINDS, LEVELS, MODES, Content, Refused, Store
+
+CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+@dataclass(slots=True)
+class RegistryFault:
+    """What the next `times` requests meet whose path begins with `path`.
+
+    With a `status` it is the answer, and nothing happens behind it. `body` replaces the body. `delay_s` holds the
+    answer back; `cut` breaks off in the middle of the body, `drip_s` sends it byte by byte with such pauses.
+    """
+
+    path: str = "/"
+    times: int = 1
+    status: int | None = None
+    body: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delay_s: float = 0.0
+    cut: bool = False
+    drip_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": CONTENT_TYPE})
+    fault: RegistryFault | None = None
+
+
+@dataclass(frozen=True)
+class _Call:
+    parts: tuple[str, ...]
+    query: Mapping[str, str]
+    body: Any
+
+    def is_set(self, name: str) -> bool:
+        return self.query.get(name, "").lower() == "true"
+
+
+class RegistryCore:
+    """`users`: name -> password, for basic authentication. `tokens`: those that are taken as bearer tokens."""
+
+    def __init__(self, users: Mapping[str, str] | None = None, tokens: set[str] | None = None) -> None:
+        self.store = Store()
+        self.users = dict(users or {})
+        self.tokens = set(tokens or ())
+        self.denied_subjects: set[str] = set()
+        self.faults: list[RegistryFault] = []
+        # Method and target of everything that was asked.
+        self.requests: list[tuple[str, str]] = []
+        self._is_open = users is None and tokens is None
+
+    def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
+        """`headers` by lower-case names."""
+        self.requests.append((method, target))
+        fault = self._fault(target)
+        if fault is not None and fault.status is not None:
+            return HttpAnswer(fault.status, fault.body or b"", {"Content-Type": CONTENT_TYPE, **fault.headers}, fault)
+        try:
+            self._check_user(headers.get("authorization", ""))
+            said = self._routed(method, target, body)
+            made = HttpAnswer(200, json.dumps(said).encode(), fault=fault)
+        except Refused as refused:
+            made = _refusal(refused.status, refused.code, str(refused))
+        if fault is None:
+            return made
+        return HttpAnswer(
+            made.status, made.body if fault.body is None else fault.body, {**made.headers, **fault.headers}, fault
+        )
+
+    def _fault(self, target: str) -> RegistryFault | None:
+        for fault in self.faults:
+            if target.startswith(fault.path) and fault.times > 0:
+                fault.times -= 1
+                return fault
+        return None
+
+    def _check_user(self, authorization: str) -> None:
+        if self._is_open:
+            return
+        scheme, _, rest = authorization.partition(" ")
+        if scheme.lower() == "bearer" and rest in self.tokens:
+            return
+        if scheme.lower() == "basic":
+            try:
+                name, _, password = base64.b64decode(rest).decode().partition(":")
+            except (ValueError, binascii.Error):
+                name, password = "", ""
+            if name in self.users and self.users[name] == password:
+                return
+        raise Refused(401, 401, "Unauthorized")
+
+    def _routed(self, method: str, target: str, body: bytes) -> Any:
+        path = urlsplit(target)
+        parts = tuple(unquote(part) for part in path.path.split("/") if part)
+        query = {name: values[-1] for name, values in parse_qs(path.query).items()}
+        for wanted, pattern, handle in _ROUTES:
+            if wanted == method and _fits(pattern, parts):
+                if len(parts) > 1 and parts[0] == "subjects" and parts[1] in self.denied_subjects:
+                    raise Refused(403, 40301, f"User is denied operation on subject {parts[1]}")
+                return handle(self, _Call(parts, query, _json(body) if method in ("POST", "PUT") else None))
+        raise Refused(404, 404, "HTTP 404 Not Found")
+
+    # ---- subjects ----
+
+    def _root(self, call: _Call) -> Any:
+        return {}
+
+    def _subjects(self, call: _Call) -> Any:
+        prefix = call.query.get("subjectPrefix", ":*:")
+        every = {name for context in self.store.contexts.values() for name in context.subjects}
+        shown = sorted(name for name in every if self.store.versions(name, with_deleted=call.is_set("deleted")))
+        return shown if prefix == ":*:" else [name for name in shown if name.startswith(prefix)]
+
+    def _versions(self, call: _Call) -> Any:
+        return [each.number for each in self.store.demanded(call.parts[1], with_deleted=call.is_set("deleted"))]
+
+    def _version(self, call: _Call) -> Any:
+        found = self.store.version(call.parts[1], call.parts[3], with_deleted=call.is_set("deleted"))
+        return told(call.parts[1], found)
+
+    def _version_text(self, call: _Call) -> Any:
+        return json.loads(text_as_json(self.store.version(call.parts[1], call.parts[3]).content))
+
+    def _referenced_by(self, call: _Call) -> Any:
+        return self.store.refers_to(call.parts[1], self.store.version(call.parts[1], call.parts[3]).number)
+
+    def _look_up(self, call: _Call) -> Any:
+        subject = call.parts[1]
+        self.store.demanded(subject, with_deleted=call.is_set("deleted"))
+        content = self.store.checked(content_of(call.body), subject)
+        found = self.store.same(
+            content, subject, normalize=call.is_set("normalize"), with_deleted=call.is_set("deleted")
+        )
+        if found is None:
+            raise Refused(404, 40403, "Schema not found")
+        return told(subject, found)
+
+    def _register(self, call: _Call) -> Any:
+        found = self.store.register(content_of(call.body), call.parts[1], normalize=call.is_set("normalize"))
+        return {name: value for name, value in told(call.parts[1], found).items() if name != "subject"}
+
+    def _delete_subject(self, call: _Call) -> Any:
+        subject, permanent = call.parts[1], call.is_set("permanent")
+        if permanent and self.store.versions(subject):
+            raise Refused(404, 40405, f"Subject '{subject}' was not deleted first before being permanently deleted")
+        if not permanent and self.store.versions(subject, with_deleted=True) and not self.store.versions(subject):
+            raise Refused(404, 40404, f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently")
+        return self.store.delete(subject, lambda each: permanent or not each.is_deleted, permanent=permanent)
+
+    def _delete_version(self, call: _Call) -> Any:
+        subject, permanent = call.parts[1], call.is_set("permanent")
+        found = self.store.version(subject, call.parts[3], with_deleted=True)
+        if permanent and not found.is_deleted:
+            raise Refused(
+                404, 40407, f"Subject '{subject}' Version {found.number} was not deleted first before being "
+                "permanently deleted"
+            )  # fmt: skip
+        if not permanent and found.is_deleted:
+            raise Refused(
+                404, 40406, f"Subject '{subject}' Version {found.number} was soft deleted.Set permanent=true to "
+                "delete permanently"
+            )  # fmt: skip
+        return self.store.delete(subject, lambda each: each is found, permanent=permanent)[0]
+
+    # ---- schemas ----
+
+    def _types(self, call: _Call) -> Any:
+        return list(KINDS)
+
+    def _by_id(self, call: _Call) -> Any:
+        content = self._content_of_id(call)
+        return {**told_content(content), "guid": content.guid}
+
+    def _text_by_id(self, call: _Call) -> Any:
+        return json.loads(text_as_json(self._content_of_id(call)))
+
+    def _content_of_id(self, call: _Call) -> Content:
+        wanted = call.parts[2]
+        if not re.fullmatch(r"-?[0-9]{1,10}", wanted):
+            raise Refused(404, 404, "HTTP 404 Not Found")
+        context = self.store.contexts.get(self.store.context_of(call.query.get("subject", "")))
+        content = None if context is None else context.by_id.get(int(wanted))
+        if content is None:
+            raise Refused(404, 40403, f"Schema {wanted} not found")
+        return content
+
+    def _where_is_id(self, call: _Call) -> list[tuple[str, int]]:
+        self._content_of_id(call)
+        context = self.store.contexts[self.store.context_of(call.query.get("subject", ""))]
+        return [
+            (name, each.number)
+            for name, versions in context.subjects.items()
+            for each in versions
+            if each.schema_id == int(call.parts[2]) and (call.is_set("deleted") or not each.is_deleted)
+        ]
+
+    def _subjects_of_id(self, call: _Call) -> Any:
+        return sorted({subject for subject, _ in self._where_is_id(call)})
+
+    def _versions_of_id(self, call: _Call) -> Any:
+        return [{"subject": subject, "version": number} for subject, number in self._where_is_id(call)]
+
+    def _by_guid(self, call: _Call) -> Any:
+        for context in self.store.contexts.values():
+            for content in context.by_id.values():
+                if content.guid == call.parts[2].lower():
+                    return {**told_content(content), "guid": content.guid}
+        raise Refused(404, 40403, f"Schema {call.parts[2]} not found")
+
+    def _contexts(self, call: _Call) -> Any:
+        return sorted(self.store.contexts)
+
+    # ---- compatibility, level, mode ----
+
+    def _test(self, call: _Call) -> Any:
+        subject = call.parts[2]
+        content = self.store.checked(content_of(call.body), subject)
+        if len(call.parts) == 5:
+            others = [self.store.version(subject, call.parts[4])]
+        else:
+            every = self.store.versions(subject)
+            others = every if self.store.level(subject).endswith("_TRANSITIVE") else every[-1:]
+        reasons = self.store.reasons(content, subject, others)
+        return {"is_compatible": not reasons, **({"messages": reasons} if call.is_set("verbose") else {})}
+
+    def _level(self, call: _Call) -> Any:
+        subject = _subject_of(call)
+        if subject and subject not in self.store.levels:
+            if not call.is_set("defaultToGlobal"):
+                raise Refused(404, 40408, f"Subject '{subject}' does not have subject-level compatibility configured")
+            subject = ""
+        return {"compatibilityLevel": self.store.levels[subject]}
+
+    def _set_level(self, call: _Call) -> Any:
+        level = call.body.get("compatibility")
+        if not isinstance(level, str) or level.upper() not in LEVELS:
+            raise Refused(
+                422, 42203, "Invalid compatibility level. Valid values are none, backward, forward, full, "
+                "backward_transitive, forward_transitive, and full_transitive"
+            )  # fmt: skip
+        self.store.levels[_subject_of(call)] = level.upper()
+        return {"compatibility": level.upper()}
+
+    def _delete_level(self, call: _Call) -> Any:
+        subject = _subject_of(call)
+        if subject not in self.store.levels:
+            raise Refused(404, 40408, f"Subject '{subject}' does not have subject-level compatibility configured")
+        before = self.store.levels.pop(subject)
+        self.store.levels.setdefault("", "BACKWARD")
+        return {"compatibility": before}
+
+    def _mode(self, call: _Call) -> Any:
+        subject = _subject_of(call)
+        if subject and subject not in self.store.modes:
+            if not call.is_set("defaultToGlobal"):
+                raise Refused(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
+            subject = ""
+        return {"mode": self.store.modes[subject]}
+
+    def _set_mode(self, call: _Call) -> Any:
+        mode = call.body.get("mode")
+        if not isinstance(mode, str) or mode.upper() not in MODES:
+            raise Refused(422, 42204, f"Invalid mode. Valid values are {', '.join(MODES)}")
+        self.store.modes[_subject_of(call)] = mode.upper()
+        return {"mode": mode.upper()}
+
+    def _delete_mode(self, call: _Call) -> Any:
+        subject = _subject_of(call)
+        if subject not in self.store.modes:
+            raise Refused(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
+        before = self.store.modes.pop(subject)
+        self.store.modes.setdefault("", "READWRITE")
+        return {"mode": before}
+
+
+_Handler = Callable[[RegistryCore, _Call], Any]
+_ROUTES: tuple[tuple[str, tuple[str, ...], _Handler], ...] = tuple(
+    (route.split()[0], tuple(part for part in route.split()[1].split("/") if part), handler)
+    for route, handler in {
+        "GET /": RegistryCore._root,
+        "GET /subjects": RegistryCore._subjects,
+        "GET /subjects/*/versions": RegistryCore._versions,
+        "GET /subjects/*/versions/*": RegistryCore._version,
+        "GET /subjects/*/versions/*/schema": RegistryCore._version_text,
+        "GET /subjects/*/versions/*/referencedby": RegistryCore._referenced_by,
+        "POST /subjects/*": RegistryCore._look_up,
+        "POST /subjects/*/versions": RegistryCore._register,
+        "DELETE /subjects/*": RegistryCore._delete_subject,
+        "DELETE /subjects/*/versions/*": RegistryCore._delete_version,
+        "GET /schemas/types": RegistryCore._types,
+        "GET /schemas/ids/*": RegistryCore._by_id,
+        "GET /schemas/ids/*/schema": RegistryCore._text_by_id,
+        "GET /schemas/ids/*/subjects": RegistryCore._subjects_of_id,
+        "GET /schemas/ids/*/versions": RegistryCore._versions_of_id,
+        "GET /schemas/guids/*": RegistryCore._by_guid,
+        "GET /contexts": RegistryCore._contexts,
+        "POST /compatibility/subjects/*/versions": RegistryCore._test,
+        "POST /compatibility/subjects/*/versions/*": RegistryCore._test,
+        "GET /config": RegistryCore._level,
+        "GET /config/*": RegistryCore._level,
+        "PUT /config": RegistryCore._set_level,
+        "PUT /config/*": RegistryCore._set_level,
+        "DELETE /config": RegistryCore._delete_level,
+        "DELETE /config/*": RegistryCore._delete_level,
+        "GET /mode": RegistryCore._mode,
+        "GET /mode/*": RegistryCore._mode,
+        "PUT /mode": RegistryCore._set_mode,
+        "PUT /mode/*": RegistryCore._set_mode,
+        "DELETE /mode/*": RegistryCore._delete_mode,
+    }.items()
+)
+
+
+def _fits(pattern: tuple[str, ...], parts: tuple[str, ...]) -> bool:
+    return len(pattern) == len(parts) and all(each in ("*", part) for each, part in zip(pattern, parts, strict=True))
+
+
+def _json(body: bytes) -> Any:
+    try:
+        said = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Refused(400, 400, "Unable to process JSON") from None
+    if not isinstance(said, dict):
+        raise Refused(400, 400, "Unable to process JSON")
+    return said
+
+
+def _subject_of(call: _Call) -> str:
+    return call.parts[1] if len(call.parts) > 1 else ""
+
+
+def _refusal(status: int, code: int, message: str) -> HttpAnswer:
+    return HttpAnswer(status, json.dumps({"error_code": code, "message": message}).encode())

@@ -1,0 +1,279 @@
+"""What the embedded schema registry keeps: contexts with their ids, subjects with their versions, levels and modes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from kafka_sink.testing.avro_schema import AvroSchema, InvalidAvro, parse_avro, why_not_readable
+
+AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
+KINDS = (JSON, PROTOBUF, AVRO)
+LEVELS = ("BACKWARD", "BACKWARD_TRANSITIVE", "FORWARD", "FORWARD_TRANSITIVE", "FULL", "FULL_TRANSITIVE", "NONE")
+MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
+READ_ONLY = frozenset({"READONLY", "READONLY_OVERRIDE"})
+DEFAULT_CONTEXT = "."
+
+
+class Refused(Exception):
+    def __init__(self, status: int, code: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Ref:
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Content:
+    kind: str
+    text: str
+    references: tuple[Ref, ...] = ()
+
+    @property
+    def guid(self) -> str:
+        told = json.dumps([self.kind, self.text, [[each.name, each.subject, each.version] for each in self.references]])
+        return str(UUID(bytes=hashlib.md5(told.encode(), usedforsecurity=False).digest()))
+
+
+@dataclass(slots=True)
+class Version:
+    number: int
+    schema_id: int
+    content: Content
+    is_deleted: bool = False
+
+
+@dataclass(slots=True)
+class Context:
+    """Each numbers its schemas anew."""
+
+    by_id: dict[int, Content] = field(default_factory=dict)
+    subjects: dict[str, list[Version]] = field(default_factory=dict)
+
+
+class Store:
+    def __init__(self) -> None:
+        self.contexts: dict[str, Context] = {DEFAULT_CONTEXT: Context()}
+        # By qualified subject; "" is for all.
+        self.levels: dict[str, str] = {"": "BACKWARD"}
+        self.modes: dict[str, str] = {"": "READWRITE"}
+
+    # ---- finding ----
+
+    def context_of(self, subject: str) -> str:
+        """`:.name:rest` is in the context .name."""
+        return subject[1:].partition(":")[0] if subject.startswith(":.") else DEFAULT_CONTEXT
+
+    def versions(self, subject: str, *, with_deleted: bool = False) -> list[Version]:
+        every = self.contexts.get(self.context_of(subject), Context()).subjects.get(subject, [])
+        return [each for each in every if with_deleted or not each.is_deleted]
+
+    def demanded(self, subject: str, *, with_deleted: bool = False) -> list[Version]:
+        found = self.versions(subject, with_deleted=with_deleted)
+        if not found:
+            raise Refused(404, 40401, f"Subject '{subject}' not found.")
+        return found
+
+    def version(self, subject: str, wanted: str, *, with_deleted: bool = False) -> Version:
+        number = self._number(wanted)
+        every = self.demanded(subject, with_deleted=with_deleted)
+        found = every[-1] if number == -1 else next((each for each in every if each.number == number), None)
+        if found is None:
+            raise Refused(404, 40402, f"Version {number} not found.")
+        return found
+
+    @staticmethod
+    def _number(wanted: str) -> int:
+        if wanted in ("latest", "-1"):
+            return -1
+        if not wanted.isdigit() or not 1 <= int(wanted) <= 2**31 - 1:
+            raise Refused(
+                422, 42202, f"The specified version '{wanted}' is not a valid version id. Allowed values are between "
+                '[1, 2^31-1] and the string "latest"'
+            )  # fmt: skip
+        return int(wanted)
+
+    def texts_of(self, content: Content, subject: str) -> list[str]:
+        """Of what it refers to, each behind what it refers to itself."""
+        found: dict[tuple[str, int], str] = {}
+
+        def take(one: Content) -> None:
+            for each in one.references:
+                other = self._qualified(each.subject, subject)
+                versions = [version for version in self.versions(other) if version.number == each.version]
+                if not versions:
+                    raise Refused(422, 42201, f"No schema reference found for subject '{other}' version {each.version}")
+                take(versions[0].content)
+                found.setdefault((other, each.version), versions[0].content.text)
+
+        take(content)
+        return list(found.values())
+
+    def _qualified(self, subject: str, beside: str) -> str:
+        context = self.context_of(beside)
+        return subject if subject.startswith(":.") or context == DEFAULT_CONTEXT else f":{context}:{subject}"
+
+    # ---- the same, or compatible ----
+
+    def checked(self, content: Content, subject: str) -> Content:
+        """With its text as it is kept; a wrong one is refused."""
+        texts = self.texts_of(content, subject)
+        if content.kind == PROTOBUF:
+            is_text = any(word in content.text for word in ("message", "enum", "syntax"))
+            if not is_text and not _is_descriptor(content.text):
+                raise Refused(422, 42201, "Invalid schema: no message in this Protobuf schema")
+            return content
+        try:
+            said = json.loads(content.text)
+        except (ValueError, RecursionError):
+            said = None
+        if content.kind == JSON:
+            if not isinstance(said, (dict, bool)):
+                raise Refused(422, 42201, "Invalid schema: this JSON schema is no object")
+            return content
+        try:
+            parse_avro(content.text, texts)
+        except InvalidAvro as error:
+            raise Refused(422, 42201, f"Invalid schema {content.text[:200]} with refs, details: {error}") from None
+        return Content(AVRO, json.dumps(said, separators=(",", ":"), ensure_ascii=False), content.references)
+
+    def key_of(self, content: Content, subject: str, *, normalize: bool) -> object:
+        """Equal for schemas that the registry takes for the same."""
+        if content.kind == PROTOBUF:
+            return content.kind, " ".join(content.text.split()), content.references
+        if content.kind == AVRO and normalize:
+            parsed = self._parsed(content, subject)
+            return content.kind, json.dumps([parsed.root, sorted(parsed.named.items())], sort_keys=True)
+        references = sorted(content.references, key=lambda each: each.name)
+        return content.kind, json.dumps(json.loads(content.text), sort_keys=True), tuple(references)
+
+    def same(self, content: Content, subject: str, *, normalize: bool, with_deleted: bool = False) -> Version | None:
+        key = self.key_of(content, subject, normalize=normalize)
+        for each in reversed(self.versions(subject, with_deleted=with_deleted)):
+            if self.key_of(each.content, subject, normalize=normalize) == key:
+                return each
+        return None
+
+    def level(self, subject: str) -> str:
+        return self.levels.get(subject) or self.levels[""]
+
+    def mode(self, subject: str) -> str:
+        return self.modes.get(subject) or self.modes[""]
+
+    def reasons(self, content: Content, subject: str, others: list[Version]) -> list[str]:
+        """Why it is not compatible with those versions, by the level of the subject."""
+        level = self.level(subject)
+        if level == "NONE":
+            return []
+        found: list[str] = []
+        for each in others:
+            found += self._reasons_with(content, each.content, subject, level)
+        return found
+
+    def _reasons_with(self, new: Content, old: Content, subject: str, level: str) -> list[str]:
+        if new.kind != old.kind:
+            return [f"Incompatible because of different schema type: {new.kind}, not {old.kind}"]
+        if new.kind != AVRO:
+            is_same = self.key_of(new, subject, normalize=False) == self.key_of(old, subject, normalize=False)
+            return [] if is_same else [f"of {new.kind} this registry takes no other schema: set the level NONE"]
+        reader, writer = self._parsed(new, subject), self._parsed(old, subject)
+        found: list[str] = []
+        if not level.startswith("FORWARD"):
+            found += why_not_readable(reader, writer)
+        if not level.startswith("BACKWARD"):
+            found += why_not_readable(writer, reader)
+        return found
+
+    def _parsed(self, content: Content, subject: str) -> AvroSchema:
+        return parse_avro(content.text, self.texts_of(content, subject))
+
+    # ---- changing ----
+
+    def register(self, content: Content, subject: str, *, normalize: bool) -> Version:
+        if not subject.strip():
+            raise Refused(422, 42208, "The specified subject is not a valid subject.")
+        if self.mode(subject) in READ_ONLY:
+            raise Refused(422, 42205, f"Subject {subject} is in read-only mode")
+        content = self.checked(content, subject)
+        known = self.same(content, subject, normalize=normalize)
+        if known is not None:
+            return known
+        before = self.versions(subject)
+        relevant = before if self.level(subject).endswith("_TRANSITIVE") else before[-1:]
+        reasons = self.reasons(content, subject, relevant)
+        if reasons:
+            raise Refused(
+                409, 409, "Schema being registered is incompatible with an earlier schema for subject "
+                f'"{subject}", details: {reasons}, compatibility: \'{self.level(subject)}\''
+            )  # fmt: skip
+        context = self.contexts.setdefault(self.context_of(subject), Context())
+        every = context.subjects.setdefault(subject, [])
+        version = Version(every[-1].number + 1 if every else 1, self._id_of(context, content, subject), content)
+        every.append(version)
+        return version
+
+    def _id_of(self, context: Context, content: Content, subject: str) -> int:
+        key = self.key_of(content, subject, normalize=False)
+        for number, other in context.by_id.items():
+            if other == content or self.key_of(other, subject, normalize=False) == key:
+                return number
+        number = max(context.by_id, default=0) + 1
+        context.by_id[number] = content
+        return number
+
+    def refers_to(self, subject: str, number: int) -> list[int]:
+        """Ids of schemas that refer to that version."""
+        found = {
+            each.schema_id
+            for context in self.contexts.values()
+            for name, versions in context.subjects.items()
+            for each in versions
+            for ref in each.content.references
+            if not each.is_deleted and (self._qualified(ref.subject, name), ref.version) == (subject, number)
+        }
+        return sorted(found)
+
+    def delete(self, subject: str, chosen: Callable[[Version], bool], *, permanent: bool) -> list[int]:
+        """The numbers of what was deleted."""
+        every = self.demanded(subject, with_deleted=True)
+        wanted = [each for each in every if chosen(each)]
+        for each in wanted:
+            if self.refers_to(subject, each.number):
+                raise Refused(
+                    422, 42206, f"One or more references exist to the schema {subject} version {each.number}."
+                )
+        context = self.contexts[self.context_of(subject)]
+        for each in wanted:
+            if permanent:
+                context.subjects[subject].remove(each)
+            each.is_deleted = True
+        if not context.subjects[subject]:
+            del context.subjects[subject]
+        return [each.number for each in wanted]
+
+    def snapshot(self) -> dict[str, Any]:
+        """Everything in it, for a test to compare."""
+        return {
+            subject: [(each.number, each.schema_id, each.content.text) for each in versions if not each.is_deleted]
+            for context in self.contexts.values()
+            for subject, versions in context.subjects.items()
+        }
+
+
+def _is_descriptor(text: str) -> bool:
+    """Confluent's registry takes a FileDescriptorProto in base64 as well; it begins with the name of its file."""
+    try:
+        return base64.b64decode(text, validate=True)[:1] == b"\n"
+    except ValueError:
+        return False

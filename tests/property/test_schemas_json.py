@@ -1,0 +1,56 @@
+"""JSON by whole columns equals JSON value by value, a parser reads it, and a derived schema accepts it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from kafka_sink.schemas.derive_json import json_schema_of
+from kafka_sink.schemas.match import plan
+
+from .schema_values import raw, structs
+from .slow_json import encoded
+
+
+def _check_against_the_twin(array: pa.Array) -> None:
+    values = plan(array.type, None).encode(array, b"", "value")
+    assert values.misfits == {}
+    wanted = [encoded(array.type, raw(row)).encode() if row.is_valid else None for row in array]
+    assert values.array.to_pylist() == wanted
+    for value in values.array.to_pylist():
+        assert value is None or isinstance(json.loads(value), dict)
+
+
+def _check_against_a_validator(array: pa.Array) -> None:
+    schema = json_schema_of(array.type, "Row")
+    values = plan(array.type, schema).encode(array, b"", "value")
+    validator: Any = jsonschema.Draft7Validator(dict(schema.found))
+    for row, value in enumerate(values.array.to_pylist()):
+        if value is not None and row not in values.misfits:
+            assert list(validator.iter_errors(json.loads(value))) == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(structs())
+def test_whole_columns_and_single_values_give_the_same_text(array: pa.Array) -> None:
+    _check_against_the_twin(array)
+
+
+@settings(max_examples=30, deadline=None)
+@given(structs())
+def test_a_validator_accepts_what_a_derived_schema_describes(array: pa.Array) -> None:
+    _check_against_a_validator(array)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+@settings(max_examples=1_000, deadline=None)
+@given(structs())
+def test_ten_thousand_types_and_rows(part: int, array: pa.Array) -> None:
+    _check_against_the_twin(array)
+    _check_against_a_validator(array)

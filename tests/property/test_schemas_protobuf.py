@@ -1,0 +1,116 @@
+"""Protobuf by whole columns equals Protobuf value by value, and the official package reads it back."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafka_sink.schemas.match import plan
+from kafka_sink.schemas.protobuf import ProtobufSchema
+
+from .proto_values import SYMBOLS, messages
+from .schema_values import raw
+from .slow_protobuf import encoded
+from .test_schemas_avro import PREFIX, same
+
+
+@st.composite
+def cases(draw: Any) -> tuple[bytes, pa.Array]:
+    descriptors, kind, values = draw(messages())
+    rows = draw(st.lists(st.one_of(st.none(), values, values), max_size=5))
+    before = draw(st.lists(values, max_size=2))
+    return descriptors, pa.array([*before, *rows], kind).slice(len(before))
+
+
+def _check_against_the_twin(descriptors: bytes, array: pa.Array) -> None:
+    schema = ProtobufSchema.of_descriptors(descriptors)
+    values = plan(array.type, schema).encode(array, PREFIX, "value")
+    assert values.misfits == {}
+    wanted = [PREFIX + encoded(schema.types, schema.message, raw(row)) if row.is_valid else None for row in array]
+    assert values.array.to_pylist() == wanted
+
+
+def _check_against_the_package(descriptors: bytes, array: pa.Array) -> None:
+    schema = ProtobufSchema.of_descriptors(descriptors)
+    values = plan(array.type, schema).encode(array, b"", "value").array.to_pylist()
+    file = descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(schema.text))
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    made = message_factory.GetMessageClass(pool.FindMessageTypeByName(schema.fullname))
+    for value, row in zip(values, array, strict=True):
+        if value is not None:
+            message: Any = made.FromString(value)
+            assert same(_read(message), _filled(message.DESCRIPTOR, raw(row)))
+            # The package puts the entries of maps in an order of its own.
+            assert len(message.SerializeToString()) == len(value)
+
+
+def _is_map(field: Any) -> bool:
+    return bool(field.message_type is not None and field.message_type.GetOptions().map_entry)
+
+
+def _read(message: Any) -> Any:
+    """What a reader sees."""
+    found: dict[str, Any] = {}
+    for field in message.DESCRIPTOR.fields:
+        value = getattr(message, field.name)
+        if _is_map(field):
+            is_message = field.message_type.fields_by_name["value"].message_type is not None
+            found[field.name] = {key: _read(value[key]) if is_message else value[key] for key in value}
+        elif field.is_repeated:
+            found[field.name] = [_read(each) if field.message_type is not None else each for each in value]
+        elif field.has_presence and not message.HasField(field.name):
+            found[field.name] = None
+        else:
+            found[field.name] = _read(value) if field.message_type is not None else value
+    return found
+
+
+def _filled(descriptor: Any, row: dict[str, Any]) -> dict[str, Any]:
+    """A row as a reader is to see it: what has no presence is 0 or empty in place of null."""
+    found: dict[str, Any] = {}
+    for field in descriptor.fields:
+        value = row[field.name]
+        if _is_map(field):
+            part = field.message_type.fields_by_name["value"]
+            found[field.name] = {key: _seen(part, each) for key, each in value or []}
+        elif field.is_repeated:
+            found[field.name] = [_seen(field, each) for each in value or []]
+        elif value is None:
+            found[field.name] = None if field.has_presence else field.default_value
+        else:
+            found[field.name] = _seen(field, value)
+    return found
+
+
+def _seen(field: Any, value: Any) -> Any:
+    if field.message_type is not None:
+        return _filled(field.message_type, value)
+    return SYMBOLS[value] if field.enum_type is not None else value
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_whole_columns_and_single_values_give_the_same_bytes(case: tuple[bytes, pa.Array]) -> None:
+    _check_against_the_twin(*case)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_the_official_package_reads_back_what_was_written(case: tuple[bytes, pa.Array]) -> None:
+    _check_against_the_package(*case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+@settings(max_examples=1_000, deadline=None)
+@given(cases())
+def test_ten_thousand_messages_and_rows(part: int, case: tuple[bytes, pa.Array]) -> None:
+    _check_against_the_twin(*case)
+    _check_against_the_package(*case)

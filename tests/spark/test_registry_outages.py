@@ -1,0 +1,209 @@
+"""Spark and a schema registry that is down, slow, closed or hostile: nothing is written but by a schema that was found,
+and a stream that has found its schema needs the registry no more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, RegistryFault
+from tests.spark.parity import OURS, Folder, append, start
+from tests.spark.spark_session import read_rows, run_to_end
+from tools.driver_processes import driver_processes, kill
+
+QUICK = {"schema_registry_retries_wait_ms": "1", "schema_registry_max_retries": "1",
+         "schema_registry_http_read_timeout_ms": "300"}  # fmt: skip
+REGISTER = {"value_format": "avro", "auto_register_schemas": "true", **QUICK}
+LATEST = {"value_format": "avro", "use_latest_version": "true", **QUICK}
+PASSWORD = "hunter2-of-the-registry"
+
+
+@pytest.fixture
+def orders(embedded_kafka: EmbeddedBroker) -> EmbeddedBroker:
+    """Kafka with the topic."""
+    embedded_kafka.create_topic("orders", 2)
+    return embedded_kafka
+
+
+def lines(kafka: EmbeddedBroker, registry: EmbeddedRegistry) -> list[str]:
+    """As Confluent's deserializer reads them."""
+    read = AvroDeserializer(SchemaRegistryClient({"url": registry.url}))
+    context = SerializationContext("orders", MessageField.VALUE)
+    values = [read(row.value, context) for row in read_rows(kafka.bootstrap_servers, "orders")]
+    return sorted(value["line"] for value in values if value is not None)
+
+
+def is_empty(kafka: EmbeddedBroker) -> bool:
+    return read_rows(kafka.bootstrap_servers, "orders") == []
+
+
+def of_lines(folder: Folder) -> DataFrame:
+    return folder.read().select(F.col("value").alias("line"))
+
+
+# ---- at the start ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choice", [REGISTER, LATEST], ids=["register", "latest"])
+def test_a_registry_that_is_down_ends_a_write_and_a_stream_before_any_task(
+    spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry, tmp_path: Path,
+    choice: dict[str, str],
+) -> None:  # fmt: skip
+    embedded_registry.stop()
+    said = f"the schema registry {embedded_registry.url} did not answer: Connection refused"
+    user = {"schema_registry_basic_auth_user_info": f"me:{PASSWORD}"}
+    options = {**choice, **user, "schema_registry_url": embedded_registry.url}
+    with pytest.raises(Exception, match=said) as caught:
+        append(spark.range(3).select("id"), orders.bootstrap_servers, topic="orders", **options)
+    assert PASSWORD not in str(caught.value)
+    folder = Folder(spark, tmp_path)
+    folder.add("a")
+    with pytest.raises(Exception, match=said) as caught:
+        run_to_end(start(of_lines(folder), orders.bootstrap_servers, str(tmp_path / "c"), topic="orders", **options))
+    assert PASSWORD not in str(caught.value)
+    assert is_empty(orders)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        (RegistryFault(status=401, body=b'{"error_code":401,"message":"Unauthorized"}'), "answered 401"),
+        (RegistryFault(status=403, body=b'{"error_code":40301,"message":"denied"}'), "answered 40301"),
+        (RegistryFault(status=404, body=b'{"error_code":40401,"message":"none"}'), "answered 40401"),
+        (RegistryFault(status=409, body=b'{"error_code":409,"message":"NO_DEFAULT"}'), "NO_DEFAULT.*not compatible"),
+        (RegistryFault(status=422, body=b'{"error_code":42201,"message":"Invalid"}'), "answered 42201"),
+        (RegistryFault(status=429), "answered 429.*again and again"),
+        (RegistryFault(status=500, body=b'{"error_code":50001,"message":"store"}'), "answered 50001.*again and again"),
+        (RegistryFault(status=302, headers={"Location": "http://127.0.0.1:1/"}), "redirects are not followed"),
+        (RegistryFault(delay_s=5), "did not answer: timed out"),
+        (RegistryFault(status=200, body=b"<html>", headers={"Content-Type": "text/html"}), "did not answer with JSON"),
+        (RegistryFault(status=200, body=b"[" * 300_000), "did not answer with JSON"),
+        (RegistryFault(status=200, body=b'{"id": "one"}'), "id is missing or not what it should be"),
+        (RegistryFault(cut=True), "the answer broke off"),
+    ],
+    ids=["401", "403", "404", "409", "422", "429", "500", "redirect", "slow", "page", "deep", "wrong-type", "cut"],
+)  # fmt: skip
+def test_what_the_registry_answers_instead_is_the_error_and_nothing_is_written(
+    spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry, fault: RegistryFault, words: str
+) -> None:
+    fault.times = 1000
+    embedded_registry.inject(fault)
+    with pytest.raises(Exception, match=f"(?s){words}") as caught:
+        append(
+            spark.range(3).select("id"), orders.bootstrap_servers, topic="orders",
+            schema_registry_url=embedded_registry.url, schema_registry_basic_auth_user_info=f"me:{PASSWORD}",
+            **REGISTER,
+        )  # fmt: skip
+    assert embedded_registry.url in str(caught.value) and PASSWORD not in str(caught.value)
+    assert is_empty(orders)
+    fault.times = 0
+
+
+def test_an_incompatible_change_is_refused_before_any_task(
+    spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry
+) -> None:
+    options = {**REGISTER, "schema_registry_url": embedded_registry.url}
+    append(spark.range(2).selectExpr("CAST(id AS STRING) AS line"), orders.bootstrap_servers, topic="orders", **options)
+    before = embedded_registry.do(lambda core: core.store.snapshot())
+    with pytest.raises(Exception, match=r"(?s)answered 409.*TYPE_MISMATCH.*Nothing was written"):
+        append(spark.range(2, 4).selectExpr("id AS line"), orders.bootstrap_servers, topic="orders", **options)
+    assert lines(orders, embedded_registry) == ["0", "1"]
+    assert embedded_registry.do(lambda core: core.store.snapshot()) == before
+
+
+# ---- in the middle of a stream ---------------------------------------------------------------------------------------
+
+
+def test_a_stream_goes_on_without_the_registry_even_when_spark_ends_its_processes(
+    spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry, tmp_path: Path
+) -> None:
+    folder = Folder(spark, tmp_path)
+    folder.add("a", "b")
+    writer = of_lines(folder).writeStream.format(OURS).option("kafka.bootstrap.servers", orders.bootstrap_servers)
+    options = {**REGISTER, "schema_registry_url": embedded_registry.url, "topic": "orders"}
+    writer = writer.options(**{name.replace("_", "."): value for name, value in options.items()})
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
+    try:
+        query.processAllAvailable()
+        asked = embedded_registry.asked()
+        assert {path for _, path in asked} == {"/subjects/orders-value/versions"}
+        embedded_registry.stop()
+        folder.add("c")
+        query.processAllAvailable()
+        # As Spark does itself after a minute without work.
+        for process_id in driver_processes(owner=os.getpid()):
+            kill(process_id)
+        folder.add("d")
+        query.processAllAvailable()
+        assert embedded_registry.asked() == asked
+    finally:
+        query.stop()
+    embedded_registry.start()
+    assert lines(orders, embedded_registry) == ["a", "b", "c", "d"]
+
+
+def test_a_stream_goes_on_by_its_version_while_the_subject_gets_a_new_one(
+    spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry, tmp_path: Path
+) -> None:
+    def register(text: str) -> int:
+        client = SchemaRegistryClient({"url": embedded_registry.url})
+        return client.register_schema("orders-value", Schema(text, "AVRO"))
+
+    first = register('{"type":"record","name":"L","fields":[{"name":"line","type":["null","string"]}]}')
+    folder = Folder(spark, tmp_path)
+    folder.add("a")
+    writer = of_lines(folder).writeStream.format(OURS).option("kafka.bootstrap.servers", orders.bootstrap_servers)
+    options = {**LATEST, "schema_registry_url": embedded_registry.url, "topic": "orders"}
+    writer = writer.options(**{name.replace("_", "."): value for name, value in options.items()})
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
+    try:
+        query.processAllAvailable()
+        second = register(
+            '{"type":"record","name":"L","fields":[{"name":"line","type":["null","string"]},'
+            '{"name":"more","type":"int","default":1}]}'
+        )
+        folder.add("b")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert lines(orders, embedded_registry) == ["a", "b"]
+    ids = {int.from_bytes(row.value[1:5], "big") for row in read_rows(orders.bootstrap_servers, "orders") if row.value}
+    # On a machine with much other work Spark may have ended the process that planned the first batch.
+    times = embedded_registry.asked().count(("GET", "/subjects/orders-value/versions/latest"))
+    assert ids == ({first} if times == 1 else {first, second})
+
+
+# ---- how often -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "batches", [pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]), 10], ids=["1000", "10"]
+)
+def test_micro_batches_ask_once_in_each_planning_process_and_tasks_never(
+    spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry, tmp_path: Path, batches: int
+) -> None:
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 16).option("numPartitions", 16).load()
+    writer = source.selectExpr("CAST(value AS STRING) AS line").writeStream.format(OURS)
+    options = {**REGISTER, "schema_registry_url": embedded_registry.url, "topic": "orders",
+               "delivery_guarantee": "at-least-once"}  # fmt: skip
+    writer = writer.options(**{name.replace("_", "."): value for name, value in options.items()})
+    writer = writer.option("kafka.bootstrap.servers", orders.bootstrap_servers)
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
+    try:
+        while (query.lastProgress or {"batchId": 0})["batchId"] < batches:
+            assert not query.awaitTermination(1), query.exception()
+    finally:
+        query.stop()
+    asked = embedded_registry.asked()
+    rows = len(read_rows(orders.bootstrap_servers, "orders"))
+    print(f"{rows} rows in {rows // 16} micro-batches of 16 tasks: {len(asked)} requests")
+    assert rows >= 16 * batches
+    # Spark plans a query in one process, or in a few that take turns.
+    assert {path for _, path in asked} == {"/subjects/orders-value/versions"} and len(asked) <= 4

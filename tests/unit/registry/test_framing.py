@@ -1,0 +1,96 @@
+"""Frames, byte for byte, as Apicurio and AWS Glue write them. Read back by others: test_registry_bytes.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.registry.framing import FRAMINGS, NONE, Frame, MessagePlace, frame
+from kafka_sink.registry.schema import AVRO, JSON, KINDS, PROTOBUF
+
+RECORDED = [
+    line.split() for line in (Path(__file__).parents[2] / "golden" / "registry_frames.txt").read_text().splitlines()
+]
+GUID = "c99f7e42-386d-12ce-ae93-285caaaa88be"
+ORDER = MessagePlace((0,), 0, "Order")
+SIDES = ("key", "value")
+
+
+def recorded(*words: str) -> list[list[str]]:
+    found = [line[len(words) :] for line in RECORDED if line[: len(words)] == list(words)]
+    assert found, words
+    return found
+
+
+# ---- as recorded -----------------------------------------------------------------------------------------------------
+
+
+def test_apicurios_prefix_of_eight_bytes_and_of_four() -> None:
+    for number, told in recorded("apicurio", "prefix", "eight"):
+        assert frame("apicurio", "value", AVRO, schema_id=int(number)).prefix.hex() == told
+    for number, told in recorded("apicurio", "prefix", "four"):
+        assert frame("prefix", "value", AVRO, schema_id=int(number)).prefix.hex() == told
+
+
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize(
+    ("framing", "kind"), [("apicurio-header-global-id", "globalId"), ("apicurio-header-content-id", "contentId")]
+)
+def test_apicurios_headers(side: str, framing: str, kind: str) -> None:
+    told: dict[int, dict[str, str]] = {}
+    for number, name, value in recorded("apicurio", "header", kind, side):
+        told.setdefault(int(number), {})[name] = value
+    for number, headers in told.items():
+        avro = frame(framing, side, AVRO, schema_id=number)
+        protobuf = frame(framing, side, PROTOBUF, schema_id=number, message=ORDER)
+        json = frame(framing, side, JSON, schema_id=number)
+        assert avro.prefix == protobuf.prefix == json.prefix == b""
+        ours = {name: value.hex() for name, value in (*avro.headers, *protobuf.headers, *json.headers)}
+        assert ours == headers
+        assert [name for name, _ in json.headers] == [f"apicurio.{side}.{kind}"]
+
+
+def test_apicurio_names_a_message_behind_the_id() -> None:
+    for name, told in recorded("apicurio", "reference"):
+        made = frame("apicurio", "value", PROTOBUF, schema_id=7, message=MessagePlace((0,), 0, name))
+        assert made.prefix == b"\x00" + bytes(7) + b"\x07" + bytes.fromhex(told)
+
+
+def test_glues_prefix() -> None:
+    ((version, told),) = recorded("glue", "value")
+    assert (frame("glue", "value", AVRO, guid=version).prefix + b"payload").hex() == told
+
+
+def test_glue_counts_messages_by_their_sorted_names() -> None:
+    messages = dict(recorded("glue", "message"))
+    for rank, name in enumerate(sorted(messages)):
+        made = frame("glue", "value", PROTOBUF, guid=GUID, message=MessagePlace((9, 9), rank, "x"))
+        assert made.prefix[18:].hex() == messages[name]
+
+
+def test_the_first_message_is_a_single_zero() -> None:
+    assert frame("prefix", "value", PROTOBUF, schema_id=0x01020304, message=ORDER).prefix.hex() == "000102030400"
+    second = MessagePlace((1, 0), 0, "x")
+    assert frame("prefix", "value", PROTOBUF, schema_id=1, message=second).prefix.hex() == "0000000001040200"
+
+
+# ---- what cannot be --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_frame_is_nothing(kind: str) -> None:
+    assert frame(NONE, "value", kind) == Frame(b"", ())
+
+
+@pytest.mark.parametrize("framing", [each for each in FRAMINGS if each != NONE])
+def test_what_a_frame_needs_is_named(framing: str) -> None:
+    with pytest.raises(ConfigError, match=f"key.schema.framing={framing} needs"):
+        frame(framing, "key", AVRO)
+
+
+def test_an_id_that_does_not_fit_four_bytes_is_refused() -> None:
+    with pytest.raises(ConfigError, match="up to 2147483647"):
+        frame("prefix", "value", AVRO, schema_id=2**31)
+    assert frame("apicurio", "value", AVRO, schema_id=2**31).prefix.hex() == "000000000080000000"

@@ -1,0 +1,217 @@
+"""The options of the schema registry: names, what contradicts what, and which notices there are."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.options.parse_registry import parse_registry_options
+from kafka_sink.options.registry_names import BARE, REGISTRY, is_registry_option
+from kafka_sink.options.registry_options import RegistryOptions, RegistrySettings
+from kafka_sink.options.registry_table import REGISTRY_ALIASES, REGISTRY_OPTIONS
+from kafka_sink.registry.framing import FRAMINGS, GLUE, NONE
+from kafka_sink.registry.subject import in_context, subject_of
+
+URL = {"schema.registry.url": "https://registry:8081"}
+KAFKA = parse_producer_options({"bootstrap.servers": "b:1"})
+GUID = "c99f7e42-386d-12ce-ae93-285caaaa88be"
+TEXT = '"string"'
+
+
+def parsed(*given: dict[str, str]) -> RegistrySettings:
+    settings: dict[str, str] = {}
+    for each in given:
+        settings |= each
+    return parse_registry_options(settings, KAFKA)
+
+
+def registry_of(*given: dict[str, str]) -> RegistryOptions:
+    found = parsed(URL, *given).registry
+    assert found is not None
+    return found
+
+
+def refusal(*given: dict[str, str]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parsed(*given)
+    return str(caught.value)
+
+
+# ---- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_option_and_alias_is_known_by_its_name() -> None:
+    assert [name for name in (*REGISTRY_OPTIONS, *REGISTRY_ALIASES) if not is_registry_option(name)] == []
+    others = ("value.format", "value.columns", "topic", "schemas", "key")
+    assert [name for name in others if is_registry_option(name)] == []
+    assert {name.split(".")[0] for name in BARE} == {name.split(".")[0] for name in REGISTRY_ALIASES}
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_name() -> None:
+    assert "did you mean schema.registry.url?" in refusal({"schema.registry.uri": "http://r"})
+    assert "did you mean value.schema.id?" in refusal(URL, {"value.schema.ids": "1"})
+
+
+def test_an_option_and_its_alias_must_agree() -> None:
+    name = "basic.auth.user.info"
+    assert registry_of({name: "a:b", REGISTRY + name: "a:b"}).user_info == "a:b"
+    said = refusal(URL, {name: "a:hunter2", REGISTRY + name: "a:hunter3"})
+    assert "mean the same and have different values" in said and "hunter" not in said
+
+
+def test_options_are_equal_hashable_and_survive_pickling() -> None:
+    one, other = (registry_of({"basic.auth.user.info": "a:b"}) for _ in range(2))
+    assert one == other and hash(one) == hash(other) and pickle.loads(pickle.dumps(one)) == one
+
+
+# ---- addresses -------------------------------------------------------------------------------------------------------
+
+
+def test_several_addresses_with_paths() -> None:
+    found = parsed({"schema.registry.url": "https://a:8081/, http://[::1]:80/apis/ccompat/v7"}).registry
+    assert found is not None and found.urls == ("https://a:8081", "http://[::1]:80/apis/ccompat/v7")
+
+
+@pytest.mark.parametrize(
+    "url", ["", " , ", "registry:8081", "ftp://r", "http://", "http://r?x=1", "http://r#x", "http://[::1"]
+)
+def test_what_is_no_address_is_refused(url: str) -> None:
+    assert "http" in refusal({"schema.registry.url": url})
+
+
+def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
+    said = refusal({"schema.registry.url": "https://me:hunter2@registry"})
+    assert "set schema.registry.basic.auth.user.info instead" in said and "hunter2" not in said
+
+
+# ---- who logs in -----------------------------------------------------------------------------------------------------
+
+OAUTH = {
+    "bearer.auth.credentials.source": "OAUTHBEARER",
+    "bearer.auth.issuer.endpoint.url": "https://issuer/token",
+    "bearer.auth.client.id": "me",
+    "bearer.auth.client.secret": "hunter2",
+}
+
+
+def test_what_is_set_says_where_credentials_come_from() -> None:
+    assert registry_of().credentials is None
+    assert registry_of({"basic.auth.user.info": "a:b"}).credentials == "USER_INFO"
+    assert registry_of({"bearer.auth.token": "t"}).credentials == "STATIC_TOKEN"
+    login = registry_of(OAUTH, {"bearer.auth.scope": "s"}).login
+    assert login.sasl_oauthbearer_token_endpoint_url == "https://issuer/token"
+    assert (login.sasl_oauthbearer_client_credentials_client_id, login.sasl_oauthbearer_scope) == ("me", "s")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"basic.auth.user.info": "a:b", "bearer.auth.token": "t"}, "contradict each other"),
+        ({"basic.auth.credentials.source": "USER_INFO"}, "belong together"),
+        ({"basic.auth.credentials.source": "SASL_INHERIT", "basic.auth.user.info": "a:b"}, "belong together"),
+        ({"basic.auth.user.info": "hunter2"}, "expected user:password"),
+        ({"bearer.auth.credentials.source": "STATIC_TOKEN"}, "needs schema.registry.bearer.auth.token"),
+        ({**OAUTH, "bearer.auth.token": "hunter2"}, "only it needs schema.registry.bearer.auth.token"),
+        ({"bearer.auth.credentials.source": "OAUTHBEARER"}, "needs schema.registry.bearer.auth.issuer.endpoint.url"),
+        ({"bearer.auth.client.secret": "hunter2"}, "only it needs"),
+        ({"bearer.auth.token": "hunter2", "bearer.auth.scope": "s"}, "scope is for"),
+        ({"bearer.auth.credentials.source": "CUSTOM"}, "needs schema.registry.bearer.auth.token.provider"),
+        ({"basic.auth.credentials.source": "URL"}, "one of USER_INFO, SASL_INHERIT"),
+        ({"basic.auth.credentials.source": "SASL_INHERIT"}, "needs a connection to Kafka with user and password"),
+        ({"schema.registry.ssl.truststore.type": "JKS"}, "keytool"),
+        ({"schema.registry.ssl.nonsense": "x"}, "each of these options has the prefix schema.registry."),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_named(given: dict[str, str], words: str) -> None:
+    said = refusal(URL, given)
+    assert words in said and "hunter2" not in said
+
+
+def test_credentials_without_encryption_are_told() -> None:
+    assert parsed(URL, {"basic.auth.user.info": "a:b"}).notices == ()
+    plain = {"schema.registry.url": "http://registry:8081"}
+    assert "readable on the network" in parsed(plain, {"basic.auth.user.info": "a:b"}).notices[0]
+    assert "has no effect" in parsed(plain, {"schema.registry.ssl.truststore.location": "ca.pem"}).notices[0]
+    unchecked = {"schema.registry.ssl.endpoint.identification.algorithm": ""}
+    assert parsed(URL, unchecked).notices[0].startswith("schema.registry.*: the host names")
+
+
+# ---- which schema ----------------------------------------------------------------------------------------------------
+
+
+def test_which_schema_is_chosen() -> None:
+    assert parsed(URL).value.version is None and not parsed(URL).value.registers
+    assert parsed(URL, {"use.latest.version": "true"}).value.version == "latest"
+    assert parsed(URL, {"auto.register.schemas": "true"}).key.registers
+    assert parsed(URL, {"value.schema.version": "LATEST"}).value.version == "latest"
+    assert parsed(URL, {"value.schema.id": "7"}).value.identity == 7
+    assert parsed(URL, {"value.schema.id": GUID.upper()}).value.identity == GUID
+
+
+def test_what_is_said_of_one_side_counts_more_than_what_is_said_of_both() -> None:
+    settings = parsed(URL, {"use.latest.version": "true", "value.schema.version": "3", "key.schema.id": "4"})
+    assert (settings.value.version, settings.key.version, settings.key.identity) == (3, None, 4)
+    settings = parsed(URL, {"auto.register.schemas": "true", "value.schema.id": "3"})
+    assert (settings.value.registers, settings.key.registers) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({**URL, "auto.register.schemas": "true", "use.latest.version": "true"}, "contradict each other"),
+        ({**URL, "value.schema.id": "1", "value.schema.version": "1"}, "contradict each other"),
+        ({**URL, "value.schema.version": "0"}, "the number of a version, from 1, or latest"),
+        ({**URL, "value.schema.id": "x"}, "whole number, or its GUID"),
+        ({**URL, "value.subject.name.strategy": "MyStrategy"}, "subject.name instead"),
+        ({**URL, "value.schema.framing": "xml"}, "one of prefix"),
+        ({**URL, "value.schema.framing": GLUE}, "the UUID of its version"),
+        ({**URL, "value.schema": TEXT, "value.schema.id": GUID}, "framing=prefix needs a number"),
+        ({**URL, "value.schema": TEXT, "value.schema.id": "1", "value.schema.framing": "header"}, "needs a GUID"),
+        ({"schema.registry.max.retries": "3"}, "schema.registry.max.retries is set, but schema.registry.url is not"),
+        ({"auto.register.schemas": "true"}, "auto.register.schemas needs schema.registry.url"),
+        ({"use.latest.version": "true"}, "use.latest.version needs schema.registry.url"),
+        ({"value.schema.version": "1"}, "value.schema.version needs schema.registry.url"),
+        ({"value.schema.id": "1"}, "value.schema.id needs schema.registry.url, or the text"),
+        ({"value.schema": TEXT, "value.schema.framing": "prefix"}, "framing=prefix needs schema.registry.url, or"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_itself_is_named(given: dict[str, str], words: str) -> None:
+    assert words in refusal(given)
+
+
+def test_without_a_registry_and_an_id_there_is_no_frame() -> None:
+    assert parsed({"value.schema": TEXT}).value.framing == NONE
+    assert parsed({"value.schema": TEXT, "value.schema.id": "7"}).value.framing == "prefix"
+    assert parsed({"value.schema": TEXT, "value.schema.id": GUID, "value.schema.framing": GLUE}).value.framing == GLUE
+    assert [parsed(URL, {"key.schema.framing": each}).key.framing for each in FRAMINGS if each != GLUE]
+
+
+# ---- subjects --------------------------------------------------------------------------------------------------------
+
+
+def test_subjects_are_called_as_confluent_calls_them() -> None:
+    for name in ("RecordNameStrategy", "io.confluent.kafka.serializers.subject.RecordNameStrategy", "RECORD", "record"):
+        assert parsed(URL, {"key.subject.name.strategy": name}).key.strategy == "RecordNameStrategy"
+    assert subject_of("TopicNameStrategy", "key", "orders", None) == "orders-key"
+    assert subject_of("RecordNameStrategy", "value", None, "shop.Order") == "shop.Order"
+    assert subject_of("TopicRecordNameStrategy", "value", "orders", "shop.Order") == "orders-shop.Order"
+
+
+def test_what_a_subject_needs_is_named() -> None:
+    for strategy in ("TopicNameStrategy", "TopicRecordNameStrategy"):
+        with pytest.raises(ConfigError, match="needs one topic for all rows: set the option topic"):
+            subject_of(strategy, "value", None, "shop.Order")
+    for strategy in ("RecordNameStrategy", "TopicRecordNameStrategy"):
+        with pytest.raises(ConfigError, match="needs the name of a record"):
+            subject_of(strategy, "value", "orders", None)
+
+
+def test_a_context_stands_in_front_of_a_subject() -> None:
+    assert in_context("eu", "orders-value") == ":.eu:orders-value"
+    assert in_context("eu", ":.us:orders-value") == ":.us:orders-value"
+    for name in ("eu", ".eu", ":.eu:"):
+        assert registry_of({"schema.registry.context": name}).context == "eu"
+    assert parsed(URL, {"schema.registry.context": "eu", "value.subject.name": "s"}).value.subject == ":.eu:s"

@@ -1,0 +1,341 @@
+"""Which requests find a schema, and what becomes of every answer: the embedded registry's core, without a socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafka_sink.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    ConfigError,
+    KafkaSinkError,
+    RemoteProtocolError,
+    TransportError,
+)
+from kafka_sink.registry.answer import ANSWER_BYTES_MAX, RegistryAnswer
+from kafka_sink.registry.request import LATEST, RegistryRequest
+from kafka_sink.registry.resolution import DEPENDENCIES_MAX, Question, resolution
+from kafka_sink.registry.schema import AVRO, Reference, Resolved, Schema
+from kafka_sink.testing import RegistryCore
+
+SOURCE = "the schema registry http://registry:8081"
+SUBJECT = "orders-value"
+
+
+def avro(*fields: str, name: str = "shop.Order") -> Schema:
+    made = [{"name": each, "type": "int"} for each in fields]
+    return Schema(AVRO, json.dumps({"type": "record", "name": name, "fields": made}, separators=(",", ":")))
+
+
+ONE, TWO = avro("a"), avro("a", "b")
+
+
+class Desk:
+    """Carries requests to the core, and remembers them."""
+
+    def __init__(self) -> None:
+        self.core = RegistryCore()
+        self.asked: list[tuple[str, str]] = []
+
+    def answer(self, request: RegistryRequest) -> RegistryAnswer:
+        self.asked.append((request.method, request.path))
+        made = self.core.answer(request.method, request.path, {}, request.body or b"")
+        return RegistryAnswer(SOURCE, made.status, made.body, made.headers["Content-Type"])
+
+    def register(self, subject: str, schema: Schema) -> dict[str, Any]:
+        references = [{"name": r.name, "subject": r.subject, "version": r.version} for r in schema.references]
+        said = {"schema": schema.text, "schemaType": schema.kind, "references": references}
+        made = self.core.answer("POST", f"/subjects/{subject}/versions", {}, json.dumps(said).encode())
+        assert made.status == 200, made.body
+        told: dict[str, Any] = json.loads(made.body)
+        return told
+
+    def resolved(self, **question: Any) -> Resolved:
+        return answered(Question(**{"side": "value", "subject": SUBJECT, **question}), self.answer)
+
+
+def answered(question: Question, answer: Callable[[RegistryRequest], RegistryAnswer]) -> Resolved:
+    steps = resolution(question)
+    try:
+        request = next(steps)
+        while True:
+            request = steps.send(answer(request))
+    except StopIteration as end:
+        found: Resolved = end.value
+        return found
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def refusal(question: dict[str, Any], answer: Callable[[RegistryRequest], RegistryAnswer]) -> KafkaSinkError:
+    with pytest.raises(KafkaSinkError) as caught:
+        answered(Question(**{"side": "value", "subject": SUBJECT, **question}), answer)
+    return caught.value
+
+
+# ---- one request each ------------------------------------------------------------------------------------------------
+
+
+def test_the_latest_version_is_one_request(desk: Desk) -> None:
+    desk.register(SUBJECT, ONE)
+    desk.core.store.levels[""] = "NONE"
+    told = desk.register(SUBJECT, TWO)
+    found = desk.resolved(version=LATEST)
+    assert desk.asked == [("GET", f"/subjects/{SUBJECT}/versions/latest")]
+    assert found == Resolved(TWO, SUBJECT, 2, told["id"], told["guid"])
+
+
+def test_a_numbered_version_is_one_request(desk: Desk) -> None:
+    told = desk.register(SUBJECT, ONE)
+    found = desk.resolved(version=1)
+    assert desk.asked == [("GET", f"/subjects/{SUBJECT}/versions/1")]
+    assert (found.schema, found.schema_id) == (ONE, told["id"])
+
+
+def test_an_id_is_one_request_and_names_the_context_by_its_subject(desk: Desk) -> None:
+    told = desk.register(SUBJECT, ONE)
+    found = desk.resolved(identity=told["id"])
+    assert desk.asked == [("GET", f"/schemas/ids/{told['id']}?subject={SUBJECT}")]
+    assert (found.schema, found.schema_id, found.guid) == (ONE, told["id"], told["guid"])
+
+
+def test_a_guid_is_one_request(desk: Desk) -> None:
+    told = desk.register(SUBJECT, ONE)
+    found = desk.resolved(identity=told["guid"])
+    assert desk.asked == [("GET", f"/schemas/guids/{told['guid']}")]
+    assert (found.schema, found.guid) == (ONE, told["guid"])
+
+
+def test_looking_up_is_one_request(desk: Desk) -> None:
+    told = desk.register(SUBJECT, ONE)
+    found = desk.resolved(schema=ONE)
+    assert desk.asked == [("POST", f"/subjects/{SUBJECT}")]
+    assert (found.schema, found.schema_id, found.version) == (ONE, told["id"], 1)
+
+
+def test_registering_is_one_request_and_doing_so_again_finds_the_same(desk: Desk) -> None:
+    first = desk.resolved(schema=ONE, registers=True, normalizes=True)
+    assert desk.asked == [("POST", f"/subjects/{SUBJECT}/versions?normalize=true")]
+    assert desk.resolved(schema=ONE, registers=True) == first
+    assert desk.core.store.snapshot() == {SUBJECT: [(1, first.schema_id, ONE.text)]}
+
+
+def test_what_is_written_by_is_what_was_given_however_the_registry_spells_it(desk: Desk) -> None:
+    spaced = Schema(AVRO, json.dumps(json.loads(ONE.text), indent=2))
+    desk.register(SUBJECT, ONE)
+    assert desk.resolved(schema=spaced).schema == spaced
+
+
+@pytest.mark.parametrize("subject", ["a/b", "a b?c#d", ":.eu:orders-value", "größe", "..", "%2F"])
+def test_a_subject_may_be_any_text(desk: Desk, subject: str) -> None:
+    first = desk.resolved(subject=subject, schema=ONE, registers=True)
+    assert list(desk.core.store.snapshot()) == [subject]
+    assert desk.resolved(subject=subject, version=LATEST).schema_id == first.schema_id
+    assert desk.resolved(subject=subject, identity=first.schema_id).schema == ONE
+
+
+# ---- GUIDs -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_guid_that_is_needed_and_was_not_told_is_asked_for(desk: Desk) -> None:
+    def without_guid(request: RegistryRequest) -> RegistryAnswer:
+        made = desk.answer(request)
+        if request.method == "POST":
+            told = {"id": json.loads(made.body)["id"]}
+            return RegistryAnswer(made.source, made.status, json.dumps(told).encode())
+        return made
+
+    question = Question("value", SUBJECT, ONE, registers=True, needs_guid=True)
+    found = answered(question, without_guid)
+    assert [method for method, _ in desk.asked] == ["POST", "GET"]
+    assert found.guid is not None and found.schema == ONE
+    desk.asked.clear()
+    assert desk.resolved(schema=ONE, registers=True, needs_guid=True).guid == found.guid
+    assert len(desk.asked) == 1
+
+
+# ---- references ------------------------------------------------------------------------------------------------------
+
+
+def referring(name: str, *others: tuple[str, str]) -> Schema:
+    fields = [{"name": f"f{index}", "type": other} for index, (other, _) in enumerate(others)]
+    text = json.dumps({"type": "record", "name": name, "fields": fields})
+    return Schema(AVRO, text, tuple(Reference(other, subject, 1) for other, subject in others))
+
+
+def test_references_are_asked_for_once_each_and_come_before_what_refers_to_them(desk: Desk) -> None:
+    desk.register("d", referring("D"))
+    desk.register("b", referring("B", ("D", "d")))
+    desk.register("c", referring("C", ("D", "d"), ("B", "b")))
+    desk.register(SUBJECT, referring("A", ("B", "b"), ("C", "c")))
+    found = desk.resolved(version=LATEST)
+    assert [each.name for each in found.dependencies] == ["D", "B", "C"]
+    assert sorted(path for _, path in desk.asked[1:]) == [f"/subjects/{each}/versions/1" for each in "bcd"]
+
+
+def test_a_reference_of_a_context_stays_in_it(desk: Desk) -> None:
+    desk.register(":.eu:d", referring("D"))
+    desk.register(":.eu:orders-value", referring("A", ("D", "d")))
+    found = desk.resolved(subject=":.eu:orders-value", version=LATEST)
+    assert desk.asked[1] == ("GET", "/subjects/%3A.eu%3Ad/versions/1")
+    assert [each.name for each in found.dependencies] == ["D"]
+
+
+def test_references_without_end_come_to_one() -> None:
+    def ever_deeper(request: RegistryRequest) -> RegistryAnswer:
+        number = len(asked)
+        asked.append(request)
+        said = {
+            "schema": '"int"',
+            "id": 1,
+            "references": [{"name": f"n{number}", "subject": f"s{number}", "version": 1}],
+        }
+        return RegistryAnswer(SOURCE, 200, json.dumps(said).encode())
+
+    asked: list[RegistryRequest] = []
+    error = refusal({"version": 1}, ever_deeper)
+    assert isinstance(error, ConfigError) and f"more than {DEPENDENCIES_MAX} others" in str(error)
+    assert len(asked) == DEPENDENCIES_MAX + 1
+
+
+def test_references_in_a_circle_come_to_an_end() -> None:
+    def circle(request: RegistryRequest) -> RegistryAnswer:
+        said = {"schema": '"int"', "id": 1, "references": [{"name": "other", "subject": SUBJECT, "version": 1}]}
+        return RegistryAnswer(SOURCE, 200, json.dumps(said).encode())
+
+    found = answered(Question("value", SUBJECT, version=1), circle)
+    assert [each.name for each in found.dependencies] == ["other"]
+
+
+# ---- refusals --------------------------------------------------------------------------------------------------------
+
+
+def test_an_incompatible_schema_is_refused_with_the_registrys_reason_and_changes_nothing(desk: Desk) -> None:
+    desk.register(SUBJECT, ONE)
+    before = desk.core.store.snapshot()
+    error = refusal({"schema": TWO, "registers": True}, desk.answer)
+    assert isinstance(error, ConfigError)
+    for word in (SOURCE, "409", "READER_FIELD_MISSING_DEFAULT_VALUE", "field b", SUBJECT, "Nothing was written"):
+        assert word in str(error)
+    assert desk.core.store.snapshot() == before
+
+
+def test_one_that_is_not_registered_is_told_with_what_could_be_done(desk: Desk) -> None:
+    assert f"has no subject '{SUBJECT}'" in str(refusal({"schema": ONE}, desk.answer))
+    desk.register(SUBJECT, ONE)
+    error = str(refusal({"schema": TWO}, desk.answer))
+    assert "is not registered" in error and "is not compatible" in error and "READER_FIELD_MISSING" in error
+    desk.core.store.levels[SUBJECT] = "FORWARD"
+    error = str(refusal({"schema": TWO}, desk.answer))
+    assert "and is compatible with what is" in error and "auto.register.schemas=true" in error
+    assert list(desk.core.store.snapshot()[SUBJECT]) == [(1, 1, ONE.text)]
+
+
+@pytest.mark.parametrize(
+    ("question", "words"),
+    [
+        ({"version": LATEST}, "40401 .*there is no subject 'orders-value'"),
+        ({"version": 3}, "there is no"),
+        ({"identity": 77}, "40403 .*there is no schema 77; is it value.schema.id of another registry"),
+        ({"identity": "00000000-0000-0000-0000-000000000000"}, "40403 .*there is no schema 0000"),
+    ],
+)
+def test_what_is_not_there_is_named(desk: Desk, question: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        desk.resolved(**question)
+    assert len(desk.asked) == 1
+
+
+def test_a_version_that_is_not_there_is_named(desk: Desk) -> None:
+    desk.register(SUBJECT, ONE)
+    with pytest.raises(ConfigError, match=r"40402 .*there is no version 3 of 'orders-value'"):
+        desk.resolved(version=3)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "words"),
+    [
+        (401, AuthenticationError, "answered 401 .*check schema.registry.basic.auth.user.info or the bearer token"),
+        (403, AuthorizationError, "answered 40301 .*may not read subject 'orders-value'"),
+        (302, ConfigError, "redirects are not followed"),
+        (409, ConfigError, "not compatible"),
+        (422, ConfigError, "takes no such schema"),
+        (429, TransportError, "again and again"),
+        (500, TransportError, "again and again"),
+        (503, TransportError, "again and again"),
+        (418, ConfigError, "was not expected"),
+    ],
+)
+@pytest.mark.parametrize("question", [{"version": LATEST}, {"schema": ONE}, {"identity": 1}])
+def test_every_refusal_says_where_and_what_to_do(
+    question: dict[str, Any], status: int, error: type[KafkaSinkError], words: str
+) -> None:
+    body = json.dumps({"error_code": 40301 if status == 403 else status, "message": "so it is"}).encode()
+    with pytest.raises(error, match=words) as caught:
+        answered(Question("value", SUBJECT, **question), lambda _: RegistryAnswer(SOURCE, status, body))
+    assert SOURCE in str(caught.value) and "so it is" in str(caught.value)
+
+
+def test_one_who_may_not_register_is_told_so() -> None:
+    with pytest.raises(AuthorizationError, match="may not register a schema under subject"):
+        answered(Question("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 403, b""))
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{", b'{"error_code":"x","message":{}}', b"[" * 100_000])
+def test_a_refusal_need_not_be_json(body: bytes) -> None:
+    with pytest.raises(ConfigError, match="answered 404"):
+        answered(Question("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 404, body))
+
+
+def test_a_refusal_is_shown_on_one_line_and_not_for_ever() -> None:
+    body = json.dumps({"error_code": 42201, "message": "a\n\x1b[31mb" + "x" * 100_000}).encode()
+    error = refusal({"schema": ONE, "registers": True}, lambda _: RegistryAnswer(SOURCE, 422, body))
+    assert "\n" not in str(error) and "\x1b" not in str(error) and len(str(error)) < 3000
+
+
+# ---- answers that are none -------------------------------------------------------------------------------------------
+
+GOOD = {"subject": SUBJECT, "version": 1, "id": 1, "schema": '"int"', "schemaType": AVRO, "references": []}
+WRONG: list[tuple[str, Any]] = [
+    ("schema", None), ("schema", 7), ("schema", {}), ("schemaType", "XML"), ("schemaType", 1), ("references", "x"),
+    ("references", [1]), ("references", [{"name": "n", "subject": "s"}]),
+    ("version", "1"),
+    ("references", [{"name": 1, "subject": "s", "version": 1}]), ("references", [{}] * 2000),
+    ("id", "1"), ("id", True), ("id", -1), ("id", 2**63), ("id", 1.5), ("version", "latest"), ("version", []),
+    ("subject", 3), ("guid", "not one"), ("guid", 5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG)
+def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) -> None:
+    body = json.dumps({**GOOD, field: value}).encode()
+    with pytest.raises(RemoteProtocolError, match=f"{field} is missing or not what it should be"):
+        answered(Question("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"<html>log in</html>", b"{", b'{"id":', b"[" * 1_000_000, b'{"a":' * 100_000, b"\xff\xfe", b"1" * 10_000],
+)
+def test_what_is_no_json_is_no_registry(body: bytes) -> None:
+    for question in (Question("value", SUBJECT, version=1), Question("value", SUBJECT, ONE, registers=True)):
+        with pytest.raises(RemoteProtocolError, match="is it"):
+            answered(question, lambda _: RegistryAnswer(SOURCE, 200, body, "text/html"))
+
+
+def test_an_answer_that_is_too_long_is_not_read() -> None:
+    body = b'{"schema": "' + b"x" * ANSWER_BYTES_MAX + b'"}'
+    with pytest.raises(RemoteProtocolError, match="that is no schema"):
+        answered(Question("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
+
+
+def test_an_answer_without_any_id_is_none() -> None:
+    with pytest.raises(RemoteProtocolError, match="without an id"):
+        answered(Question("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 200, b"{}"))

@@ -1,0 +1,233 @@
+"""Protobuf: .proto texts against descriptors, what fits a field, misfits."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from google.protobuf import descriptor_pb2 as pb
+from google.protobuf import duration_pb2, timestamp_pb2, wrappers_pb2
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.schemas.match import plan
+from kafka_sink.schemas.protobuf import ProtobufSchema
+
+TEXT = """
+// A comment; "with quotes".
+syntax = "proto3";
+package shop.v1;
+import "google/protobuf/timestamp.proto";
+import public 'shop/common.proto';
+option java_package = "com.shop";
+message Order {
+  option deprecated = true;
+  reserved 2, 9 to 11; reserved "old";
+  message Line { string sku = 1; repeated Line parts = 2; enum Unit { NONE = 0; KG = 1 [deprecated = true]; } }
+  int64 id = 1 [json_name = "ID"];
+  optional string note = 3;
+  repeated sint32 counts = 4;
+  repeated double prices = 5 [packed = false, (my.option) = {a: 1, b: "x;y"}];
+  map<string, Line> lines = 6;
+  oneof payment { string card = 7; .shop.Money cash = 8; }
+  Line.Unit unit = 0x10;
+  /* block
+     comment */ shop.Color color = 17;
+  google.protobuf.Timestamp seen = 18;
+  map<int32, bool> more_flags = 19;
+}
+service Orders { rpc Get (Order) returns (Order) { option (x) = 1; } }
+message Second { message Inner { bool b = 1; } fixed64 f = 1; }
+enum Last { A = 0; B = -1; };
+"""
+COMMON = """
+syntax = "proto2";
+package shop;
+message Money { required int64 cents = 1; repeated int32 p = 2; }
+enum Color { RED = 1; BLUE = 2; }
+"""
+
+
+def test_a_text_says_what_the_descriptor_of_the_same_file_says() -> None:
+    schema = ProtobufSchema.parse(TEXT, {"shop/common.proto": COMMON})
+    again = ProtobufSchema.of_descriptors(_descriptors())
+    assert schema.types.messages == again.types.messages
+    assert schema.types.enums == again.types.enums
+    assert (schema.fullname, schema.message_indexes) == ("shop.v1.Order", (0,))
+    for name, indexes, rank in (("shop.v1.Second.Inner", (1, 0), 3), ("Line", (0, 0), 1), ("Second", (1,), 2)):
+        found = ProtobufSchema.parse(TEXT, {"shop/common.proto": COMMON}, name)
+        assert (found.message_indexes, found.message_rank) == (indexes, rank)
+        assert ProtobufSchema.of_descriptors(_descriptors(), name).message_indexes == indexes
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("message M { Other o = 1; }", "names a type Other that neither it nor a schema that it refers to defines"),
+        ("message M { int32 a = x; }", "'x' where a number is expected"),
+        ("message M { int32 a = 1 }", "'}' where [ or ; is expected"),
+        ("message M {", "ends in the middle"),
+        ("message M { repeated group G = 1 { } }", "M has a group"),
+        ("enum E { A = 0; }", "has no message in it"),
+        ("message M { " * 200, "nested too deep"),
+    ],
+)
+def test_what_is_no_proto_file_is_refused(text: str, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        ProtobufSchema.parse(text)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("content", [b"", b"\x0a", b"\xff" * 20, b"\x0a\x03\x08\x01\x01", b"\x08\x01"])
+def test_what_is_no_descriptor_set_is_refused(content: bytes) -> None:
+    with pytest.raises(ConfigError, match="FileDescriptorSet"):
+        ProtobufSchema.of_descriptors(content)
+
+
+def test_a_message_that_is_not_there_is_told_with_those_that_are() -> None:
+    with pytest.raises(ConfigError, match=r"no message X; it has A, A\.B"):
+        ProtobufSchema.parse("message A { message B { } }", message="X")
+
+
+def one(text: str, kind: pa.DataType, *values: Any) -> tuple[list[bytes], dict[int, str]]:
+    schema = ProtobufSchema.parse(f'syntax = "proto3"; {text}')
+    array = pa.array([{"x": value} for value in values], pa.struct([("x", kind)]))
+    found = plan(array.type, schema).encode(array, b"", "value")
+    return found.array.to_pylist(), {row: str(error) for row, error in found.misfits.items()}
+
+
+def test_times_and_wrapped_values_are_read_by_the_package() -> None:
+    moment = dt.datetime(1969, 12, 31, 23, 59, 58, 250000, dt.timezone.utc)
+    imports = 'import "google/protobuf/timestamp.proto"; import "google/protobuf/wrappers.proto"; '
+    (value, null), _ = one(
+        imports + "message M { google.protobuf.Timestamp x = 1; }", pa.timestamp("us", "UTC"), moment, None
+    )
+    assert timestamp_pb2.Timestamp.FromString(value[2:]).ToDatetime(dt.timezone.utc) == moment
+    assert null == b""
+    for length in (dt.timedelta(seconds=-1, microseconds=-5), dt.timedelta(days=3, microseconds=1), dt.timedelta(0)):
+        (value,), _ = one(
+            'import "google/protobuf/duration.proto"; message M { google.protobuf.Duration x = 1; }',
+            pa.duration("us"),
+            length,
+        )
+        assert duration_pb2.Duration.FromString(value[2:]).ToTimedelta() == length
+    values, _ = one(imports + "message M { google.protobuf.Int32Value x = 1; }", pa.int32(), 0, None, -7)
+    assert values[:2] == [b"\x0a\x00", b""]
+    assert wrappers_pb2.Int32Value.FromString(values[2][2:]).value == -7
+
+
+def test_an_enum_is_written_by_name_or_number() -> None:
+    text = "enum E { A = 0; B = 300; } message M { E x = 1; }"
+    assert one(text, pa.string(), "B", "A", None) == ([b"\x08\xac\x02", b"", b""], {})
+    assert one(text, pa.int32(), 300)[0] == [b"\x08\xac\x02"]
+    assert one(text, pa.string(), "B", "C")[1] == {1: "value.x of row 1 is no symbol of its enum in the schema"}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "values", "said"),
+    [
+        ("message M { int32 x = 1; }", pa.int64(), [1, 2**31], "value.x of row 1 is out of the range"),
+        ("message M { uint32 x = 1; }", pa.int32(), [1, -1], "value.x of row 1 is out of the range"),
+        ("message M { uint64 x = 1; }", pa.int64(), [1, -1], "value.x of row 1 is out of the range"),
+        (
+            "message M { repeated string x = 1; }",
+            pa.list_(pa.string()),
+            [[], ["a", None]],
+            "value.x[] of row 1 is null",
+        ),
+        (
+            "message M { map<string, int32> x = 1; }",
+            pa.map_(pa.string(), pa.int32()),
+            [{}, {"a": None}],
+            "value.x{} of",
+        ),
+    ],
+)
+def test_a_row_that_does_not_fit_is_found(text: str, kind: pa.DataType, values: list[Any], said: str) -> None:
+    _, misfits = one(text, kind, *values)
+    assert list(misfits) == [1]
+    assert said in misfits[1]
+
+
+def test_a_oneof_has_one_value_and_a_required_field_has_any() -> None:
+    schema = ProtobufSchema.parse("message M { oneof o { int32 a = 1; string b = 2; } required int32 c = 3; }")
+    rows = [{"a": 1, "b": None, "c": 0}, {"a": 0, "b": "", "c": 1}, {"a": None, "b": "", "c": None}]
+    array = pa.array(rows, pa.struct([("a", pa.int32()), ("b", pa.string()), ("c", pa.int32())]))
+    found = plan(array.type, schema).encode(array, b"", "value")
+    assert found.array[0].as_py() == b"\x08\x01\x18\x00"
+    assert {row: str(error) for row, error in found.misfits.items()} == {
+        1: "value.o of row 1 has several values, and a oneof has one",
+        2: "value.c of row 2 is null, and the field is required",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "said"),
+    [
+        ("int32 x = 1;", pa.string(), "column x has type string, the schema says int32; what fits there: tinyint"),
+        ("repeated int32 x = 1;", pa.int32(), "the schema says repeated int32; what fits there: array of tinyint"),
+        ("map<string, int32> x = 1;", pa.list_(pa.int32()), "the schema says map<string, int32>"),
+        ("float x = 1;", pa.float64(), "the schema says float; what fits there: float"),
+        ("string y = 1;", pa.string(), "the schema has no field for column x; it has y"),
+    ],
+)
+def test_a_column_that_cannot_fit_is_refused(text: str, kind: pa.DataType, said: str) -> None:
+    schema = ProtobufSchema.parse(f"message M {{ {text} }}".replace("message", 'syntax = "proto3"; message', 1))
+    with pytest.raises(ConfigError) as raised:
+        plan(pa.struct([("x", kind)]), schema)
+    assert said in str(raised.value)
+
+
+def test_a_message_needs_a_struct_and_its_required_fields() -> None:
+    schema = ProtobufSchema.parse("message M { required int32 c = 3; }")
+    with pytest.raises(ConfigError, match="a Protobuf message needs a struct"):
+        plan(pa.string(), schema)
+    with pytest.raises(ConfigError, match="no column for field c, which is required"):
+        plan(pa.struct([]), schema)
+
+
+def _descriptors() -> bytes:
+    """What protoc makes of TEXT and COMMON."""
+    common = pb.FileDescriptorProto(name="shop/common.proto", package="shop")
+    money = common.message_type.add(name="Money")
+    money.field.add(name="cents", number=1, type=3, label=2)
+    money.field.add(name="p", number=2, type=5, label=3)
+    color = common.enum_type.add(name="Color")
+    color.value.add(name="RED", number=1)
+    color.value.add(name="BLUE", number=2)
+    file = pb.FileDescriptorProto(name="order.proto", package="shop.v1", syntax="proto3")
+    order = file.message_type.add(name="Order")
+    line = order.nested_type.add(name="Line")
+    line.field.add(name="sku", number=1, type=9, label=1)
+    line.field.add(name="parts", number=2, type=11, label=3, type_name=".shop.v1.Order.Line")
+    unit = line.enum_type.add(name="Unit")
+    unit.value.add(name="NONE", number=0)
+    unit.value.add(name="KG", number=1)
+    for name, key, value in (("LinesEntry", 9, 11), ("MoreFlagsEntry", 5, 8)):
+        entry = order.nested_type.add(name=name)
+        entry.options.map_entry = True
+        entry.field.add(name="key", number=1, type=key, label=1)
+        entry.field.add(name="value", number=2, type=value, label=1)
+    order.nested_type[1].field[1].type_name = ".shop.v1.Order.Line"
+    order.field.add(name="id", number=1, type=3, label=1)
+    order.field.add(name="note", number=3, type=9, label=1, proto3_optional=True, oneof_index=1)
+    order.field.add(name="counts", number=4, type=17, label=3)
+    order.field.add(name="prices", number=5, type=1, label=3).options.packed = False
+    order.field.add(name="lines", number=6, type=11, label=3, type_name=".shop.v1.Order.LinesEntry")
+    order.field.add(name="card", number=7, type=9, label=1, oneof_index=0)
+    order.field.add(name="cash", number=8, type=11, label=1, oneof_index=0, type_name=".shop.Money")
+    order.field.add(name="unit", number=16, type=14, label=1, type_name=".shop.v1.Order.Line.Unit")
+    order.field.add(name="color", number=17, type=14, label=1, type_name=".shop.Color")
+    order.field.add(name="seen", number=18, type=11, label=1, type_name=".google.protobuf.Timestamp")
+    order.field.add(name="more_flags", number=19, type=11, label=3, type_name=".shop.v1.Order.MoreFlagsEntry")
+    order.oneof_decl.add(name="payment")
+    order.oneof_decl.add(name="_note")
+    second = file.message_type.add(name="Second")
+    second.nested_type.add(name="Inner").field.add(name="b", number=1, type=8, label=1)
+    second.field.add(name="f", number=1, type=6, label=1)
+    last = file.enum_type.add(name="Last")
+    last.value.add(name="A", number=0)
+    last.value.add(name="B", number=-1)
+    moment = pb.FileDescriptorProto.FromString(timestamp_pb2.DESCRIPTOR.serialized_pb)
+    return pb.FileDescriptorSet(file=[moment, common, file]).SerializeToString()

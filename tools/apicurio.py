@@ -1,0 +1,98 @@
+"""A schema registry that somebody else wrote: Apicurio, in memory, on a free port of 127.0.0.1.
+
+Fetched by Maven into the same cache as Kafka's jars (140 MB), and run by Java. `url` is that of its interface that
+Confluent's clients speak.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tarfile
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from tools.kafka_jars import KafkaUnavailable, cache_folder, cache_lock, java_command
+
+VERSION = "2.6.13.Final"
+_NAME = f"apicurio-registry-app-{VERSION}"
+_COPY_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy"
+_DOWNLOAD_TIMEOUT_S, _START_TIMEOUT_S = 600, 180
+
+
+class Apicurio:
+    def __init__(self) -> None:
+        self._folder = _fetched()
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port: int = free.getsockname()[1]
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed when it ends)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}/apis/ccompat/v7"
+
+    def __enter__(self) -> Apicurio:
+        command = [
+            java_command(), "-Xmx512m", "-XX:TieredStopAtLevel=1", f"-Dquarkus.http.port={self._port}",
+            "-Dquarkus.http.host=127.0.0.1", "-Dregistry.rest.artifact.deletion.enabled=true",
+            "-jar", str(self._folder / f"{_NAME}-runner.jar"),
+        ]  # fmt: skip
+        self._process = subprocess.Popen(
+            command, cwd=self._folder, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT
+        )
+        given_up_s = time.monotonic() + _START_TIMEOUT_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > given_up_s:
+                self._log.seek(0)
+                told = self._log.read()[-2000:].decode(errors="replace")
+                self.__exit__()
+                raise KafkaUnavailable(f"Apicurio did not start: {told}")
+            time.sleep(0.2)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+        self._log.close()
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+def _fetched() -> Path:
+    folder = cache_folder() / _NAME
+    with cache_lock(_NAME):
+        if not folder.is_dir():
+            _download(folder)
+    return folder
+
+
+def _download(folder: Path) -> None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise KafkaUnavailable(f"{folder.name} is not in the cache, and there is no mvn command to fetch it")
+    with tempfile.TemporaryDirectory(prefix=f"fetch-{folder.name}-", dir=folder.parent) as work:
+        wanted = f"io.apicurio:apicurio-registry-app:{VERSION}:tar.gz:all"
+        command = [maven, "-q", "-B", _COPY_GOAL, f"-Dartifact={wanted}", f"-DoutputDirectory={work}"]
+        try:
+            with cache_lock("maven"):
+                run = subprocess.run(
+                    command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_S
+                )
+        except subprocess.TimeoutExpired:
+            raise KafkaUnavailable(f"mvn did not fetch {folder.name} in {_DOWNLOAD_TIMEOUT_S} s") from None
+        if run.returncode != 0:
+            raise KafkaUnavailable(f"mvn could not fetch {folder.name}: {(run.stdout + run.stderr)[-2000:]}")
+        with tarfile.open(Path(work) / f"{_NAME}-all.tar.gz") as archive:
+            archive.extractall(Path(work) / "app", filter="data")
+        (Path(work) / "app").rename(folder)
