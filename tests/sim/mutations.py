@@ -222,8 +222,8 @@ def no_request_time_out(patch: pytest.MonkeyPatch) -> None:
 SEEDS: dict[Mutation, int] = {
     complete_twice: 2,
     forget_to_tell_of_expiry: 2,
-    indefinite_answer_is_definite: 5,
-    lost_request_was_not_written: 5,
+    indefinite_answer_is_definite: 60,
+    lost_request_was_not_written: 60,
     lost_request_was_written: 5,
     never_renumber: 5,
     resend_with_a_new_sequence: 5,
