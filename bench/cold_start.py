@@ -4,7 +4,9 @@ Each time a new Spark application writes a thousand rows, into our sink, into Sp
 Python sink that throws them away and is looked up like ours: what it takes is Spark's price for any sink in Python,
 which is searched for, made, planned, run and committed in a Python process each. Two writes, the first and the second
 thing that the application does; applications alternate. The clock runs from the session being ready until `save()`
-returns. And what a Python worker pays for importing the sink, beyond what Spark's own worker has imported already.
+returns. The Python processes start one after the other; when each of them starts is noted, and tells what the first
+write is made of. And what a Python worker pays for importing the sink, beyond what Spark's own worker has imported
+already.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ spark.sparkContext.setLogLevel("ERROR")
 spark.range(10).count()
 for _ in range(2):
     started = time.monotonic()
+    print("began", time.time())
     rows = spark.range(1000).selectExpr("CAST(id AS STRING) AS key", "repeat('x', 100) AS value")
     rows.write.format(source).option("kafka.bootstrap.servers", servers).option("topic", topic).mode("append").save()
     print("took", time.monotonic() - started)
@@ -56,10 +59,30 @@ IMPORTED = {
 
 
 # As Spark finds data sources: a package whose name begins with pyspark_ on the path of its workers.
+# Python runs it at the start of each process: when was it, and what for?
+STEPS, STEPS_CODE = (
+    "COLD_STEPS",
+    """
+import os, sys, time
+path = os.environ.get("COLD_STEPS")
+if path and "pyspark.daemon" in sys.orig_argv:
+    with open(path, "a") as file:
+        file.write(f"{time.time()} {sys.orig_argv[-1]}\\n")
+""",
+)
+# In this order.
+STEP_TITLES = {
+    "pyspark.sql.worker.lookup_data_sources": "looking for the format",
+    "pyspark.sql.worker.create_data_source": "making the data source",
+    "pyspark.sql.worker.write_into_data_source": "planning",
+    "pyspark.worker": "the tasks",
+    "pyspark.sql.worker.commit_data_source_write": "the commit",
+}
 NULL_PACKAGE, NULL_CODE = "pyspark_null_sink", "from bench.spark_peers import NullSink as DefaultSource\n"
 
 
-def took(code: str, *arguments: str) -> list[float]:
+def took(code: str, *arguments: str, steps: dict[str, list[float]] | None = None) -> list[float]:
+    """`steps`: gets how long each step of the first write took."""
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     # Compiled, as an installed package is: otherwise half of what is measured is Python's compiler.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -67,18 +90,39 @@ def took(code: str, *arguments: str) -> list[float]:
         package = Path(folder) / NULL_PACKAGE
         package.mkdir()
         (package / "__init__.py").write_text(NULL_CODE)
+        (Path(folder) / "sitecustomize.py").write_text(STEPS_CODE)
+        noted = Path(folder) / "steps"
+        noted.touch()
+        environment[STEPS] = str(noted)
         environment["PYTHONPATH"] = os.pathsep.join((folder, str(_ROOT)))
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments], env=environment, cwd=_ROOT, text=True, capture_output=True,
             timeout=300,
         )  # fmt: skip
-    if done.returncode:
-        raise SystemExit(done.stderr[-2000:])
+        if done.returncode:
+            raise SystemExit(done.stderr[-2000:])
+        if steps is not None:
+            first_s = next(float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("began"))
+            first_took_s = next(float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("took"))
+            for title, step_ms in _steps(noted.read_text(), first_s, first_s + first_took_s):
+                steps.setdefault(title, []).append(step_ms)
     return [float(line.split()[1]) * 1000 for line in done.stdout.splitlines() if line.startswith("took")]
 
 
+def _steps(noted: str, began_s: float, ended_s: float) -> list[tuple[str, float]]:
+    """Each lasts until the next one begins."""
+    starts = sorted((float(at), name) for at, name in (line.split() for line in noted.splitlines()))
+    moments = [(began_s, "before any of them")]
+    moments += [(at, STEP_TITLES.get(name, name)) for at, name in starts if began_s <= at <= ended_s]
+    ends = [at for at, _ in moments[1:]] + [ended_s]
+    return [(title, (end - at) * 1000) for (at, title), end in zip(moments, ends, strict=True)]
+
+
 def markdown(
-    times: Mapping[str, Sequence[Sequence[float]]], imports: Mapping[str, Sequence[float]], about: Mapping[str, str]
+    times: Mapping[str, Sequence[Sequence[float]]],
+    steps: Mapping[str, Mapping[str, Sequence[float]]],
+    imports: Mapping[str, Sequence[float]],
+    about: Mapping[str, str],
 ) -> str:
     lines = [
         "# The first write of a fresh application",
@@ -94,6 +138,11 @@ def markdown(
         "The null sink takes the rows and throws them away, and Spark finds it the same way: the price of any sink in",
         "Python.",
     ]
+    lines += ["", "What the first write is made of: each line until the Python process of the next one starts.", ""]
+    lines += ["| | " + " | ".join(steps) + " |", "| --- |" + " --: |" * len(steps)]
+    for title in dict.fromkeys(title for found in steps.values() for title in found):
+        cells = [f"{median(found[title]):,.0f}" if title in found else "" for found in steps.values()]
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
     lines += ["", "Importing the sink, beyond numpy, pyarrow and what Spark's worker imports itself:"]
     lines += ["; ".join(f"{who} {_spread(found)} ms" for who, found in imports.items()) + "."]
     return "\n".join([*lines, "", ", ".join(f"{name} {text}" for name, text in about.items()) + "."]) + "\n"
@@ -109,11 +158,13 @@ def main() -> None:
     options = parser.parse_args()
     jars = ",".join(str(jar) for jar in java_sink_jars())
     times: dict[str, list[list[float]]] = {sink: [] for sink in SINKS}
+    steps: dict[str, dict[str, list[float]]] = {sink: {} for sink in SINKS}
     with KafkaCluster(properties=BROKER_PROPERTIES, jvm_options=BROKER_JVM) as kafka:
         topic = kafka.create_topic("cold", partitions=4)
         for number in range(options.rounds + 1):
             for sink, source in SINKS.items():
-                found = took(APPLICATION, source, kafka.bootstrap_servers, topic, jars)
+                arguments = (source, kafka.bootstrap_servers, topic, jars)
+                found = took(APPLICATION, *arguments, steps=steps[sink] if number else None)
                 if number:  # the first round finds the broker and the machine's file cache cold
                     times[sink].append(found)
                     print(f"{number}/{options.rounds} {sink:20} {found[0]:6.0f} {found[1]:6.0f} ms", flush=True)
@@ -122,8 +173,8 @@ def main() -> None:
         for who, modules in IMPORTED.items():
             imports[who] += took(IMPORT, *modules)
     about = {"applications": f"{options.rounds} each, alternating", **machine()}
-    text = markdown(times, imports, about)
-    publish("cold-start", text, {"about": about, "ms": times, "import_ms": imports})
+    text = markdown(times, steps, imports, about)
+    publish("cold-start", text, {"about": about, "ms": times, "steps_ms": steps, "import_ms": imports})
 
 
 if __name__ == "__main__":

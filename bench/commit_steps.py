@@ -2,7 +2,8 @@
 
 No Spark: prepared transactions as tasks leave them, and the driver's machine that commits them, against one Apache
 Kafka broker. A step is the time from a question to its answer; steps of the same kind that are on their way together
-count as one, so the steps of a commit add up to about the whole.
+count as one. Some kinds are out side by side, so the steps of a commit add up to more than the whole. Every second
+commit waits until readers see its rows, as commit.visible.timeout.ms has it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import itertools
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
 from bench.report import PAGES, PARTIAL, machine, publish
@@ -29,6 +31,8 @@ from tools.kafka_jars import VERSIONS
 SINK, RUN, TOPIC, LEDGER = "steps", "1" * 16, "steps", "ledger"
 PARTITIONS, ROWS, TIMEOUT_MS, WARM_UP = 4, 100, 300_000, 3
 WHOLE, TASK, PLAIN = "the whole commit", "task: identity, rows, prepared", "task: rows alone, at least once"
+# With commit.visible.timeout.ms.
+SEEN, VISIBLE_MS, STABLE = "the whole commit, until readers see it", 5_000, "last stable offsets"
 
 Times = dict[str, list[float]]
 
@@ -75,12 +79,13 @@ class Bench:
         for each in (self._producer, self._plain, self._client):
             each.close()
 
-    def batch(self, receipt_count: int, times: Times) -> None:
+    def batch(self, receipt_count: int, times: Times, *, waits_for_readers: bool = False) -> None:
         key = BatchKey("query", next(self._batches))
         receipts = [self._task(key, number, times) for number in range(receipt_count)]
         began_s = time.perf_counter()
         job = Job(Operation.COMMIT, key, receipts, wall_ms=1)
-        committer = Committer(self._settings, self._session, job, self._client.now_ms())
+        settings = replace(self._settings, visible_ms=VISIBLE_MS) if waits_for_readers else self._settings
+        committer = Committer(settings, self._session, job, self._client.now_ms())
         verdict = self._client.run(Clocked(committer, times))
         if verdict.error is not None:
             raise verdict.error
@@ -118,9 +123,11 @@ def measured(servers: str, receipt_counts: Sequence[int], batches: int) -> Itera
             for _ in range(WARM_UP):
                 bench.batch(receipt_count, defaultdict(list))
             times: Times = defaultdict(list)
+            seen: Times = defaultdict(list)
             for _ in range(batches):
                 bench.batch(receipt_count, times)
-            yield receipt_count, times
+                bench.batch(receipt_count, seen, waits_for_readers=True)
+            yield receipt_count, {**times, STABLE: seen[STABLE], SEEN: seen[WHOLE]}
     finally:
         bench.close()
 

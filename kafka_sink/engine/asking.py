@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from kafka_sink.engine.authentication import Authenticator
 from kafka_sink.engine.cluster import ClusterView
-from kafka_sink.engine.commands import Command, NetworkEvent
+from kafka_sink.engine.commands import NetworkCommand, NetworkEvent
 from kafka_sink.engine.coordinator_lookup import CoordinatorLookup, LookupQuestion
 from kafka_sink.engine.metadata import Metadata
 from kafka_sink.engine.nodes import NodeSet
@@ -48,7 +48,7 @@ from kafka_sink.wire.apis import FIND_COORDINATOR
 
 
 class AskingStep(NamedTuple):
-    commands: list[Command]
+    commands: list[NetworkCommand]
     replies: list[Reply]
     wake_at_ms: int | None
 

@@ -262,10 +262,8 @@ class BatchObserved:
     batch: ProducerBatch
 
 
-Command = (
-    Resolve | Connect | Send | Disconnect | Delivered | Failed | Finished
-    | Notice | RequestObserved | Drained | BatchObserved
-)  # fmt: skip
+NetworkCommand = Resolve | Connect | Send | Disconnect | Notice | RequestObserved
+Command = NetworkCommand | Delivered | Failed | Finished | Drained | BatchObserved
 
 
 @frozen

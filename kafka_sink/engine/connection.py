@@ -23,7 +23,7 @@ from enum import Enum
 from typing import Any
 
 from kafka_sink.engine.authentication import check_handshake, next_token, session_end_ms
-from kafka_sink.engine.commands import Buffer, Command, RequestObserved, Send
+from kafka_sink.engine.commands import Buffer, NetworkCommand, RequestObserved, Send
 from kafka_sink.engine.request import Answer, Request
 from kafka_sink.errors import (
     AuthenticationError,
@@ -111,7 +111,7 @@ class Connection:
         now_ms: int,
         new_exchange: Callable[[], Exchange] | None = None,
         dice: Callable[[], float] = lambda: 0.0,
-        commands: list[Command] | None = None,
+        commands: list[NetworkCommand] | None = None,
     ) -> None:
         """`commands`: where what it wants done is put, behind what others want."""
         self.connection_id = connection_id
@@ -138,7 +138,7 @@ class Connection:
         self.in_flight: deque[Request] = deque()
         # When the first of them is overdue.
         self.deadline_ms: int | None = None
-        self.commands: list[Command] = [] if commands is None else commands
+        self.commands: list[NetworkCommand] = [] if commands is None else commands
         self._next_correlation_id = 0
         self._ranges: dict[int, tuple[int, int]] = {}
         # What came out for requests so far, by API and the versions that they allow.

@@ -370,7 +370,7 @@ class Engine:
 
     def _take_commands(self) -> list[c.Command]:
         """What the network must do first, then what the user is told."""
-        taken = self._nodes.commands.copy()
+        taken: list[c.Command] = [*self._nodes.commands]
         self._nodes.commands.clear()
         if self._production.commands:
             taken += self._production.commands

@@ -49,7 +49,7 @@ class NodeSet:
         self._next_connection_id = 1
         self.answers: list[Answer] = []
         # Connections put theirs in, too.
-        self.commands: list[c.Command] = []
+        self.commands: list[c.NetworkCommand] = []
         # When something is due on some node. Looked for again only after something happened on one of them.
         self.due_ms: int | None = None
         self._has_changed = True
@@ -226,7 +226,7 @@ class NodeSet:
         taken, self.answers = self.answers, []
         return taken
 
-    def take_commands(self) -> list[c.Command]:
+    def take_commands(self) -> list[c.NetworkCommand]:
         taken = self.commands.copy()
         self.commands.clear()
         return taken

@@ -21,7 +21,7 @@ from typing import Any
 
 from kafka_sink.engine.asking import Asking
 from kafka_sink.engine.backoff import Backoff
-from kafka_sink.engine.commands import Command, Connect, Disconnect, Notice, Resolve, Send
+from kafka_sink.engine.commands import Connect, Disconnect, NetworkCommand, Notice, Resolve, Send
 from kafka_sink.engine.question import VERSION_MAX, Ending, Question, Reply, Target
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.options import ProducerOptions
@@ -152,7 +152,7 @@ class Asker:
             self._drop()
             raise
 
-    def _carry_out(self, network: Network, command: Command) -> None:
+    def _carry_out(self, network: Network, command: NetworkCommand) -> None:
         if isinstance(command, (Send, Connect, Disconnect, Resolve)):
             network.execute(command)
         elif isinstance(command, Notice):

@@ -29,6 +29,7 @@ from kafka_sink.engine.commands import (
     Connected,
     Disconnect,
     Disconnected,
+    NetworkEvent,
     Received,
     Resolve,
     Resolved,
@@ -42,8 +43,7 @@ from kafka_sink.runtime.plain_connection import PlainConnection, failure_of
 if TYPE_CHECKING:
     from kafka_sink.runtime.tls import TlsContexts
 
-NetworkCommand = Resolve | Connect | Send | Disconnect
-NetworkEvent = Resolved | Connected | Received | Written | Disconnected
+SocketCommand = Resolve | Connect | Send | Disconnect
 
 # One read; answers to a producer are small.
 RECEIVE_BYTES = 64 * 1024
@@ -126,7 +126,7 @@ class Network:
         taken, self._events = self._events, []
         return taken
 
-    def execute(self, command: NetworkCommand) -> None:
+    def execute(self, command: SocketCommand) -> None:
         if isinstance(command, Send):
             self.send(command)
         elif isinstance(command, Connect):

@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable
 
 from kafka_sink.engine import commands as c
+from kafka_sink.engine.commands import NetworkEvent
 from kafka_sink.engine.engine import Engine
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError
@@ -26,7 +27,7 @@ from kafka_sink.runtime.appender import Appender
 from kafka_sink.runtime.callback import run_callback
 from kafka_sink.runtime.exchange import CLOSED, Consignment, Exchange, TopicReport
 from kafka_sink.runtime.metrics import ProducerMetrics
-from kafka_sink.runtime.network import Network, NetworkCommand, NetworkEvent
+from kafka_sink.runtime.network import Network, SocketCommand
 
 _LOGGER = logging.getLogger("kafka_sink")
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
@@ -291,7 +292,7 @@ class Sender:
             elif isinstance(event, c.Disconnected):
                 self._forget_connection(event.connection_id, now_ms)
 
-    def _observe_network_command(self, command: NetworkCommand, now_ms: int) -> None:
+    def _observe_network_command(self, command: SocketCommand, now_ms: int) -> None:
         if isinstance(command, c.Connect):
             self._node_ids[command.connection_id] = command.node_id
         elif isinstance(command, c.Disconnect):

@@ -19,6 +19,7 @@ from kafka_sink.engine.commands import (
     Connected,
     Disconnect,
     Disconnected,
+    NetworkEvent,
     Received,
     Resolve,
     Resolved,
@@ -26,7 +27,7 @@ from kafka_sink.engine.commands import (
     Written,
 )
 from kafka_sink.runtime.clock import Clock
-from kafka_sink.runtime.network import CALLS_PER_TURN, RECEIVE_BYTES, Network, NetworkEvent, title_of
+from kafka_sink.runtime.network import CALLS_PER_TURN, RECEIVE_BYTES, Network, title_of
 
 LIMIT_S = 60
 

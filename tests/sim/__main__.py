@@ -28,7 +28,7 @@ def _draw(seed: int, _options: argparse.Namespace) -> Scenario:
 
 
 def _kind_of(result: Result) -> str:
-    return f"with transaction.version {result.scenario.transaction_version}"
+    return f"with transaction.version {result.plan.transaction_version}"
 
 
 def _violation(mutation: Mutation, seed: int) -> Violation | None:

@@ -10,26 +10,15 @@ from __future__ import annotations
 import argparse
 import random
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from tests.sim.many import Outcome, run_many
+from tests.sim.ran import Ran
 from tests.sim.shrink import shrink
 from tests.sim.trace import Violation
-
-
-class Ran(Protocol):
-    """What both simulations say of a run."""
-
-    digest: str
-    simulated_ms: int
-    events: int
-    counts: Counter[str]
-    violation: Violation | None
-    lines: list[str]
 
 
 @dataclass(frozen=True)
@@ -107,7 +96,7 @@ def _play(simulated: Simulated, options: argparse.Namespace, seed: int) -> Outco
     return Outcome(seed, simulated.kind_of(result), result.counts, result.simulated_ms, result.events, trouble)
 
 
-def _report(seed: int, result: Ran) -> str:
+def _report(seed: int, result: Ran[Any]) -> str:
     verdict = result.violation or "no violation"
     text = f"seed {seed}: {verdict}; {result.events} events, {result.simulated_ms} ms, {result.digest}"
     if result.violation is None or result.violation.__cause__ is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from random import Random
 from unittest import mock
 
@@ -20,6 +19,7 @@ from tests.sim.dice import Dice, exponential_ms
 from tests.sim.history import History
 from tests.sim.loop import Loop
 from tests.sim.network import ARMED_FOR_MS, Armed, Network
+from tests.sim.ran import Ran, ran
 from tests.sim.scenario import TRANSACTIONAL, FaultEvent, ProducerPlan, Scenario
 from tests.sim.trace import Trace, Violation
 from tests.sim.workload import Stage, script
@@ -31,15 +31,7 @@ EPOCH_MAX_SHORT = 2
 QUICK_LATENCY_MS = 0.5
 
 
-@dataclass(slots=True)
-class Result:
-    scenario: Scenario
-    digest: str
-    simulated_ms: int
-    events: int
-    counts: Counter[str]
-    violation: Violation | None = None
-    lines: list[str] = field(default_factory=list)
+Result = Ran[Scenario]
 
 
 class Simulation:
@@ -94,22 +86,10 @@ class Simulation:
     # ---- the course of a run ----
 
     def run(self) -> Result:
-        violation = None
-        try:
-            # Epochs of producers without transactions start at 0: where ids shall be used up, three have to do.
-            epoch_max = EPOCH_MAX_SHORT if self.scenario.first_epoch >= 0 else sequences.PRODUCER_EPOCH_MAX
-            with probes.installed(self.trace), mock.patch.object(sequences, "PRODUCER_EPOCH_MAX", epoch_max):
-                self._run()
-        except Violation as broken:
-            violation = broken
-        except Exception as crash:
-            violation = Violation("crash", f"{type(crash).__name__}: {crash}")
-            violation.__cause__ = crash
-        lines = self.trace.lines or []
-        return Result(
-            self.scenario, self.trace.digest, self.loop.now_ms, self.loop.events_count, self.trace.counts, violation,
-            lines,
-        )  # fmt: skip
+        # Epochs of producers without transactions start at 0: where ids shall be used up, three have to do.
+        epoch_max = EPOCH_MAX_SHORT if self.scenario.first_epoch >= 0 else sequences.PRODUCER_EPOCH_MAX
+        with probes.installed(self.trace), mock.patch.object(sequences, "PRODUCER_EPOCH_MAX", epoch_max):
+            return ran(self.scenario, self.loop, self.trace, self._run)
 
     def _run(self) -> None:
         for plan in self.scenario.producers:

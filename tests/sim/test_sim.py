@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,6 +11,7 @@ import pytest
 
 from tests.sim.__main__ import PLANTED
 from tests.sim.command import Planted
+from tests.sim.digests import digests_elsewhere
 from tests.sim.scenario import draw
 from tests.sim.shrink import shrink
 from tests.sim.simulation import Simulation, run
@@ -57,13 +55,7 @@ def test_fresh_seeds_keep_all_promises() -> None:
 
 
 def test_equal_seeds_give_equal_runs_in_any_process() -> None:
-    digests = {run(draw(7)).digest}
-    for hash_seed in ("1", "2"):
-        command = [sys.executable, "-m", "tests.sim", "--seed", "7"]
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        output = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
-        digests.add(output.split()[-1])
-    assert len(digests) == 1
+    assert digests_elsewhere("tests.sim", 7) == {run(draw(7)).digest}
 
 
 def test_the_steps_end_the_busy_time_early() -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from random import Random
 from unittest import mock
 
@@ -25,6 +23,7 @@ from tests.sim.delivery.stage import Stage
 from tests.sim.dice import Dice, exponential_ms
 from tests.sim.loop import Loop
 from tests.sim.network import ARMED_FOR_MS, Armed, Network
+from tests.sim.ran import Ran, ran
 from tests.sim.scenario import TOPICS, FaultEvent
 from tests.sim.trace import Trace, Violation
 
@@ -61,15 +60,7 @@ class DeliveryFaults(ClusterFaults):
         return len(self.core.cluster.alive) == len(self.core.cluster.brokers) and super().grow_topic(pick, length_ms)
 
 
-@dataclass(slots=True)
-class Result:
-    plan: Plan
-    digest: str
-    simulated_ms: int
-    events: int
-    counts: Counter[str]
-    violation: Violation | None = None
-    lines: list[str] = field(default_factory=list)
+Result = Ran[Plan]
 
 
 class DeliverySimulation:
@@ -119,18 +110,7 @@ class DeliverySimulation:
     # ---- the course of a run ----
 
     def run(self) -> Result:
-        violation = None
-        try:
-            self._run()
-        except Violation as broken:
-            violation = broken
-        except Exception as crash:
-            violation = Violation("crash", f"{type(crash).__name__}: {crash}")
-            violation.__cause__ = crash
-        return Result(
-            self.plan, self.trace.digest, self.loop.now_ms, self.loop.events_count, self.trace.counts, violation,
-            self.trace.lines or [],
-        )  # fmt: skip
+        return ran(self.plan, self.loop, self.trace, self._run)
 
     def _run(self) -> None:
         self.first.start()
