@@ -108,7 +108,11 @@ def drop_instead_of_requeue(patch: pytest.MonkeyPatch) -> None:
 
 
 def requeue_behind_the_others(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Accumulator, "requeue", lambda self, batch: self._queue_of(batch).append(batch))
+    def behind(self: Accumulator, batch: ProducerBatch) -> None:
+        self.append(batch)
+        self._retried.add(batch.topic_partition)
+
+    patch.setattr(Accumulator, "requeue", behind)
     may_send = Sequences.may_send
     # With the sequences alone in charge nothing would leave at all; here order depends on the queue.
     patch.setattr(
