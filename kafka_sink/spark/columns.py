@@ -24,11 +24,11 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafka_sink.admin.side_plan import SidePlan
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.format_names import BINARY, ENCODED, EVERY_COLUMN, STRING
 
 if TYPE_CHECKING:
+    from kafka_sink.admin.side_plan import SidePlan
     from kafka_sink.options.format_options import FormatOptions, SideFormat
 
 

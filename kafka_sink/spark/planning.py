@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.sql.types import StructType
 
-from kafka_sink.admin.side_plan import SidePlan
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.identity import run_of_label, sink_id_of_checkpoint
 from kafka_sink.io.user_function import load_user_function
@@ -30,6 +29,7 @@ from kafka_sink.spark.triggers import is_before_any_batch, refuse_continuous
 from kafka_sink.spark.writer import BatchWriter
 
 if TYPE_CHECKING:
+    from kafka_sink.admin.side_plan import SidePlan
     from kafka_sink.options.format_options import FormatOptions
     from kafka_sink.spark.stream_writer import StreamWriter
 

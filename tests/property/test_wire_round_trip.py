@@ -85,7 +85,7 @@ def test_frames_are_the_same_however_the_stream_is_cut(data: st.DataObject) -> N
     at_once = FrameBuffer(frame_bytes_max=40)
     at_once.feed(stream)
     assert [at_once.next_frame() for _ in bodies_given] == bodies_given
-    assert at_once.next_frame() is None and len(at_once) == 0
+    assert at_once.next_frame() is None and at_once.size == 0
 
 
 @settings(FEW, max_examples=200)
