@@ -69,7 +69,7 @@ MISTAKES = (
     Mistake(deciding.delivered_batch_delivered_again, seeds(5)),
     Mistake(deciding.set_back_is_not_noticed, seeds(20, SET_BACK)),
     Mistake(deciding.unmarked_intent_ignored, seeds(30, LOST_MARKERS), Search(Budget(crashes=1, markers=1))),
-    Mistake(deciding.open_intent_believed, search=Search(Budget(seconds=1, switches=2), 1, states_max=150_000)),
+    Mistake(deciding.open_intent_believed, search=Search(Budget(seconds=1, switches=2), 1, states_max=250_000)),
     Mistake(deciding.fingerprint_not_compared, seeds(30, SET_BACK), Search(Budget(crashes=1, others=1))),
     Mistake(deciding.digest_not_compared, seeds(100, SET_BACK)),
     Mistake(deciding.record_not_read_back),
