@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.batch import seal
 from kafka_sink.records.bytes_column import BytesColumn
@@ -62,7 +63,11 @@ def test_column_encoder_writes_the_bytes_of_the_java_client(case: dict[str, Any]
         [record.timestamp_ms for record in records],
     )
     assembler = Assembler(
-        batch_bytes_max=2**20, request_bytes_max=2**20, batch_records_max=None, compression=lambda _: compressor("none")
+        new_batch=ProducerBatch,
+        batch_bytes_max=2**20,
+        request_bytes_max=2**20,
+        batch_records_max=None,
+        compression=lambda _: compressor("none"),
     )
     partitions = np.zeros(len(records), np.int32)
     assert assembler.append("t", columns, partitions, now_ms=0, timestamp_ms=0, token=None) == []

@@ -108,7 +108,11 @@ def drop_instead_of_requeue(patch: pytest.MonkeyPatch) -> None:
 
 
 def requeue_behind_the_others(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Accumulator, "requeue", lambda self, batch: self._queue_of(batch).append(batch))
+    def behind(self: Accumulator, batch: ProducerBatch) -> None:
+        self.append(batch)
+        self._retried.add(batch.topic_partition)
+
+    patch.setattr(Accumulator, "requeue", behind)
     may_send = Sequences.may_send
     # With the sequences alone in charge nothing would leave at all; here order depends on the queue.
     patch.setattr(
@@ -222,8 +226,8 @@ def no_request_time_out(patch: pytest.MonkeyPatch) -> None:
 SEEDS: dict[Mutation, int] = {
     complete_twice: 2,
     forget_to_tell_of_expiry: 2,
-    indefinite_answer_is_definite: 5,
-    lost_request_was_not_written: 5,
+    indefinite_answer_is_definite: 60,
+    lost_request_was_not_written: 60,
     lost_request_was_written: 5,
     never_renumber: 5,
     resend_with_a_new_sequence: 5,
