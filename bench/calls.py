@@ -27,15 +27,15 @@ import pyarrow as pa
 
 from bench.report import publish
 from kafka_sink.engine.commands import Flush, WantTopic
+from kafka_sink.io.clock import Clock
 from kafka_sink.options import ProducerOptions
-from kafka_sink.runtime import core as core_module
-from kafka_sink.runtime import producer as producer_module
-from kafka_sink.runtime.clock import Clock
-from kafka_sink.runtime.core import Core
-from kafka_sink.runtime.producer import Producer
-from kafka_sink.runtime.sender import Sender
+from kafka_sink.producer import core as core_module
+from kafka_sink.producer import producer as producer_module
+from kafka_sink.producer.core import Core
+from kafka_sink.producer.producer import Producer
+from kafka_sink.producer.sender import Sender
 from kafka_sink.testing import BrokerCluster
-from kafka_sink.testing.topics import Broker
+from kafka_sink.testing.topics import BrokerState
 
 TOPIC = "calls"
 ROW_COUNT = 10_000
@@ -103,7 +103,7 @@ class Peer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.setblocking(False)
         self.port: int = self._listener.getsockname()[1]
-        broker = Broker(1, "127.0.0.1", self.port)
+        broker = BrokerState(1, "127.0.0.1", self.port)
         # It refuses records from the future.
         self._now_ms = time.time_ns() // 1_000_000
         self._core = BrokerCluster([broker], topics={TOPIC: partitions}, now_ms=self._now_ms)

@@ -18,13 +18,13 @@ from statistics import median
 
 from bench.report import PAGES, PARTIAL, machine, publish
 from kafka_sink import Producer
-from kafka_sink.delivery.committer import Committer, Progress
-from kafka_sink.delivery.identity import TaskIdentity
-from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
-from kafka_sink.delivery.request import DriverAnswer
-from kafka_sink.delivery.session import DeliverySettings, DriverSession, Job, Operation
+from kafka_sink.admin.client import Client
+from kafka_sink.exactly_once.committer import Committer, Progress
+from kafka_sink.exactly_once.identity import TaskIdentity
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.exactly_once.request import DriverAnswer
+from kafka_sink.exactly_once.session import DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.runtime.client import Client
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import VERSIONS
 
@@ -83,7 +83,7 @@ class Bench:
         key = BatchKey("query", next(self._batches))
         receipts = [self._task(key, number, times) for number in range(receipt_count)]
         began_s = time.perf_counter()
-        job = Job(Operation.COMMIT, key, receipts, wall_ms=1)
+        job = Job(DriverOperation.COMMIT, key, receipts, wall_ms=1)
         settings = replace(self._settings, visible_ms=VISIBLE_MS) if waits_for_readers else self._settings
         committer = Committer(settings, self._session, job, self._client.now_ms())
         verdict = self._client.run(Clocked(committer, times))
@@ -112,7 +112,7 @@ class Bench:
         transaction = PreparedTransaction(
             found.transactional_id, found.producer_id, found.producer_epoch, found.generation, TIMEOUT_MS, TIMEOUT_MS
         )
-        written = Written(TOPIC, partition, ROWS, last_offset - ROWS + 1, last_offset)
+        written = WrittenPartition(TOPIC, partition, ROWS, last_offset - ROWS + 1, last_offset)
         return TaskReceipt(key, RUN, number, attempt, transaction, (written,), ROWS)
 
 

@@ -29,7 +29,7 @@ from bench.clients.ours_send import OursSend
 from bench.contest import Arena, open_arena
 from bench.payload import read_payload
 from bench.plan import BATCH_BYTES, FULL, LINGER_MS, PARTITIONS, Case
-from kafka_sink.runtime.sender import Sender
+from kafka_sink.producer.sender import Sender
 
 SAMPLE_S = 0.001
 _CLIENTS = {"send": OursSend, "send_arrow": OursArrow}

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from kafka_sink.runtime.heap import HEAP
+from kafka_sink.spark.heap import HEAP
 
 BATCH_BYTES, LINGER_MS = 131_072, 5
 

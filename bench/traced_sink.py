@@ -21,8 +21,8 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from bench.spark_peers import FrozenNullSink
-from kafka_sink.delivery.request import DriverAnswer, RequestKey
-from kafka_sink.runtime.client import Client, Machine, MachineStep
+from kafka_sink.admin.client import Client, Machine, MachineStep
+from kafka_sink.exactly_once.request import DriverAnswer, RequestKey
 from kafka_sink.spark.datasource import KafkaSinkDataSource
 
 FOLDER = "WATERFALL_FOLDER"
@@ -94,8 +94,8 @@ def watch_driver(_pid: int) -> None:
 
 @cache
 def watch_tasks(_pid: int) -> None:
-    from kafka_sink.runtime.pool import ProducerPool
-    from kafka_sink.runtime.producer import Producer
+    from kafka_sink.producer.pool import ProducerPool
+    from kafka_sink.producer.producer import Producer
 
     clocked_method(ProducerPool, "borrow", lambda *_, **__: "a producer")
     clocked_method(Producer, "init_transactions", lambda *_, **__: "identity")

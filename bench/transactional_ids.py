@@ -26,11 +26,11 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructType
 
 from bench.stream_of_ids import StreamOfIds
-from kafka_sink.delivery.identity import belongs_to, parsed_task_identity, run_hash
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
-from kafka_sink.engine.question import EveryBroker
+from kafka_sink.admin.client import Client
+from kafka_sink.client.admin_request import AllBrokers
+from kafka_sink.exactly_once.identity import belongs_to, parsed_task_identity, run_hash
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.runtime.client import Client
 from kafka_sink.spark.columns import written_columns
 from kafka_sink.spark.driver import Driver, committed
 from kafka_sink.spark.identities import IDENTITIES
@@ -146,7 +146,7 @@ def listed(client: Client) -> tuple[int, float]:
     times = []
     for _ in range(9):
         started_s = time.perf_counter()
-        answers = client.ask_all(EveryBroker(), LIST_TRANSACTIONS, body, changes_nothing=True)
+        answers = client.ask_all(AllBrokers(), LIST_TRANSACTIONS, body, changes_nothing=True)
         times.append((time.perf_counter() - started_s) * 1000)
     names = [state["transactional_id"] for answer in answers for state in answer["transaction_states"]]
     identities = [identity for identity in map(parsed_task_identity, names) if identity is not None]

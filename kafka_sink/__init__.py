@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kafka_sink.client.partitions import PartitionInfo as PartitionInfo
     from kafka_sink.engine.transaction import TransactionReceipt as TransactionReceipt
     from kafka_sink.errors import AuthenticationError as AuthenticationError
     from kafka_sink.errors import AuthorizationError as AuthorizationError
@@ -33,16 +34,15 @@ if TYPE_CHECKING:
     from kafka_sink.errors import TransportError as TransportError
     from kafka_sink.options import ProducerOptions as ProducerOptions
     from kafka_sink.options.parse import parse_producer_options as parse_producer_options
-    from kafka_sink.runtime.arrow_future import ArrowFuture as ArrowFuture
-    from kafka_sink.runtime.arrow_future import ArrowMetadata as ArrowMetadata
-    from kafka_sink.runtime.arrow_future import PartitionRange as PartitionRange
-    from kafka_sink.runtime.future import RecordFuture as RecordFuture
-    from kafka_sink.runtime.future import RecordMetadata as RecordMetadata
-    from kafka_sink.runtime.interceptors import ProducerRecord as ProducerRecord
-    from kafka_sink.runtime.offsets import ConsumerGroup as ConsumerGroup
-    from kafka_sink.runtime.offsets import OffsetAndMetadata as OffsetAndMetadata
-    from kafka_sink.runtime.partitions import PartitionInfo as PartitionInfo
-    from kafka_sink.runtime.producer import Producer as Producer
+    from kafka_sink.producer.arrow_future import ArrowFuture as ArrowFuture
+    from kafka_sink.producer.arrow_future import ArrowMetadata as ArrowMetadata
+    from kafka_sink.producer.arrow_future import PartitionRange as PartitionRange
+    from kafka_sink.producer.future import RecordFuture as RecordFuture
+    from kafka_sink.producer.future import RecordMetadata as RecordMetadata
+    from kafka_sink.producer.interceptors import ProducerRecord as ProducerRecord
+    from kafka_sink.producer.offsets import ConsumerGroup as ConsumerGroup
+    from kafka_sink.producer.offsets import OffsetAndMetadata as OffsetAndMetadata
+    from kafka_sink.producer.producer import Producer as Producer
     from kafka_sink.spark import register as register
     from kafka_sink.version import VERSION as VERSION
 

@@ -1,7 +1,7 @@
 """Every error this package raises, sorted by whose fault it is and what to do next.
 
 There is no class per broker error code: a code is a row of `wire/codes.py`, its meaning for a request is decided in
-`engine/outcome.py`, and what reaches a caller is one of the classes below. Inside the engine errors are values; they
+`client/outcome.py`, and what reaches a caller is one of the classes below. Inside the engine errors are values; they
 are raised only at the edges.
 
 All of them survive pickling (Spark ships them between processes): the state is in attributes that have defaults, and

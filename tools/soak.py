@@ -24,9 +24,9 @@ from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from kafka_sink.engine.question import EveryBroker
+from kafka_sink.admin.client import Client
+from kafka_sink.client.admin_request import AllBrokers
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.runtime.client import Client
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tools.demo_rows import Feed, Plan, Tally, table
 from tools.foreign_reader import scan_topic
@@ -226,7 +226,7 @@ class Soak:
     def _open_transactions(self) -> int:
         body = {"state_filters": ["Ongoing"], "producer_id_filters": [], "duration_filter": -1}
         with Client(parse_producer_options({"bootstrap.servers": self._kafka.bootstrap_servers})) as client:
-            bodies = client.ask_all(EveryBroker(), LIST_TRANSACTIONS, body)
+            bodies = client.ask_all(AllBrokers(), LIST_TRANSACTIONS, body)
         return sum(len(each["transaction_states"]) for each in bodies)
 
     def _tell(self) -> None:

@@ -17,8 +17,9 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from kafka_sink.delivery import phase
-from kafka_sink.engine import connection, transaction
+from kafka_sink.client import connection
+from kafka_sink.engine import transaction
+from kafka_sink.exactly_once import phase
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # An event that leads to the same state from more states than this is a sentence, not a set of arrows.
@@ -55,8 +56,8 @@ def phase_table(transitions: Mapping[Any, Mapping[Any, Any]], introduction: str)
 
 PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "DESIGN.md": {
-        "connection": lambda: diagram(connection.TRANSITIONS, connection.State.CONNECTING),
-        "transaction": lambda: diagram(transaction.TRANSITIONS, transaction.State.UNINITIALIZED),
+        "connection": lambda: diagram(connection.TRANSITIONS, connection.ConnectionState.CONNECTING),
+        "transaction": lambda: diagram(transaction.TRANSITIONS, transaction.TransactionState.UNINITIALIZED),
     },
     "docs/exactly-once.md": {"commit": lambda: phase_table(phase.TRANSITIONS, phase.__doc__ or "")},
 }

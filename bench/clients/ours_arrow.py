@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from bench.clients.common import Job, main, shuffled
 from bench.clients.ours_send import ours_config
-from kafka_sink.runtime.producer import Producer
+from kafka_sink.producer.producer import Producer
 
 ROWS_PER_BATCH = 10_000
 # So many bytes of different batches, sent again and again: ten times the payload file, and no gigabyte of memory.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.clients.common import Job, main, shuffled
-from kafka_sink.runtime.producer import Producer
+from kafka_sink.producer.producer import Producer
 
 
 class OursSend:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from kafka_sink.engine.cluster import ClusterView
+from kafka_sink.client.cluster import ClusterView
 from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
 from kafka_sink.frozen import frozen
 

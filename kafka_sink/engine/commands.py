@@ -12,58 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
+from kafka_sink.client.commands import NetworkCommand, NetworkEvent
+from kafka_sink.errors import KafkaSinkError
 from kafka_sink.frozen import frozen
 
 if TYPE_CHECKING:
     from kafka_sink.engine.producer_batch import ProducerBatch
     from kafka_sink.engine.transaction import TransactionReceipt
-
-# Address family and the socket address as `socket.getaddrinfo` gives them; opaque to the engine.
-Address = tuple[int, tuple[Any, ...]]
-Buffer = bytes | bytearray | memoryview
-
-
-# ---- inputs: the network ---------------------------------------------------------------------------------------
-
-
-@frozen
-class Resolved:
-    """All addresses of a node's host name; none and a reason when the name did not resolve."""
-
-    node_id: int
-    addresses: tuple[Address, ...]
-    failure: TransportError | None = None
-
-
-@frozen
-class Connected:
-    """Bytes may be sent: with TLS, the broker's certificate has been verified."""
-
-    connection_id: int
-
-
-@frozen
-class Received:
-    connection_id: int
-    data: Buffer
-
-
-@frozen
-class Written:
-    """All buffers sent so far on this connection have been handed to the operating system. Only who asked is told."""
-
-    connection_id: int
-
-
-@frozen
-class Disconnected:
-    """An `AuthenticationError`: one side did not accept the other's certificate."""
-
-    connection_id: int
-    reason: TransportError | AuthenticationError | ConfigError
 
 
 # ---- inputs: the user ------------------------------------------------------------------------------------------
@@ -158,48 +115,11 @@ class Abandon:
     reason: KafkaSinkError
 
 
-NetworkEvent = Resolved | Connected | Received | Written | Disconnected
 TransactionWish = (
     InitTransactions | BeginTransaction | SendOffsets | EndTransaction | PrepareTransaction | ResumeTransaction
 )
 Wish = Append | WantTopic | Flush | TransactionWish | StartOver | Close | Abandon
 Input = NetworkEvent | Wish
-
-
-# ---- commands: the network -------------------------------------------------------------------------------------
-
-
-@frozen
-class Resolve:
-    node_id: int
-    host: str
-    port: int
-
-
-@frozen
-class Connect:
-    """`host` is the name that the broker's certificate has to prove."""
-
-    connection_id: int
-    node_id: int
-    address: Address
-    host: str = ""
-
-
-@frozen
-class Send:
-    """`tells_written`: nobody answers this request (acks=0), so it is over when it is `Written`."""
-
-    connection_id: int
-    buffers: Sequence[Buffer]
-    tells_written: bool = False
-
-
-@frozen
-class Disconnect:
-    """Close the socket. The engine has forgotten the connection already; no `Disconnected` is expected."""
-
-    connection_id: int
 
 
 # ---- commands: results -----------------------------------------------------------------------------------------
@@ -228,25 +148,6 @@ class Finished:
     result: object = None
 
 
-# ---- commands: observations, for logs and metrics --------------------------------------------------------------
-
-
-@frozen
-class Notice:
-    """Something an operator may want to read. `level` is debug, info or warning."""
-
-    level: str
-    text: str
-
-
-@frozen
-class RequestObserved:
-    node_id: int
-    api_key: int
-    latency_ms: int
-    throttle_ms: int
-
-
 @frozen
 class Drained:
     """Batches of one request that are sent for the first time."""
@@ -262,7 +163,6 @@ class BatchObserved:
     batch: ProducerBatch
 
 
-NetworkCommand = Resolve | Connect | Send | Disconnect | Notice | RequestObserved
 Command = NetworkCommand | Delivered | Failed | Finished | Drained | BatchObserved
 
 

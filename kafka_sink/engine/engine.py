@@ -21,20 +21,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from kafka_sink.client import commands as client_commands
+from kafka_sink.client.authentication import Authenticator
+from kafka_sink.client.backoff import Backoff
+from kafka_sink.client.cluster import ClusterView
+from kafka_sink.client.metadata import Metadata
+from kafka_sink.client.nodes import NodeSet
+from kafka_sink.client.request import Answer
 from kafka_sink.engine import commands as c
-from kafka_sink.engine.authentication import Authenticator
-from kafka_sink.engine.backoff import Backoff
-from kafka_sink.engine.cluster import ClusterView
-from kafka_sink.engine.metadata import Metadata
-from kafka_sink.engine.nodes import NodeSet
+from kafka_sink.engine.batch_sender import BatchSender
 from kafka_sink.engine.produce_request import ProduceRequest
 from kafka_sink.engine.producer_batch import NO_IDENTITY
 from kafka_sink.engine.producer_id import ProducerIdSource
-from kafka_sink.engine.production import Production
-from kafka_sink.engine.request import Answer
 from kafka_sink.engine.sequences import Sequences
-from kafka_sink.engine.transaction import State, Transaction
-from kafka_sink.engine.transaction_requests import Asked, Coordinator, TransactionRequests
+from kafka_sink.engine.transaction import Transaction, TransactionState
+from kafka_sink.engine.transaction_requests import CoordinatorClient, CoordinatorRequest, TransactionRequests
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.options import ProducerOptions
 
@@ -53,7 +54,7 @@ class Engine:
         self.queue_loads: dict[str, dict[int, int]] = {}
         # Of the transactional ids of earlier lives, the longest unused first: whoever starts over as one of them need
         # not ask again. One that moved says so itself.
-        self._coordinators: dict[str, Coordinator] = {}
+        self._coordinators: dict[str, CoordinatorClient] = {}
         self._transaction_requests: TransactionRequests | None = None
         self._begin_life(options)
         # With the number of the last batch that each waits for.
@@ -84,7 +85,7 @@ class Engine:
             )
         elif self._sequences is not None:
             self._producer_ids = ProducerIdSource(request_timeout_ms=options.request_timeout_ms, backoff=self._backoff)
-        self._production = Production(options, self._backoff, self._sequences, self._transaction, self.queue_loads)
+        self._production = BatchSender(options, self._backoff, self._sequences, self._transaction, self.queue_loads)
 
     def _remember_coordinator(self) -> None:
         requests = self._transaction_requests
@@ -126,7 +127,16 @@ class Engine:
     def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
         nodes, self._moments = self._nodes, []
         for event in inputs:
-            if isinstance(event, (c.Received, c.Written, c.Connected, c.Disconnected, c.Resolved)):
+            if isinstance(
+                event,
+                (
+                    client_commands.Received,
+                    client_commands.Written,
+                    client_commands.Connected,
+                    client_commands.Disconnected,
+                    client_commands.Resolved,
+                ),
+            ):
                 nodes.on_input(now_ms, event)
             else:
                 self._on_wish(now_ms, event)
@@ -230,7 +240,7 @@ class Engine:
         purpose = answer.request.purpose
         if isinstance(purpose, ProduceRequest):
             self._production.on_answer(now_ms, answer)
-        elif isinstance(purpose, Asked):
+        elif isinstance(purpose, CoordinatorRequest):
             assert self._transaction_requests is not None
             self._transaction_requests.on_answer(now_ms, answer)
         elif purpose is self._producer_ids and self._producer_ids is not None:
@@ -251,7 +261,7 @@ class Engine:
         """Takes over what the transaction was given, and what ends the producer for good."""
         transaction = self._transaction
         if transaction is not None and self._sequences is not None:
-            if transaction.state is State.FATAL and self._end is None:
+            if transaction.state is TransactionState.FATAL and self._end is None:
                 assert transaction.error is not None
                 self._finish_with(transaction.error)
             elif transaction.identity not in (self._sequences.identity, NO_IDENTITY):
@@ -273,7 +283,7 @@ class Engine:
         if requests is None or self._transaction is None:
             return
         request = requests.next_request(now_ms, is_quiet=self._production.is_quiet)
-        if self._transaction.state is State.INITIALIZING:
+        if self._transaction.state is TransactionState.INITIALIZING:
             self._transaction.on_initial_generation(self._generation())
         self._adopt_identity()
         if request is None or self._end is not None:

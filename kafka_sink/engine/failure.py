@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from kafka_sink.engine.outcome import describe
+from kafka_sink.client.outcome import describe
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import AuthorizationError, DeliveryError, DeliveryTimeout, KafkaSinkError
 from kafka_sink.wire.codes import code

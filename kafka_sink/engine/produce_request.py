@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafka_sink.engine.commands import Buffer
+from kafka_sink.client.commands import Buffer
+from kafka_sink.client.request import Request
 from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
-from kafka_sink.engine.request import Request
 from kafka_sink.options import ProducerOptions
 from kafka_sink.records.batch import seal
 from kafka_sink.wire.apis import PRODUCE

@@ -19,7 +19,7 @@ NO_SEQUENCE = -1
 UNKNOWN_OFFSET = -1
 
 
-class Identity(NamedTuple):
+class ProducerIdentity(NamedTuple):
     """Who writes: sequences count within one (producer id, producer epoch)."""
 
     producer_id: int
@@ -30,7 +30,7 @@ class Identity(NamedTuple):
         return self.producer_id >= 0
 
 
-NO_IDENTITY = Identity(-1, -1)
+NO_IDENTITY = ProducerIdentity(-1, -1)
 
 
 class ProducerBatch:

@@ -5,10 +5,10 @@ Any broker hands one out. Until there is one nothing is numbered, so nothing is 
 
 from __future__ import annotations
 
-from kafka_sink.engine.backoff import Backoff
-from kafka_sink.engine.outcome import Verdict, coordinated_verdict, describe
-from kafka_sink.engine.producer_batch import Identity
-from kafka_sink.engine.request import Answer, Request
+from kafka_sink.client.backoff import Backoff
+from kafka_sink.client.outcome import CoordinatorVerdict, coordinated_verdict, describe
+from kafka_sink.client.request import Answer, Request
+from kafka_sink.engine.producer_batch import ProducerIdentity
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError, TransportError
 from kafka_sink.wire.apis import INIT_PRODUCER_ID
 
@@ -39,7 +39,7 @@ class ProducerIdSource:
     def on_sent(self) -> None:
         self.is_waiting = True
 
-    def on_answer(self, now_ms: int, answer: Answer) -> Identity | None:
+    def on_answer(self, now_ms: int, answer: Answer) -> ProducerIdentity | None:
         self.is_waiting = False
         if answer.failure is not None:
             if isinstance(answer.failure, (TransportError, RemoteProtocolError)):
@@ -50,16 +50,16 @@ class ProducerIdSource:
         assert answer.body is not None
         error_code = answer.body["error_code"]
         verdict = coordinated_verdict(INIT_PRODUCER_ID.key, error_code)
-        if verdict is Verdict.DONE:
+        if verdict is CoordinatorVerdict.DONE:
             self._failures = 0
-            return Identity(answer.body["producer_id"], answer.body["producer_epoch"])
+            return ProducerIdentity(answer.body["producer_id"], answer.body["producer_epoch"])
         text = f"no producer id: InitProducerId was answered with {describe(error_code)}"
-        if verdict is Verdict.UNAUTHORIZED:
+        if verdict is CoordinatorVerdict.UNAUTHORIZED:
             self.error = AuthorizationError(
                 f"{text}. The principal needs IdempotentWrite on the cluster (brokers before 2.8) or Write on a topic, "
                 "or set enable.idempotence=false"
             )
-        elif verdict in (Verdict.FATAL, Verdict.FENCED, Verdict.ABORT):
+        elif verdict in (CoordinatorVerdict.FATAL, CoordinatorVerdict.FENCED, CoordinatorVerdict.ABORT):
             self.error = BrokerError(text, code=error_code, api=INIT_PRODUCER_ID.name)
         else:
             self._repeat_later(now_ms)

@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kafka_sink.engine.producer_batch import NO_IDENTITY, NO_SEQUENCE, Identity, ProducerBatch, TopicPartition
+from kafka_sink.engine.producer_batch import NO_IDENTITY, NO_SEQUENCE, ProducerBatch, ProducerIdentity, TopicPartition
 from kafka_sink.errors import LocalProtocolError
 
 SEQUENCE_MODULUS = 2**31
@@ -55,7 +55,7 @@ def sequence_after(sequence: int, record_count: int) -> int:
 
 @dataclass(slots=True)
 class PartitionSequences:
-    identity: Identity
+    identity: ProducerIdentity
     next_sequence: int = 0
     # The sequence of the last record known to be in the log; -1 before the first.
     last_acked_sequence: int = NO_SEQUENCE
@@ -242,10 +242,10 @@ class Sequences:
         if self.identity.producer_epoch >= PRODUCER_EPOCH_MAX:
             self.identity = NO_IDENTITY
             return True
-        self.adopt(Identity(self.identity.producer_id, self.identity.producer_epoch + 1))
+        self.adopt(ProducerIdentity(self.identity.producer_id, self.identity.producer_epoch + 1))
         return True
 
-    def adopt(self, identity: Identity) -> None:
+    def adopt(self, identity: ProducerIdentity) -> None:
         """Takes a new identity; marked partitions restart under it, others when their old batches are done.
 
         One that was marked while a new producer id was fetched may have to wait for yet another epoch.
@@ -255,7 +255,7 @@ class Sequences:
             self._restart(topic_partition)
             del self.to_renumber[topic_partition]
 
-    def restart_all(self, identity: Identity) -> None:
+    def restart_all(self, identity: ProducerIdentity) -> None:
         """A new transaction epoch: every partition starts at 0. Nothing may be unacknowledged any more."""
         unsettled = [key for key, value in self._partitions.items() if value.unacked]
         if unsettled:
@@ -268,7 +268,7 @@ class Sequences:
         """The broker lost the state of this partition to retention: its batches start at 0 in the same epoch."""
         self._restart(topic_partition)
 
-    def _become(self, identity: Identity) -> None:
+    def _become(self, identity: ProducerIdentity) -> None:
         if identity.producer_id != self.identity.producer_id:
             self._known_at.clear()
         self.identity = identity

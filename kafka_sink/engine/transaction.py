@@ -26,12 +26,12 @@ from collections.abc import Mapping
 from enum import Enum
 
 from kafka_sink.engine.commands import Finished, SendOffsets
-from kafka_sink.engine.producer_batch import NO_IDENTITY, Identity, TopicPartition
+from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerIdentity, TopicPartition
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.frozen import frozen
 
 
-class State(Enum):
+class TransactionState(Enum):
     UNINITIALIZED = "uninitialized"
     INITIALIZING = "initializing"
     READY = "ready"
@@ -45,7 +45,7 @@ class State(Enum):
     FATAL = "fatal error"
 
 
-class Event(Enum):
+class TransactionEvent(Enum):
     INIT = "init"
     INITIALIZED = "initialized"
     BEGIN = "begin"
@@ -62,65 +62,74 @@ class Event(Enum):
     FATAL_ERROR = "fatal error"
 
 
-TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
-    State.UNINITIALIZED: {
-        Event.INIT: State.INITIALIZING,
-        Event.RESUME: State.PREPARED,
-        Event.FATAL_ERROR: State.FATAL,
+TRANSITIONS: Mapping[TransactionState, Mapping[TransactionEvent, TransactionState]] = {
+    TransactionState.UNINITIALIZED: {
+        TransactionEvent.INIT: TransactionState.INITIALIZING,
+        TransactionEvent.RESUME: TransactionState.PREPARED,
+        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
     },
-    State.INITIALIZING: {Event.INITIALIZED: State.READY, Event.FATAL_ERROR: State.FATAL},
-    State.READY: {
-        Event.BEGIN: State.IN_TRANSACTION,
-        Event.RENEW: State.RENEWING,
-        Event.FATAL_ERROR: State.FATAL,
+    TransactionState.INITIALIZING: {
+        TransactionEvent.INITIALIZED: TransactionState.READY,
+        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
     },
-    State.IN_TRANSACTION: {
-        Event.PREPARE: State.PREPARING,
-        Event.COMMIT: State.COMMITTING,
-        Event.ABORT: State.ABORTING,
-        Event.ERROR: State.ABORTABLE,
-        Event.FATAL_ERROR: State.FATAL,
+    TransactionState.READY: {
+        TransactionEvent.BEGIN: TransactionState.IN_TRANSACTION,
+        TransactionEvent.RENEW: TransactionState.RENEWING,
+        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
     },
-    State.PREPARING: {
-        Event.PREPARED: State.PREPARED,
-        Event.ABORT: State.ABORTING,
-        Event.ERROR: State.ABORTABLE,
-        Event.FATAL_ERROR: State.FATAL,
+    TransactionState.IN_TRANSACTION: {
+        TransactionEvent.PREPARE: TransactionState.PREPARING,
+        TransactionEvent.COMMIT: TransactionState.COMMITTING,
+        TransactionEvent.ABORT: TransactionState.ABORTING,
+        TransactionEvent.ERROR: TransactionState.ABORTABLE,
+        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
     },
-    State.PREPARED: {
-        Event.COMMIT: State.COMMITTING,
-        Event.ABORT: State.ABORTING,
-        Event.FATAL_ERROR: State.FATAL,
+    TransactionState.PREPARING: {
+        TransactionEvent.PREPARED: TransactionState.PREPARED,
+        TransactionEvent.ABORT: TransactionState.ABORTING,
+        TransactionEvent.ERROR: TransactionState.ABORTABLE,
+        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
     },
-    State.COMMITTING: {
-        Event.ENDED: State.READY,
-        Event.ENDED_STALE: State.RENEWING,
-        Event.ENDED_RESUMED: State.UNINITIALIZED,
-        Event.ERROR: State.ABORTABLE,
-        Event.FATAL_ERROR: State.FATAL,
+    TransactionState.PREPARED: {
+        TransactionEvent.COMMIT: TransactionState.COMMITTING,
+        TransactionEvent.ABORT: TransactionState.ABORTING,
+        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
     },
-    State.ABORTING: {
-        Event.ENDED: State.READY,
-        Event.ENDED_STALE: State.RENEWING,
-        Event.ENDED_RESUMED: State.UNINITIALIZED,
-        Event.FATAL_ERROR: State.FATAL,
+    TransactionState.COMMITTING: {
+        TransactionEvent.ENDED: TransactionState.READY,
+        TransactionEvent.ENDED_STALE: TransactionState.RENEWING,
+        TransactionEvent.ENDED_RESUMED: TransactionState.UNINITIALIZED,
+        TransactionEvent.ERROR: TransactionState.ABORTABLE,
+        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
     },
-    State.RENEWING: {Event.INITIALIZED: State.READY, Event.FATAL_ERROR: State.FATAL},
-    State.ABORTABLE: {Event.ABORT: State.ABORTING, Event.FATAL_ERROR: State.FATAL},
-    State.FATAL: {},
+    TransactionState.ABORTING: {
+        TransactionEvent.ENDED: TransactionState.READY,
+        TransactionEvent.ENDED_STALE: TransactionState.RENEWING,
+        TransactionEvent.ENDED_RESUMED: TransactionState.UNINITIALIZED,
+        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
+    },
+    TransactionState.RENEWING: {
+        TransactionEvent.INITIALIZED: TransactionState.READY,
+        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
+    },
+    TransactionState.ABORTABLE: {
+        TransactionEvent.ABORT: TransactionState.ABORTING,
+        TransactionEvent.FATAL_ERROR: TransactionState.FATAL,
+    },
+    TransactionState.FATAL: {},
 }
 
 # What a call in the wrong state should have been preceded by.
 _ADVICE = {
-    State.UNINITIALIZED: "call init_transactions() first",
-    State.INITIALIZING: "init_transactions() has not finished",
-    State.READY: "call begin_transaction() first",
-    State.PREPARING: "the transaction is being prepared",
-    State.PREPARED: "the transaction is prepared: it can only be ended",
-    State.COMMITTING: "the transaction is being committed",
-    State.ABORTING: "the transaction is being aborted",
-    State.RENEWING: "call begin_transaction() first",
-    State.IN_TRANSACTION: "a transaction is open: commit or abort it first",
+    TransactionState.UNINITIALIZED: "call init_transactions() first",
+    TransactionState.INITIALIZING: "init_transactions() has not finished",
+    TransactionState.READY: "call begin_transaction() first",
+    TransactionState.PREPARING: "the transaction is being prepared",
+    TransactionState.PREPARED: "the transaction is prepared: it can only be ended",
+    TransactionState.COMMITTING: "the transaction is being committed",
+    TransactionState.ABORTING: "the transaction is being aborted",
+    TransactionState.RENEWING: "call begin_transaction() first",
+    TransactionState.IN_TRANSACTION: "a transaction is open: commit or abort it first",
 }
 
 
@@ -145,7 +154,7 @@ class Transaction:
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
-        self.state = State.UNINITIALIZED
+        self.state = TransactionState.UNINITIALIZED
         self.generation = 1
         self.identity = NO_IDENTITY
         self.error: KafkaSinkError | None = None
@@ -173,26 +182,30 @@ class Transaction:
     @property
     def refusal(self) -> KafkaSinkError | None:
         """Why a record would not be accepted now."""
-        if self.state is State.IN_TRANSACTION:
+        if self.state is TransactionState.IN_TRANSACTION:
             return None
-        if self.state in (State.ABORTABLE, State.FATAL):
+        if self.state in (TransactionState.ABORTABLE, TransactionState.FATAL):
             return self._current_error()
         return LocalProtocolError(f"no record can be sent: {_ADVICE[self.state]}")
 
     def may_send(self, topic_partition: TopicPartition) -> bool:
-        if self.state not in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING):
+        if self.state not in (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.COMMITTING):
             return False
         return self.generation >= 2 or topic_partition in self.registered
 
     @property
     def drops_unsent(self) -> bool:
         """Batches that are not on the wire are pointless: the transaction will be aborted."""
-        return self.state in (State.ABORTABLE, State.ABORTING)
+        return self.state in (TransactionState.ABORTABLE, TransactionState.ABORTING)
 
     @property
     def is_settled(self) -> bool:
         """Nothing is open that closing the producer would have to end."""
-        return not self.drops_unsent and self.state not in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING)
+        return not self.drops_unsent and self.state not in (
+            TransactionState.IN_TRANSACTION,
+            TransactionState.PREPARING,
+            TransactionState.COMMITTING,
+        )
 
     def receipt(self) -> TransactionReceipt:
         return TransactionReceipt(
@@ -207,31 +220,31 @@ class Transaction:
     # ---- wishes ----
 
     def init(self, operation_id: int) -> None:
-        if self.state is not State.INITIALIZING and not self._accepts(operation_id, Event.INIT):
+        if self.state is not TransactionState.INITIALIZING and not self._accepts(operation_id, TransactionEvent.INIT):
             return
         self._waiting["init"].append(operation_id)
 
     def begin(self, operation_id: int, generation: int) -> None:
-        if self.state is State.RENEWING:
+        if self.state is TransactionState.RENEWING:
             self._waiting["begin"].append(operation_id)
             self._generation_to_begin = generation
             return
-        if self.state is State.READY and generation != self.generation:
+        if self.state is TransactionState.READY and generation != self.generation:
             # An id that has written by the rules of one generation starts the other one with an epoch of its own.
-            self._move(Event.RENEW)
+            self._move(TransactionEvent.RENEW)
             self.begin(operation_id, generation)
             return
-        if self._accepts(operation_id, Event.BEGIN):
+        if self._accepts(operation_id, TransactionEvent.BEGIN):
             self._finished.append(Finished(operation_id))
 
     def send_offsets(self, wish: SendOffsets) -> None:
-        if self.state is not State.IN_TRANSACTION or self.offsets is not None:
+        if self.state is not TransactionState.IN_TRANSACTION or self.offsets is not None:
             self._refuse(wish.operation_id, self.refusal or LocalProtocolError("offsets are already being sent"))
             return
         self.offsets = wish
 
     def prepare(self, operation_id: int) -> None:
-        if self.state is not State.PREPARING and not self._accepts(operation_id, Event.PREPARE):
+        if self.state is not TransactionState.PREPARING and not self._accepts(operation_id, TransactionEvent.PREPARE):
             return
         self._waiting["prepare"].append(operation_id)
 
@@ -240,9 +253,9 @@ class Transaction:
             text = f"the receipt is of {receipt.transactional_id!r}, this producer is {self.transactional_id!r}"
             self._refuse(operation_id, LocalProtocolError(text))
             return
-        if not self._accepts(operation_id, Event.RESUME):
+        if not self._accepts(operation_id, TransactionEvent.RESUME):
             return
-        self.identity = Identity(receipt.producer_id, receipt.producer_epoch)
+        self.identity = ProducerIdentity(receipt.producer_id, receipt.producer_epoch)
         self.generation = receipt.generation
         self.written = dict(receipt.last_offsets)
         self.is_started = receipt.is_started
@@ -251,8 +264,10 @@ class Transaction:
 
     def end(self, operation_id: int, *, commit: bool) -> None:
         """Ends the transaction. Calling it again the same way (after a time-out) waits for the same end."""
-        running = State.COMMITTING if commit else State.ABORTING
-        if self.state is not running and not self._accepts(operation_id, Event.COMMIT if commit else Event.ABORT):
+        running = TransactionState.COMMITTING if commit else TransactionState.ABORTING
+        if self.state is not running and not self._accepts(
+            operation_id, TransactionEvent.COMMIT if commit else TransactionEvent.ABORT
+        ):
             return
         self._waiting["end"].append(operation_id)
         if not commit:
@@ -263,12 +278,12 @@ class Transaction:
 
     def abort_before_close(self) -> None:
         """A graceful close ends what is open; what is prepared belongs to the holder of the receipt."""
-        if self.state in (State.IN_TRANSACTION, State.PREPARING, State.ABORTABLE):
+        if self.state in (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.ABORTABLE):
             self.error = self.error or TransactionAborted("the producer was closed")
             self._finish_all(self._current_error())
-            self._move(Event.ABORT)
+            self._move(TransactionEvent.ABORT)
             self.unregistered.clear()
-        elif self.state in (State.INITIALIZING, State.RENEWING):
+        elif self.state in (TransactionState.INITIALIZING, TransactionState.RENEWING):
             self._finish_all(LocalProtocolError("the producer was closed"))
 
     # ---- facts from the produce side ----
@@ -285,24 +300,24 @@ class Transaction:
 
     def on_error(self, error: KafkaSinkError) -> bool:
         """This transaction cannot be committed any more; the first error is told. False: nothing could be committed."""
-        if Event.ERROR not in TRANSITIONS[self.state]:
+        if TransactionEvent.ERROR not in TRANSITIONS[self.state]:
             return False
-        self._move(Event.ERROR)
+        self._move(TransactionEvent.ERROR)
         self.error = error
         self._finish_all(self._current_error())
         return True
 
     def on_fatal(self, error: KafkaSinkError) -> None:
-        if self.state is State.FATAL:
+        if self.state is TransactionState.FATAL:
             return
-        self._move(Event.FATAL_ERROR)
+        self._move(TransactionEvent.FATAL_ERROR)
         self.error = error
         self._finish_all(error)
 
     # ---- facts from the coordinator, told by TransactionRequests ----
 
-    def on_initialized(self, identity: Identity, *, is_alone: bool) -> None:
-        self._move(Event.INITIALIZED)
+    def on_initialized(self, identity: ProducerIdentity, *, is_alone: bool) -> None:
+        self._move(TransactionEvent.INITIALIZED)
         self.identity = identity
         self.epoch_is_stale = False
         self._clear_touched()
@@ -310,7 +325,7 @@ class Transaction:
         waiting = self._waiting["begin"]
         if waiting:
             self.generation = self._generation_to_begin
-            self._move(Event.BEGIN)
+            self._move(TransactionEvent.BEGIN)
             self._finish("begin", None)
 
     def on_initial_generation(self, generation: int) -> None:
@@ -318,21 +333,21 @@ class Transaction:
         self.generation = generation
 
     def on_prepared(self) -> None:
-        self._move(Event.PREPARED)
+        self._move(TransactionEvent.PREPARED)
         # From now on somebody else may end this transaction, once or again: no other one may have its epoch.
         self.epoch_is_stale = self.generation == 1
         self._finish("prepare", None, self.receipt())
 
-    def on_ended(self, next_identity: Identity | None) -> None:
+    def on_ended(self, next_identity: ProducerIdentity | None) -> None:
         """The end is certain. `next_identity` is what generation 2 gives for the next transaction."""
-        was_aborted_by_old_rules = self.state is State.ABORTING and self.generation == 1 and self.is_started
+        was_aborted_by_old_rules = self.state is TransactionState.ABORTING and self.generation == 1 and self.is_started
         if self.is_resumed:
-            self._move(Event.ENDED_RESUMED)
+            self._move(TransactionEvent.ENDED_RESUMED)
             next_identity = NO_IDENTITY
         elif next_identity is None and (self.epoch_is_stale or was_aborted_by_old_rules):
-            self._move(Event.ENDED_STALE)
+            self._move(TransactionEvent.ENDED_STALE)
         else:
-            self._move(Event.ENDED)
+            self._move(TransactionEvent.ENDED)
         self.identity = next_identity or self.identity
         self.epoch_is_stale = self.is_resumed = False
         self.error = None
@@ -350,25 +365,25 @@ class Transaction:
 
     # ---- inside ----
 
-    def _move(self, event: Event) -> None:
+    def _move(self, event: TransactionEvent) -> None:
         target = TRANSITIONS[self.state].get(event)
         if target is None:
             raise LocalProtocolError(f"{event.value} is not possible: {_ADVICE.get(self.state, self.state.value)}")
         self.state = target
 
-    def _accepts(self, operation_id: int, event: Event) -> bool:
+    def _accepts(self, operation_id: int, event: TransactionEvent) -> bool:
         """Moves if the table allows it; otherwise the wish is refused and nothing changes."""
         if event in TRANSITIONS[self.state]:
             self._move(event)
             return True
-        if self.state in (State.ABORTABLE, State.FATAL):
+        if self.state in (TransactionState.ABORTABLE, TransactionState.FATAL):
             self._refuse(operation_id, self._current_error())
         else:
             self._refuse(operation_id, LocalProtocolError(f"cannot {event.value}: {_ADVICE[self.state]}"))
         return False
 
     def _current_error(self) -> KafkaSinkError:
-        if self.state is State.FATAL and self.error is not None:
+        if self.state is TransactionState.FATAL and self.error is not None:
             return self.error
         error = TransactionAborted(f"the transaction must be aborted: {self.error}")
         error.__cause__ = self.error

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kafka_sink.engine.outcome import Verdict, describe
+from kafka_sink.client.outcome import CoordinatorVerdict, describe
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, ProducerFenced
 from kafka_sink.wire.apis import TXN_OFFSET_COMMIT, Api
 
@@ -17,7 +17,7 @@ TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIME
 def refused(
     api: Api,
     error_code: int,
-    verdict: Verdict,
+    verdict: CoordinatorVerdict,
     *,
     transactional_id: str,
     transaction_timeout_ms: int,
@@ -27,14 +27,14 @@ def refused(
 ) -> KafkaSinkError:
     who = f"transactional id {transactional_id!r}"
     answer = f"{api.name} was answered with {describe(error_code)}"
-    if verdict is Verdict.FENCED:
+    if verdict is CoordinatorVerdict.FENCED:
         doubt = ". If an earlier try to commit stayed without an answer, the transaction may have been committed by it"
         return ProducerFenced(
             f"{who}: another producer took it over, or the transaction was open for longer than "
             f"transaction.timeout.ms and was aborted by the broker ({answer}). Nothing more can be sent; make a new "
             f"producer if no other one is running{doubt if is_commit else ''}"
         )
-    if verdict is Verdict.UNAUTHORIZED:
+    if verdict is CoordinatorVerdict.UNAUTHORIZED:
         return AuthorizationError(f"{who}: {answer}. The principal needs Write and Describe on this TransactionalId")
     if error_code == GROUP_AUTHORIZATION_FAILED:
         return AuthorizationError(f"{who}: {answer}. The principal needs Read on group {group_id!r}")

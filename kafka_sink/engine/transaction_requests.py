@@ -21,11 +21,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kafka_sink.engine.backoff import Backoff
-from kafka_sink.engine.outcome import Verdict, coordinated_verdict
-from kafka_sink.engine.producer_batch import Identity, TopicPartition
-from kafka_sink.engine.request import Answer, Request
-from kafka_sink.engine.transaction import State, Transaction
+from kafka_sink.client.backoff import Backoff
+from kafka_sink.client.outcome import CoordinatorVerdict, coordinated_verdict
+from kafka_sink.client.request import Answer, Request
+from kafka_sink.engine.producer_batch import ProducerIdentity, TopicPartition
+from kafka_sink.engine.transaction import Transaction, TransactionState
 from kafka_sink.engine.transaction_failure import refused
 from kafka_sink.errors import KafkaSinkError, RemoteProtocolError, TransportError
 from kafka_sink.frozen import frozen
@@ -54,7 +54,7 @@ INIT_PRODUCER_ID_FIRST_RENEWING = 3
 
 
 @frozen
-class Asked:
+class CoordinatorRequest:
     """The purpose of a request: what it was and what it was about."""
 
     api: Api
@@ -63,7 +63,7 @@ class Asked:
     group_id: str = ""
 
 
-class Coordinator(NamedTuple):
+class CoordinatorClient(NamedTuple):
     node_id: int
     found_ms: int
 
@@ -76,7 +76,7 @@ class TransactionRequests:
         transaction_timeout_ms: int,
         request_timeout_ms: int,
         backoff: Backoff,
-        coordinator: Coordinator | None = None,
+        coordinator: CoordinatorClient | None = None,
     ) -> None:
         """`coordinator`: as an earlier producer with this transactional id knew it."""
         self._transaction = transaction
@@ -84,7 +84,7 @@ class TransactionRequests:
         self._request_timeout_ms = request_timeout_ms
         self._backoff = backoff
         # By key type.
-        self._coordinators: dict[int, Coordinator] = {} if coordinator is None else {TRANSACTION_KEY: coordinator}
+        self._coordinators: dict[int, CoordinatorClient] = {} if coordinator is None else {TRANSACTION_KEY: coordinator}
         self.is_waiting = False
         # Whether an earlier try of the registration that is out may have begun the transaction.
         self._start_was_unknown = False
@@ -93,7 +93,7 @@ class TransactionRequests:
         self._retry_at_ms = 0
 
     @property
-    def coordinator(self) -> Coordinator | None:
+    def coordinator(self) -> CoordinatorClient | None:
         return self._coordinators.get(TRANSACTION_KEY)
 
     @property
@@ -105,16 +105,16 @@ class TransactionRequests:
         if self.is_waiting or now_ms < self._retry_at_ms:
             return None
         transaction = self._transaction
-        if transaction.state is State.PREPARING and is_quiet and transaction.offsets is None:
+        if transaction.state is TransactionState.PREPARING and is_quiet and transaction.offsets is None:
             transaction.on_prepared()
         asked = self._next_asked(is_quiet)
         if asked is None:
             return None
         if asked.api is not FIND_COORDINATOR and asked.key_type not in self._coordinators:
-            asked = Asked(FIND_COORDINATOR, asked.key_type, group_id=asked.group_id)
+            asked = CoordinatorRequest(FIND_COORDINATOR, asked.key_type, group_id=asked.group_id)
         return self._request(asked)
 
-    def coordinator_for(self, request: Request) -> Coordinator | None:
+    def coordinator_for(self, request: Request) -> CoordinatorClient | None:
         """Whom to send it to, or None: any broker will do."""
         asked = _asked(request)
         return None if asked.api is FIND_COORDINATOR else self._coordinators[asked.key_type]
@@ -132,7 +132,7 @@ class TransactionRequests:
     def on_answer(self, now_ms: int, answer: Answer) -> None:
         self.is_waiting = False
         asked = _asked(answer.request)
-        if self._transaction.state is State.FATAL:
+        if self._transaction.state is TransactionState.FATAL:
             return  # the producer was given up in the same step, or by what closed this connection
         if answer.failure is not None:
             self._on_failure(now_ms, asked, answer)
@@ -142,7 +142,7 @@ class TransactionRequests:
         verdict = coordinated_verdict(
             asked.api.key,
             code,
-            committing=self._transaction.state is State.COMMITTING,
+            committing=self._transaction.state is TransactionState.COMMITTING,
             may_not_have_begun=not self._transaction.is_started,
         )
         self._on_verdict(now_ms, asked, verdict, code, answer)
@@ -155,35 +155,39 @@ class TransactionRequests:
 
     # ---- what to ask ----
 
-    def _next_asked(self, is_quiet: bool) -> Asked | None:
+    def _next_asked(self, is_quiet: bool) -> CoordinatorRequest | None:
         transaction = self._transaction
-        if transaction.state in (State.INITIALIZING, State.RENEWING):
-            return Asked(INIT_PRODUCER_ID)
-        if transaction.state in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING):
+        if transaction.state in (TransactionState.INITIALIZING, TransactionState.RENEWING):
+            return CoordinatorRequest(INIT_PRODUCER_ID)
+        if transaction.state in (
+            TransactionState.IN_TRANSACTION,
+            TransactionState.PREPARING,
+            TransactionState.COMMITTING,
+        ):
             if transaction.unregistered:
-                return Asked(ADD_PARTITIONS_TO_TXN, partitions=tuple(transaction.unregistered))
+                return CoordinatorRequest(ADD_PARTITIONS_TO_TXN, partitions=tuple(transaction.unregistered))
             if transaction.offsets is not None:
                 if transaction.generation == 1 and transaction.offsets.group_id not in transaction.registered_groups:
-                    return Asked(ADD_OFFSETS_TO_TXN, group_id=transaction.offsets.group_id)
-                return Asked(TXN_OFFSET_COMMIT, GROUP_KEY, group_id=transaction.offsets.group_id)
-        if transaction.state in (State.COMMITTING, State.ABORTING) and is_quiet:
+                    return CoordinatorRequest(ADD_OFFSETS_TO_TXN, group_id=transaction.offsets.group_id)
+                return CoordinatorRequest(TXN_OFFSET_COMMIT, GROUP_KEY, group_id=transaction.offsets.group_id)
+        if transaction.state in (TransactionState.COMMITTING, TransactionState.ABORTING) and is_quiet:
             return self._end_asked()
         return None
 
-    def _end_asked(self) -> Asked | None:
+    def _end_asked(self) -> CoordinatorRequest | None:
         transaction = self._transaction
         if transaction.is_started:
-            return Asked(END_TXN)
+            return CoordinatorRequest(END_TXN)
         if transaction.has_unknown_start:
             # The registration may have arrived or not. Asking for a new epoch at once would be quicker, but where it
             # did arrive the coordinator ends the transaction by fencing its owner, and that is this producer. So it is
             # ended first, "there is none" counts as ended too, and the new epoch then shuts out a late arrival.
             transaction.epoch_is_stale = True
-            return Asked(END_TXN)
+            return CoordinatorRequest(END_TXN)
         transaction.on_ended(None)
         return self._next_asked(is_quiet=True)
 
-    def _request(self, asked: Asked) -> Request:
+    def _request(self, asked: CoordinatorRequest) -> Request:
         body, version_min, version_max = _BODIES[asked.api.key](self._transaction, asked)
         if asked.api is INIT_PRODUCER_ID:
             body["transaction_timeout_ms"] = self._transaction_timeout_ms
@@ -198,7 +202,7 @@ class TransactionRequests:
 
     # ---- what the answer does ----
 
-    def _on_failure(self, now_ms: int, asked: Asked, answer: Answer) -> None:
+    def _on_failure(self, now_ms: int, asked: CoordinatorRequest, answer: Answer) -> None:
         """No answer. If bytes left, the request may have been carried out or may still be on its way."""
         if not isinstance(answer.failure, (TransportError, RemoteProtocolError)):
             # Not a matter of the network: the broker does not speak the version, or the credentials are refused.
@@ -212,34 +216,36 @@ class TransactionRequests:
         self._coordinators.pop(asked.key_type, None)
         self._repeat_later(now_ms)
 
-    def _on_verdict(self, now_ms: int, asked: Asked, verdict: Verdict, code: int, answer: Answer) -> None:
+    def _on_verdict(
+        self, now_ms: int, asked: CoordinatorRequest, verdict: CoordinatorVerdict, code: int, answer: Answer
+    ) -> None:
         transaction = self._transaction
-        if verdict is Verdict.DONE:
+        if verdict is CoordinatorVerdict.DONE:
             self._failures = 0
             self._retry_at_ms = 0
             assert answer.body is not None
             self._on_done(now_ms, asked, answer.body)
-        elif verdict is Verdict.REPEAT:
+        elif verdict is CoordinatorVerdict.REPEAT:
             self._repeat_later(now_ms)
-        elif verdict is Verdict.REPEAT_SOON:
+        elif verdict is CoordinatorVerdict.REPEAT_SOON:
             self._failures += 1
             self._retry_at_ms = now_ms + min(MARKERS_BACKOFF_MS * self._failures, MARKERS_BACKOFF_MAX_MS)
-        elif verdict is Verdict.FIND_COORDINATOR:
+        elif verdict is CoordinatorVerdict.FIND_COORDINATOR:
             self._coordinators.pop(asked.key_type, None)
             self._repeat_later(now_ms)
-        elif verdict is Verdict.ABORT:
+        elif verdict is CoordinatorVerdict.ABORT:
             transaction.has_unknown_start = self._start_was_unknown  # this try did not begin it
             if not transaction.on_error(self._error(asked, verdict, code)):
                 self._repeat_later(now_ms)  # nothing to abort, or on its way: the same may be asked again
         else:
             transaction.on_fatal(self._error(asked, verdict, code))
 
-    def _on_done(self, now_ms: int, asked: Asked, body: Mapping[str, Any]) -> None:
+    def _on_done(self, now_ms: int, asked: CoordinatorRequest, body: Mapping[str, Any]) -> None:
         transaction = self._transaction
         if asked.api is FIND_COORDINATOR:
-            self._coordinators[asked.key_type] = Coordinator(body["node_id"], now_ms)
+            self._coordinators[asked.key_type] = CoordinatorClient(body["node_id"], now_ms)
         elif asked.api is INIT_PRODUCER_ID:
-            identity = Identity(body["producer_id"], body["producer_epoch"])
+            identity = ProducerIdentity(body["producer_id"], body["producer_epoch"])
             transaction.on_initialized(identity, is_alone=self._is_alone)
         elif asked.api is ADD_PARTITIONS_TO_TXN:
             transaction.is_started = True
@@ -256,9 +262,9 @@ class TransactionRequests:
             transaction.on_offsets_sent()
         else:
             has_next = transaction.generation >= 2 and body.get("producer_id", -1) >= 0
-            transaction.on_ended(Identity(body["producer_id"], body["producer_epoch"]) if has_next else None)
+            transaction.on_ended(ProducerIdentity(body["producer_id"], body["producer_epoch"]) if has_next else None)
 
-    def _error(self, asked: Asked, verdict: Verdict, code: int) -> KafkaSinkError:
+    def _error(self, asked: CoordinatorRequest, verdict: CoordinatorVerdict, code: int) -> KafkaSinkError:
         wish = self._transaction.offsets
         partitions = asked.partitions or (() if wish is None else tuple(wish.offsets))
         return refused(
@@ -267,7 +273,7 @@ class TransactionRequests:
             verdict,
             transactional_id=self._transaction.transactional_id,
             transaction_timeout_ms=self._transaction_timeout_ms,
-            is_commit=self._transaction.state is State.COMMITTING,
+            is_commit=self._transaction.state is TransactionState.COMMITTING,
             topics=sorted({topic for topic, _ in partitions}),
             group_id=asked.group_id,
         )
@@ -280,14 +286,14 @@ class TransactionRequests:
 # ---- bodies: (body, version_min, version_max) ----
 
 
-def _find_coordinator(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
+def _find_coordinator(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
     key = asked.group_id if asked.key_type == GROUP_KEY else transaction.transactional_id
     return {"key": key, "key_type": asked.key_type}, 1, FIND_COORDINATOR_LAST_SINGLE
 
 
-def _init_producer_id(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
+def _init_producer_id(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
     body: dict[str, Any] = {"transactional_id": transaction.transactional_id}
-    if transaction.state is not State.RENEWING:
+    if transaction.state is not TransactionState.RENEWING:
         return body, 0, INIT_PRODUCER_ID.version_max
     body["producer_id"], body["producer_epoch"] = transaction.identity
     return body, INIT_PRODUCER_ID_FIRST_RENEWING, INIT_PRODUCER_ID.version_max
@@ -301,17 +307,17 @@ def _owner(transaction: Transaction) -> dict[str, Any]:
     }
 
 
-def _add_partitions(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
+def _add_partitions(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
     owner = {f"v3_and_below_{name}": value for name, value in _owner(transaction).items()}
     topics = [{"name": name, "partitions": numbers} for name, numbers in _by_topic(asked.partitions).items()]
     return {**owner, "v3_and_below_topics": topics}, 0, ADD_PARTITIONS_LAST_CLIENT
 
 
-def _add_offsets(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
+def _add_offsets(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
     return {**_owner(transaction), "group_id": asked.group_id}, 0, ADD_OFFSETS_TO_TXN.version_max
 
 
-def _txn_offset_commit(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
+def _txn_offset_commit(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
     wish = transaction.offsets
     assert wish is not None
     topics: dict[str, list[dict[str, Any]]] = {}
@@ -336,14 +342,14 @@ def _txn_offset_commit(transaction: Transaction, asked: Asked) -> tuple[dict[str
     return (body, 0, first_v2 - 1) if transaction.generation == 1 else (body, first_v2, first_v2)
 
 
-def _end_txn(transaction: Transaction, asked: Asked) -> tuple[dict[str, Any], int, int]:
-    body = {**_owner(transaction), "committed": transaction.state is State.COMMITTING}
+def _end_txn(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
+    body = {**_owner(transaction), "committed": transaction.state is TransactionState.COMMITTING}
     if transaction.generation == 1:
         return body, 0, END_TXN_LAST_V1
     return body, END_TXN_LAST_V1 + 1, END_TXN.version_max
 
 
-_BODIES: Mapping[int, Callable[[Transaction, Asked], tuple[dict[str, Any], int, int]]] = {
+_BODIES: Mapping[int, Callable[[Transaction, CoordinatorRequest], tuple[dict[str, Any], int, int]]] = {
     FIND_COORDINATOR.key: _find_coordinator,
     INIT_PRODUCER_ID.key: _init_producer_id,
     ADD_PARTITIONS_TO_TXN.key: _add_partitions,
@@ -356,12 +362,12 @@ _BODIES: Mapping[int, Callable[[Transaction, Asked], tuple[dict[str, Any], int, 
 # ---- reading ----
 
 
-def _asked(request: Request) -> Asked:
-    assert isinstance(request.purpose, Asked)
+def _asked(request: Request) -> CoordinatorRequest:
+    assert isinstance(request.purpose, CoordinatorRequest)
     return request.purpose
 
 
-def _error_code(asked: Asked, body: Mapping[str, Any]) -> int:
+def _error_code(asked: CoordinatorRequest, body: Mapping[str, Any]) -> int:
     """The code that decides: the only one, or the first bad one of several partitions.
 
     A code that means "this partition was not tried because of another one" must not hide that other one.

@@ -81,7 +81,7 @@ class Identity:
 
 
 @frozen
-class Version:
+class VersionOption:
     valid: str = "the number of a version, from 1, or latest"
 
     def parse(self, name: str, value: object) -> int | str:
@@ -94,7 +94,7 @@ class Version:
 
 
 @frozen
-class Context:
+class ContextOption:
     valid: str = "the name of a context: letters, digits, dots, underscores and hyphens"
 
     def parse(self, name: str, value: object) -> str:
@@ -119,7 +119,7 @@ def _text(name: str, meaning: str, *, kind: str = "STRING", own: bool = False) -
 _CONNECTION = (
     _row(f"{REGISTRY}url", None, Urls(), "Addresses of the schema registry, tried one after the other. It is asked on "
          "the driver, while a write is planned; executors never ask it.", kind="LIST"),
-    _row(f"{REGISTRY}context", None, Context(), "The context of all subjects that do not name one themselves.",
+    _row(f"{REGISTRY}context", None, ContextOption(), "The context of all subjects that do not name one themselves.",
          own=True),
     _row(f"{REGISTRY}http.connect.timeout.ms", 10_000, Whole(1), "Longest time to connect.", kind="INT"),
     _row(f"{REGISTRY}http.read.timeout.ms", 10_000, Whole(1), "Longest wait for an answer.", kind="INT"),
@@ -173,7 +173,7 @@ def _rows_of(side: str) -> tuple[Option, ...]:
               "other files are.", own=True),
         _row(f"{side}.schema.id", None, Identity(), "The id or GUID of a registered schema. Together with "
              f"{side}.schema nobody is asked.", own=True),
-        _row(f"{side}.schema.version", None, Version(), "Write by this version of the subject.", own=True),
+        _row(f"{side}.schema.version", None, VersionOption(), "Write by this version of the subject.", own=True),
         _row(f"{side}.subject.name.strategy", TOPIC_NAME, Strategy(), "How the subject is called: by the topic, the "
              "record, or both."),
         _text(f"{side}.subject.name", "The subject itself, in place of a strategy; :.context:subject names one in a "

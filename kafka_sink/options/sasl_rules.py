@@ -15,7 +15,7 @@ from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUT
 from kafka_sink.security.reference import is_reference
 
 if TYPE_CHECKING:
-    from kafka_sink.options.security_rules import Draft
+    from kafka_sink.options.security_rules import SecurityDraft
 
 NEEDS = "sasl.username and sasl.password, or sasl.jaas.config"
 MODULES = {
@@ -44,7 +44,7 @@ _MODULE_OPTIONS: dict[str, set[str]] = {
 EXTENSION = "extension_"
 
 
-def check_sasl(draft: Draft, has_tls: bool) -> None:
+def check_sasl(draft: SecurityDraft, has_tls: bool) -> None:
     values, named = draft.values, draft.named
     mechanism = str(values["sasl.mechanism"])
     jaas = values["sasl.jaas.config"]
@@ -73,7 +73,7 @@ def check_sasl(draft: Draft, has_tls: bool) -> None:
         draft.notices.append(f"{shown} on the network: security.protocol=SASL_PLAINTEXT does not encrypt")
 
 
-def _check_jaas(draft: Draft, text: str, mechanism: str) -> None:
+def _check_jaas(draft: SecurityDraft, text: str, mechanism: str) -> None:
     module = parse_jaas(text)
     if module.name not in MODULES:
         raise ConfigError(
@@ -97,7 +97,7 @@ def _check_jaas(draft: Draft, text: str, mechanism: str) -> None:
         draft.notices.append(f"sasl.jaas.config: options without effect on a client: {', '.join(sorted(useless))}")
 
 
-def _check_tokens(draft: Draft) -> None:
+def _check_tokens(draft: SecurityDraft) -> None:
     values = draft.values
     provider, url = values["sasl.oauthbearer.token.provider"], values["sasl.oauthbearer.token.endpoint.url"]
     if (provider is None) == (url is None):
@@ -122,7 +122,7 @@ def _check_tokens(draft: Draft) -> None:
             )
 
 
-def _check_aws(draft: Draft) -> None:
+def _check_aws(draft: SecurityDraft) -> None:
     values = draft.values
     key_id, secret = values["sasl.aws.access.key.id"], values["sasl.aws.secret.access.key"]
     token = values["sasl.aws.session.token"]
@@ -137,7 +137,7 @@ def _check_aws(draft: Draft) -> None:
             raise ConfigError(f"sasl.aws.{name} and {java} of sasl.jaas.config contradict each other: keep one")
 
 
-def _check_kerberos(draft: Draft) -> None:
+def _check_kerberos(draft: SecurityDraft) -> None:
     values, named = draft.values, draft.named
     if "sasl.mechanism" not in named and not any(name.startswith("sasl.kerberos.") for name in named):
         others = ", ".join(name for name in MECHANISMS if name != GSSAPI)

@@ -13,14 +13,14 @@ from kafka_sink.options.security_values import TLS_13_SUITES
 from kafka_sink.options.values import schemes
 
 
-class Draft(Protocol):
+class SecurityDraft(Protocol):
     values: dict[str, object]
     named: dict[str, str]
     raw: dict[str, object]
     notices: list[str]
 
 
-def check_security(draft: Draft) -> None:
+def check_security(draft: SecurityDraft) -> None:
     protocol = str(draft.values["security.protocol"])
     has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL_")
     _check_schemes(draft, protocol)
@@ -38,14 +38,14 @@ def check_security(draft: Draft) -> None:
         check_sasl(draft, has_tls)
 
 
-def _check_schemes(draft: Draft, protocol: str) -> None:
+def _check_schemes(draft: SecurityDraft, protocol: str) -> None:
     for scheme in schemes(draft.raw.get("bootstrap.servers")):
         is_secure = scheme == "SSL" or scheme.startswith("SASL_")
         if is_secure and scheme != protocol:
             raise ConfigError(f"bootstrap.servers asks for {scheme}, but security.protocol={protocol}: make them agree")
 
 
-def _check_tls(draft: Draft) -> None:
+def _check_tls(draft: SecurityDraft) -> None:
     values, named = draft.values, draft.named
     for name, other in (
         ("ssl.truststore.certificates", "ssl.truststore.location"),

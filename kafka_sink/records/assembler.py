@@ -26,8 +26,8 @@ from kafka_sink.frozen import frozen
 from kafka_sink.records.batch import HEADER_BYTES, RECORD_BYTES_MIN, EncodedBatch, Share
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import NONE, Compressor
+from kafka_sink.records.compression_ratio import CompressionRatio
 from kafka_sink.records.encoder import encode_rows
-from kafka_sink.records.shrinkage import Shrinkage
 from kafka_sink.records.varint import Array
 
 # Rows and their encoded form stay within a core's cache; larger chunks lose more to memory than they save in calls.
@@ -89,7 +89,7 @@ class Assembler(Generic[B]):
         self._open_bytes_max = open_bytes_max
         self._compression = compression
         self._compressors: dict[str, Compressor] = {}
-        self._shrinkage = Shrinkage()
+        self._shrinkage = CompressionRatio()
         self._chunk_bytes = chunk_bytes
         # In the order of opening: a batch that closes leaves, the next of its partition comes in at the end.
         self._open: dict[tuple[str, int], _OpenBatch] = {}

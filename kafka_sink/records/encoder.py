@@ -21,7 +21,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.taking import taken
-from kafka_sink.records.varint import Array, Field, binary_array, constant, fields_of, length_elements, pack
+from kafka_sink.records.varint import Array, VarintField, binary_array, constant, fields_of, length_elements, pack
 
 _ATTRIBUTES = constant(b"\x00")
 _NO_HEADERS = constant(b"\x00")
@@ -108,7 +108,7 @@ def _joined(parts: list[pa.Array], index: list[Array], row_count: int, ends_earl
     return EncodedRows(memoryview(data_buffer)[: int(starts[-1])], starts, ends_early)
 
 
-def _length_fields(column: BytesColumn | None, rows: Array) -> list[Field]:
+def _length_fields(column: BytesColumn | None, rows: Array) -> list[VarintField]:
     if column is None:
         return fields_of(-1)
     if column.is_equal_length:

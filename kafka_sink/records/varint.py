@@ -24,7 +24,7 @@ WORD_BYTES = 8
 SPLIT_BITS = 35
 
 
-class Field(NamedTuple):
+class VarintField(NamedTuple):
     """Some bytes of every row: `words` holds them, lowest first, `counts` how many they are. Numbers hold for all."""
 
     words: Array | int
@@ -69,20 +69,20 @@ def length_counts(lengths: Array) -> Array:
     return counts
 
 
-def fields_of(values: Array | int) -> list[Field]:
+def fields_of(values: Array | int) -> list[VarintField]:
     """The varints of signed values as one field, or two when they may be longer than a word."""
     if isinstance(values, int):
         return _fields_of_number(zigzag_number(values))
     return unsigned_fields_of(zigzag(values))
 
 
-def unsigned_fields_of(unsigned: Array) -> list[Field]:
+def unsigned_fields_of(unsigned: Array) -> list[VarintField]:
     """The same for uint64 values as they are, without zigzag: lengths, tags and numbers of Protobuf."""
     largest = int(unsigned.max(initial=0))
     if largest < len(_TABLE_WORDS):
         # int64 indexes are what numpy gathers with; any other type is converted first.
         index = unsigned.view(np.int64)
-        return [Field(_TABLE_WORDS[index], _TABLE_COUNTS[index], _count_unsigned(largest))]
+        return [VarintField(_TABLE_WORDS[index], _TABLE_COUNTS[index], _count_unsigned(largest))]
     if largest >> 56 == 0:
         return [_packed(unsigned, largest)]
     low = unsigned & np.uint64((1 << SPLIT_BITS) - 1)
@@ -93,17 +93,17 @@ def unsigned_fields_of(unsigned: Array) -> list[Field]:
     first_words = np.where(goes_on, _spread(low, 5) | _MORE[5], first.words)
     second = _packed(high, largest >> SPLIT_BITS)
     return [
-        Field(first_words, np.where(goes_on, np.uint8(5), first.counts), 5),
-        Field(np.where(goes_on, second.words, np.uint64(0)), np.where(goes_on, second.counts, np.uint8(0)), 5),
+        VarintField(first_words, np.where(goes_on, np.uint8(5), first.counts), 5),
+        VarintField(np.where(goes_on, second.words, np.uint64(0)), np.where(goes_on, second.counts, np.uint8(0)), 5),
     ]
 
 
-def constant(content: bytes) -> Field:
+def constant(content: bytes) -> VarintField:
     """The same bytes (at most 8) in every row."""
-    return Field(int.from_bytes(content, "little"), len(content), len(content))
+    return VarintField(int.from_bytes(content, "little"), len(content), len(content))
 
 
-def pack(fields: Sequence[Field], row_count: int) -> tuple[Array, Array]:
+def pack(fields: Sequence[VarintField], row_count: int) -> tuple[Array, Array]:
     """The fields of each row one after the other: all bytes, and where each row starts (one more than rows, int32)."""
     words, counts = _combine(fields, row_count)
     starts = np.zeros(row_count + 1, np.int32)
@@ -115,7 +115,7 @@ def pack(fields: Sequence[Field], row_count: int) -> tuple[Array, Array]:
     return np.column_stack(words).reshape(-1).view(np.uint8)[mask], starts
 
 
-def _combine(fields: Sequence[Field], row_count: int) -> tuple[list[Array], list[Array]]:
+def _combine(fields: Sequence[VarintField], row_count: int) -> tuple[list[Array], list[Array]]:
     """Puts as many neighbouring fields into one word as surely fit. All words as arrays of one element per row."""
     words: list[Array] = []
     counts: list[Array] = []
@@ -155,7 +155,7 @@ def _count_unsigned(unsigned: int) -> int:
     return max(1, -(-unsigned.bit_length() // 7))
 
 
-def _fields_of_number(unsigned: int) -> list[Field]:
+def _fields_of_number(unsigned: int) -> list[VarintField]:
     encoded = bytearray()
     while unsigned > 0x7F:
         encoded.append(unsigned & 0x7F | 0x80)
@@ -172,13 +172,13 @@ def _spread(unsigned: Array, byte_count: int) -> Array:
     return words
 
 
-def _packed(unsigned: Array, largest: int) -> Field:
+def _packed(unsigned: Array, largest: int) -> VarintField:
     count_max = _count_unsigned(largest)
     counts = np.ones(len(unsigned), np.uint8)
     for bits in range(7, 7 * count_max, 7):
         counts += unsigned >= np.uint64(1 << bits)
     # All bytes but the last of a varint are marked "more to come".
-    return Field(_spread(unsigned, count_max) | _MORE[counts - np.uint8(1)], counts, count_max)
+    return VarintField(_spread(unsigned, count_max) | _MORE[counts - np.uint8(1)], counts, count_max)
 
 
 _MORE = np.array([int.from_bytes(b"\x80" * count, "little") for count in range(9)], np.uint64)

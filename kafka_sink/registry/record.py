@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kafka_sink.registry.schema import KINDS, Dependency, Reference, Resolved, Schema
+from kafka_sink.registry.schema import KINDS, Dependency, Reference, ResolvedSchema, Schema
 
 
-def to_text(resolved: Resolved) -> str:
+def to_text(resolved: ResolvedSchema) -> str:
     return json.dumps(
         {
             "schema": _schema_fields(resolved.schema),
@@ -21,11 +21,11 @@ def to_text(resolved: Resolved) -> str:
     )
 
 
-def from_text(text: str) -> Resolved | None:
+def from_text(text: str) -> ResolvedSchema | None:
     """None: another release, or nobody at all, wrote it."""
     try:
         said = json.loads(text)
-        return Resolved(
+        return ResolvedSchema(
             _schema_of(said["schema"]),
             said["subject"],
             said["version"],

@@ -30,17 +30,17 @@ from kafka_sink.registry.answer import (
     registered_of,
 )
 from kafka_sink.registry.request import RegistryRequest
-from kafka_sink.registry.schema import Dependency, Registered, Resolved, Schema
+from kafka_sink.registry.schema import Dependency, Registered, ResolvedSchema, Schema
 from kafka_sink.registry.subject import beside
 
 # A registry that answers with ever new references must come to an end.
 DEPENDENCIES_MAX = 500
 
-Steps = Generator[RegistryRequest, RegistryAnswer, Resolved]
+Steps = Generator[RegistryRequest, RegistryAnswer, ResolvedSchema]
 
 
 @frozen
-class Question:
+class SchemaQuery:
     """What is wanted, after options were read. `schema` is what was given as text or made from the columns.
 
     `identity` is an id, a GUID, or None; `version` a number, LATEST, or None. `needs_guid`: by the way of framing.
@@ -62,7 +62,7 @@ class Question:
         return self.version != ask.LATEST
 
 
-def resolution(question: Question) -> Steps:
+def resolution(question: SchemaQuery) -> Steps:
     registered = yield from _found(question)
     if question.needs_guid and registered.guid is None and registered.schema_id is not None:
         by_id = yield from _got(ask.by_id(registered.schema_id, question.subject), question)
@@ -70,7 +70,7 @@ def resolution(question: Question) -> Steps:
             registered.schema, registered.subject, registered.version, registered.schema_id, by_id.guid
         )
     dependencies = yield from _dependencies(registered.schema, question)
-    return Resolved(
+    return ResolvedSchema(
         registered.schema,
         registered.subject or question.subject,
         registered.version,
@@ -80,7 +80,7 @@ def resolution(question: Question) -> Steps:
     )
 
 
-def _found(question: Question) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+def _found(question: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
     identity, schema = question.identity, question.schema
     if isinstance(identity, int):
         told = yield from _got(ask.by_id(identity, question.subject), question)
@@ -100,14 +100,14 @@ def _found(question: Question) -> Generator[RegistryRequest, RegistryAnswer, Reg
     return (yield from _looked_up(question, schema))
 
 
-def _got(request: RegistryRequest, question: Question) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+def _got(request: RegistryRequest, question: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
     answer = yield request
     if not answer.is_good:
         raise _error(answer, question, request)
     return registered_of(answer)
 
 
-def _registered(question: Question, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+def _registered(question: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
     request = ask.register(question.subject, schema, normalize=question.normalizes)
     answer = yield request
     if not answer.is_good:
@@ -115,7 +115,7 @@ def _registered(question: Question, schema: Schema) -> Generator[RegistryRequest
     return _with_id(registered_of(answer, known=schema), answer)
 
 
-def _looked_up(question: Question, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+def _looked_up(question: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
     request = ask.look_up(question.subject, schema, normalize=question.normalizes)
     answer = yield request
     if answer.is_good:
@@ -134,7 +134,7 @@ def _looked_up(question: Question, schema: Schema) -> Generator[RegistryRequest,
     raise ConfigError(f"{answer.source}: the schema is not registered under {question.subject!r}{reasons}. {way_out}")
 
 
-def _reasons(question: Question, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, str]:
+def _reasons(question: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, str]:
     """Whether it could be registered: for the text of an error, so a refusal of this question is no other error."""
     answer = yield ask.test_compatibility(question.subject, schema, normalize=question.normalizes)
     if not answer.is_good:
@@ -158,7 +158,7 @@ def _with_id(found: Registered, answer: RegistryAnswer) -> Registered:
 
 
 def _dependencies(
-    schema: Schema, question: Question
+    schema: Schema, question: SchemaQuery
 ) -> Generator[RegistryRequest, RegistryAnswer, tuple[Dependency, ...]]:
     """Depth first without recursion, so that a hostile registry cannot exhaust the stack; each version is asked for
     once. One that refers back to itself is left as it is: what reads the texts will say so."""
@@ -185,7 +185,7 @@ def _dependencies(
 
 
 def _error(
-    answer: RegistryAnswer, question: Question, request: RegistryRequest
+    answer: RegistryAnswer, question: SchemaQuery, request: RegistryRequest
 ) -> AuthenticationError | AuthorizationError | ConfigError | TransportError:
     refusal = refusal_of(answer)
     said = f"{answer.source} answered {refusal.code}" + (f" ({refusal.message})" if refusal.message else "")
@@ -204,7 +204,7 @@ def _deed(request: RegistryRequest) -> str:
     return "register a schema under" if request.path.partition("?")[0].endswith("/versions") else "read"
 
 
-def _meaning(answer: RegistryAnswer, refusal: Refusal, question: Question) -> str:
+def _meaning(answer: RegistryAnswer, refusal: Refusal, question: SchemaQuery) -> str:
     if answer.status == 409:
         return (
             f"the schema is not compatible with those registered under {question.subject!r}. Nothing was written. "

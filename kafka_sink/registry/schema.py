@@ -45,7 +45,7 @@ class Dependency:
 
 
 @frozen
-class Resolved:
+class ResolvedSchema:
     """What a task needs to write by a schema: nobody has to be asked any more.
 
     `dependencies` are in an order in which each comes after those that it refers to itself.

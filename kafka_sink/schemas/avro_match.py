@@ -15,25 +15,25 @@ from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas.avro import NO_DEFAULT, AvroField, AvroType
 from kafka_sink.schemas.avro_default import default_bytes
 from kafka_sink.schemas.avro_nodes import (
-    Boolean,
-    Bytes,
-    Decimal,
-    Enum,
-    Fixed,
-    Float,
-    Integer,
-    Items,
-    Null,
-    Record,
-    RecordField,
-    Slot,
-    Text,
-    Uuid,
+    AvroBoolean,
+    AvroBytes,
+    AvroDecimal,
+    AvroEnum,
+    AvroFixed,
+    AvroFloat,
+    AvroInteger,
+    AvroItems,
+    AvroNull,
+    AvroRecord,
+    AvroRecordField,
+    AvroSlot,
+    AvroText,
+    AvroUuid,
 )
 from kafka_sink.schemas.decimals import PRECISION_MAX
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
 from kafka_sink.schemas.naming import Problems, column_of, unfilled, unknown_columns
-from kafka_sink.schemas.node import Node, Numbers, days, integer_dtype, integers, timestamps
+from kafka_sink.schemas.node import Numbers, ValueNode, days, integer_dtype, integers, timestamps
 
 # What can be written as a type: the second half of an error text.
 _FITS = {
@@ -66,18 +66,18 @@ _DECIMAL_BYTES_MAX = 1024
 _NOT_SCALAR = frozenset({"array", "map", "record", "union"})
 
 
-def slot_of(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> Slot:
+def slot_of(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> AvroSlot:
     """A slot that encodes nothing stands where there is a problem."""
     kind = plain_type(kind)
     if schema.kind != "union":
         node = _node(kind, schema, path, problems)
-        return Slot(node)
+        return AvroSlot(node)
     null_branch = None if schema.null_branch < 0 else schema.null_branch
     if pa.types.is_null(kind) and null_branch is not None:
-        return Slot(Null(), null_branch, null_branch)
+        return AvroSlot(AvroNull(), null_branch, null_branch)
     numbers = [number for number, branch in enumerate(schema.branches) if branch.kind != "null"]
     if len(numbers) == 1:
-        return Slot(_node(kind, schema.branches[numbers[0]], path, problems), numbers[0], null_branch)
+        return AvroSlot(_node(kind, schema.branches[numbers[0]], path, problems), numbers[0], null_branch)
     for rank in (_is_natural, lambda *_: True):
         for number in numbers:
             branch = schema.branches[number]
@@ -86,45 +86,47 @@ def slot_of(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) 
                 continue
             node = _node(kind, branch, path, tried)
             if not tried.texts:
-                return Slot(node, number, null_branch)
+                return AvroSlot(node, number, null_branch)
     fitting = sorted({_FITS[branch.logical or branch.kind] for branch in schema.branches})
     problems.add(_refused(path, kind, schema, "; ".join(fitting)))
-    return Slot(Null())
+    return AvroSlot(AvroNull())
 
 
-def _node(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> Node:
+def _node(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
     node = _nested(kind, schema, path, problems) if schema.kind in _NOT_SCALAR else _scalar(kind, schema)
     if node is None:
         problems.add(_refused(path, kind, schema, _fits(schema)))
-        return Null()
+        return AvroNull()
     return node
 
 
-def _nested(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> Node | None:
+def _nested(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode | None:
     if schema.kind == "record":
         return _record(kind, schema, path, problems) if pa.types.is_struct(kind) else None
     assert schema.items is not None
     if schema.kind == "array" and is_list(kind):
-        return Items((slot_of(kind.value_type, schema.items, f"{path}[]", problems),), ("[]",))
+        return AvroItems((slot_of(kind.value_type, schema.items, f"{path}[]", problems),), ("[]",))
     if schema.kind == "map" and pa.types.is_map(kind) and is_text(plain_type(kind.key_type)):
-        return Items((Slot(Text()), slot_of(kind.item_type, schema.items, f"{path}{{}}", problems)), ("{key}", "{}"))
+        return AvroItems(
+            (AvroSlot(AvroText()), slot_of(kind.item_type, schema.items, f"{path}{{}}", problems)), ("{key}", "{}")
+        )
     return None
 
 
-def _record(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> Record:
+def _record(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> AvroRecord:
     columns = [kind.field(index).name for index in range(kind.num_fields)]
-    fields: list[RecordField] = []
+    fields: list[AvroRecordField] = []
     used: set[int] = set()
     for field in schema.fields:
         inner = f"{path}.{field.name}" if path else field.name
         index = column_of(field.name, columns, inner, problems)
         if index is None:
-            fields.append(RecordField(field.name, content=_without_column(field, inner, problems)))
+            fields.append(AvroRecordField(field.name, content=_without_column(field, inner, problems)))
             continue
         used.add(index)
-        fields.append(RecordField(field.name, index, slot_of(kind.field(index).type, field.type, inner, problems)))
+        fields.append(AvroRecordField(field.name, index, slot_of(kind.field(index).type, field.type, inner, problems)))
     unknown_columns(columns, used, [field.name for field in schema.fields], path, problems)
-    return Record(tuple(fields))
+    return AvroRecord(tuple(fields))
 
 
 def _without_column(field: AvroField, path: str, problems: Problems) -> bytes:
@@ -138,27 +140,27 @@ def _without_column(field: AvroField, path: str, problems: Problems) -> bytes:
     return b""
 
 
-def _scalar(kind: pa.DataType, schema: AvroType) -> Node | None:
+def _scalar(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     if schema.logical:
         return _logical(kind, schema)
     if schema.kind == "null":
-        return Null() if pa.types.is_null(kind) else None
+        return AvroNull() if pa.types.is_null(kind) else None
     if schema.kind == "boolean":
-        return Boolean() if pa.types.is_boolean(kind) else None
+        return AvroBoolean() if pa.types.is_boolean(kind) else None
     if schema.kind in ("int", "long"):
         return _integer(kind, schema)
     if schema.kind in ("float", "double"):
         return _float(kind, 4 if schema.kind == "float" else 8)
     if schema.kind == "enum":
-        return Enum(schema.symbols) if is_text(kind) else None
+        return AvroEnum(schema.symbols) if is_text(kind) else None
     if schema.kind == "string":
-        return Text() if is_text(kind) else None
+        return AvroText() if is_text(kind) else None
     if not is_bytes(kind) and not (schema.kind == "bytes" and is_text(kind)):
         return None
-    return Bytes() if schema.kind == "bytes" else Fixed(schema.size)
+    return AvroBytes() if schema.kind == "bytes" else AvroFixed(schema.size)
 
 
-def _integer(kind: pa.DataType, schema: AvroType) -> Node | None:
+def _integer(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     types = pa.types
     numbers = integers(kind, 32 if schema.kind == "int" else 64)
     if schema.kind == "int" and types.is_date(kind):
@@ -168,28 +170,28 @@ def _integer(kind: pa.DataType, schema: AvroType) -> Node | None:
         numbers = timestamps(kind, "ms")
     elif schema.kind == "long" and types.is_duration(kind):
         numbers = timestamps(kind, "us")
-    return None if numbers is None else Integer(numbers)
+    return None if numbers is None else AvroInteger(numbers)
 
 
-def _float(kind: pa.DataType, size: int) -> Node | None:
+def _float(kind: pa.DataType, size: int) -> ValueNode | None:
     """Only where no digit is lost."""
     if pa.types.is_float32(kind) or (pa.types.is_float64(kind) and size == 8):
-        return Float(np.float32 if pa.types.is_float32(kind) else np.float64, size)
+        return AvroFloat(np.float32 if pa.types.is_float32(kind) else np.float64, size)
     dtype = integer_dtype(kind)
     if dtype is None or np.dtype(dtype).itemsize > size // 2:
         return None
-    return Float(dtype, size)
+    return AvroFloat(dtype, size)
 
 
-def _logical(kind: pa.DataType, schema: AvroType) -> Node | None:
+def _logical(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     types = pa.types
     logical = schema.logical
     if logical == "decimal":
         return _decimal(kind, schema)
     if logical == "uuid":
         if is_text(kind):
-            return Uuid() if schema.kind == "fixed" else Text()
-        return Fixed(16) if schema.kind == "fixed" and is_bytes(kind) else None
+            return AvroUuid() if schema.kind == "fixed" else AvroText()
+        return AvroFixed(16) if schema.kind == "fixed" and is_bytes(kind) else None
     numbers: Numbers | None = None
     if logical == "date":
         numbers = days(kind) if types.is_date(kind) else integers(kind, 32)
@@ -202,10 +204,10 @@ def _logical(kind: pa.DataType, schema: AvroType) -> Node | None:
             numbers = timestamps(kind, _UNITS[logical.rpartition("-")[2]])
         elif str(kind) == "int64":
             numbers = integers(kind)
-    return None if numbers is None else Integer(numbers)
+    return None if numbers is None else AvroInteger(numbers)
 
 
-def _decimal(kind: pa.DataType, schema: AvroType) -> Node | None:
+def _decimal(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     """A schema may speak of more digits and bytes than there are; numbers here have 38 digits."""
     if not pa.types.is_decimal(kind) or kind.precision > PRECISION_MAX or not 0 <= kind.scale <= schema.scale:
         return None
@@ -214,7 +216,7 @@ def _decimal(kind: pa.DataType, schema: AvroType) -> Node | None:
     precision = min(schema.precision, PRECISION_MAX)
     if schema.kind == "fixed" and 10**precision > 2 ** (8 * schema.size - 1):
         return None
-    return Decimal(precision, schema.scale, schema.size)
+    return AvroDecimal(precision, schema.scale, schema.size)
 
 
 def _is_natural(kind: pa.DataType, schema: AvroType) -> bool:

@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn, plain
-from kafka_sink.records.varint import Array, Field, fields_of
+from kafka_sink.records.varint import Array, VarintField, fields_of
 from kafka_sink.schemas.arrays import flags_of, lists_of, numbers_of, valid_of
 from kafka_sink.schemas.decimals import halves_of, of_size, shortest
-from kafka_sink.schemas.misfit import Scope
-from kafka_sink.schemas.node import Node, Numbers
+from kafka_sink.schemas.misfit import MisfitScope
+from kafka_sink.schemas.node import Numbers, ValueNode
 from kafka_sink.schemas.pieces import Elements, Flat, Piece, fixed, joined, masked
 from kafka_sink.schemas.utf8 import checked_text
 
@@ -27,20 +27,20 @@ _SHORT_BRANCHES = 64
 
 
 @frozen
-class Slot:
+class AvroSlot:
     """A node and the union around it, if there is one. Without a null branch a null does not fit."""
 
-    node: Node
+    node: ValueNode
     branch: int | None = None
     null_branch: int | None = None
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         array = plain(array)
         valid = valid_of(array)
         inner = self.node.pieces(array, scope.where(valid))
         if valid is not None:
             inner = masked(inner, valid)
-            if self.null_branch is None and not isinstance(self.node, Null):
+            if self.null_branch is None and not isinstance(self.node, AvroNull):
                 scope.refuse(~valid, NULL_REFUSED)
         if self.branch is None:
             return inner
@@ -48,96 +48,96 @@ class Slot:
             return [*fields_of(self.branch), *inner]
         if max(self.branch, self.null_branch) < _SHORT_BRANCHES:
             numbers = np.where(valid, np.uint64(self.branch << 1), np.uint64(self.null_branch << 1))
-            return [Field(numbers, 1, 1), *inner]
+            return [VarintField(numbers, 1, 1), *inner]
         return [*fields_of(np.where(valid, self.branch, self.null_branch)), *inner]
 
 
 @frozen
-class Null:
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+class AvroNull:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         return []
 
 
 @frozen
-class Boolean:
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
-        return [Field(flags_of(array).astype(np.uint64), 1, 1)]
+class AvroBoolean:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
+        return [VarintField(flags_of(array).astype(np.uint64), 1, 1)]
 
 
 @frozen
-class Integer:
+class AvroInteger:
     numbers: Numbers
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         return list(fields_of(self.numbers.read(array, scope)))
 
 
 @frozen
-class Float:
+class AvroFloat:
     """`source` is the dtype in Arrow, `size` 4 or 8."""
 
     source: Any
     size: int
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         numbers = numbers_of(array, self.source)
         if self.size == 4:
-            return [Field(numbers.astype("<f4").view("<u4").astype(np.uint64), 4, 4)]
-        return [Field(numbers.astype("<f8").view("<u8"), 8, 8)]
+            return [VarintField(numbers.astype("<f4").view("<u4").astype(np.uint64), 4, 4)]
+        return [VarintField(numbers.astype("<f8").view("<u8"), 8, 8)]
 
 
 @frozen
-class Text:
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
-        return Bytes().pieces(checked_text(array, scope), scope)
+class AvroText:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
+        return AvroBytes().pieces(checked_text(array, scope), scope)
 
 
 @frozen
-class Bytes:
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+class AvroBytes:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         column = BytesColumn.from_arrow(array, "")
         return [*_length_fields(column), bytes_elements(column)]
 
 
 @frozen
-class Fixed:
+class AvroFixed:
     size: int
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         column = BytesColumn.from_arrow(array, "")
         scope.refuse(column.lengths != self.size, f"does not have {self.size} bytes, which is what the schema says")
         return [bytes_elements(column)]
 
 
 @frozen
-class Enum:
+class AvroEnum:
     symbols: tuple[str, ...]
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         return list(fields_of(symbol_numbers(array, {name: i for i, name in enumerate(self.symbols)}, scope)))
 
 
 @frozen
-class Decimal:
+class AvroDecimal:
     """`size` is that of a fixed; 0 for bytes."""
 
     precision: int
     scale: int
     size: int
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         halves = halves_of(array, self.scale, self.precision, scope)
         if self.size:
             return of_size(halves, self.size)
         fields, counts = shortest(halves)
-        return [Field(counts.astype(np.uint64) << np.uint64(1), 1, 1), *fields]
+        return [VarintField(counts.astype(np.uint64) << np.uint64(1), 1, 1), *fields]
 
 
 @frozen
-class Uuid:
+class AvroUuid:
     """A fixed of 16 bytes from the text of a UUID."""
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         column = BytesColumn.from_arrow(array, "")
         contents = [uuid_bytes(column.row(index)) for index in range(len(column))]
         scope.refuse(np.array([content is None for content in contents], np.bool_), "is no UUID")
@@ -146,21 +146,21 @@ class Uuid:
 
 
 @frozen
-class Items:
+class AvroItems:
     """An array, or a map: `slots` are those of the items, or of keys and values."""
 
-    slots: tuple[Slot, ...]
+    slots: tuple[AvroSlot, ...]
     names: tuple[str, ...]
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         offsets, children = lists_of(array)
         counts = np.diff(offsets)
         flat = self._flat(children, offsets, scope)
         is_filled = counts > 0
-        end = Field(0, is_filled.view(np.uint8), 1)
+        end = VarintField(0, is_filled.view(np.uint8), 1)
         return [*fields_of(counts), flat.ranges(offsets), end]
 
-    def _flat(self, children: list[pa.Array], offsets: Array, scope: Scope) -> Flat:
+    def _flat(self, children: list[pa.Array], offsets: Array, scope: MisfitScope) -> Flat:
         pieces: list[Piece] = []
         for slot, child, name in zip(self.slots, children, self.names, strict=True):
             pieces += slot.pieces(child, scope.items(offsets, name))
@@ -168,20 +168,20 @@ class Items:
 
 
 @frozen
-class RecordField:
+class AvroRecordField:
     """From the column at `index`; without one the same bytes in every row."""
 
     name: str
     index: int | None = None
-    slot: Slot | None = None
+    slot: AvroSlot | None = None
     content: bytes = b""
 
 
 @frozen
-class Record:
-    fields: tuple[RecordField, ...]
+class AvroRecord:
+    fields: tuple[AvroRecordField, ...]
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         pieces: list[Piece] = []
         for field in self.fields:
             if field.slot is not None:
@@ -197,7 +197,7 @@ def bytes_elements(column: BytesColumn) -> Elements:
     return Elements(elements, int(column.starts[-1]) - int(column.starts[0]), present=present)
 
 
-def symbol_numbers(array: pa.Array, numbers: dict[str, int], scope: Scope) -> Array:
+def symbol_numbers(array: pa.Array, numbers: dict[str, int], scope: MisfitScope) -> Array:
     """Texts by a table; what is not in it is 0, and told."""
     encoded = BytesColumn.from_arrow(array, "").elements().dictionary_encode()
     known = [numbers.get(_text(symbol)) for symbol in encoded.dictionary.to_pylist()]
@@ -223,7 +223,7 @@ def _text(symbol: bytes) -> str:
     return symbol.decode(errors="replace")
 
 
-def _length_fields(column: BytesColumn) -> list[Field]:
+def _length_fields(column: BytesColumn) -> list[VarintField]:
     if column.is_equal_length:
         return fields_of(max(column.longest, 0))
     return fields_of(np.maximum(column.lengths, 0) if column.has_nulls else column.lengths)

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
-from kafka_sink.records.varint import Array, Field
+from kafka_sink.records.varint import Array, VarintField
 from kafka_sink.schemas.arrays import numbers_of, valid_of
-from kafka_sink.schemas.misfit import Scope
+from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.pieces import Piece, choice
 
 PRECISION_MAX = 38
@@ -37,7 +37,7 @@ class Halves:
         return above | below
 
 
-def halves_of(array: pa.Array, scale: int, precision: int, scope: Scope) -> Halves:
+def halves_of(array: pa.Array, scale: int, precision: int, scope: MisfitScope) -> Halves:
     """The unscaled numbers at a scale that is not below their own; what `precision` does not hold is 0, and told."""
     if array.type.bit_width != 128:
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
@@ -54,7 +54,7 @@ def halves_of(array: pa.Array, scale: int, precision: int, scope: Scope) -> Halv
     return Halves(np.where(is_bad, np.uint64(0), halves.low), np.where(is_bad, 0, halves.high))
 
 
-def _rescaled(array: pa.Array, scale: int, scope: Scope) -> pa.Array:
+def _rescaled(array: pa.Array, scale: int, scope: MisfitScope) -> pa.Array:
     wanted = pa.decimal128(PRECISION_MAX, scale)
     factor = 10 ** (scale - array.type.scale)
     pairs = numbers_of(array, np.uint64, 2)
@@ -87,19 +87,19 @@ def signed_counts(numbers: Array) -> Array:
     return counts
 
 
-def shortest(halves: Halves) -> tuple[list[Field], Array]:
+def shortest(halves: Halves) -> tuple[list[VarintField], Array]:
     """Two's complement, highest byte first, as few bytes as hold the number and its sign; and how many those are."""
     narrow = halves.is_narrow
     low_signed = halves.low.view(np.int64)
     if narrow.all():
         counts = signed_counts(low_signed)
-        return [Field(_from_the_top(halves.low, counts), counts, 8)], counts
+        return [VarintField(_from_the_top(halves.low, counts), counts, 8)], counts
     high_counts = np.where(narrow, np.uint8(0), signed_counts(halves.high))
     low_counts = np.where(narrow, signed_counts(low_signed), np.uint8(8))
     high = _from_the_top(halves.high.view(np.uint64), np.maximum(high_counts, 1))
     fields = [
-        Field(np.where(narrow, np.uint64(0), high), high_counts, 8),
-        Field(_from_the_top(halves.low, low_counts), low_counts, 8),
+        VarintField(np.where(narrow, np.uint64(0), high), high_counts, 8),
+        VarintField(_from_the_top(halves.low, low_counts), low_counts, 8),
     ]
     return fields, high_counts + low_counts
 
@@ -108,10 +108,10 @@ def of_size(halves: Halves, size: int) -> list[Piece]:
     """Two's complement, highest byte first, in so many bytes."""
     count = len(halves.low)
     if size <= 8:
-        return [Field(_from_the_top(halves.low, np.full(count, size, np.uint8)), size, size)]
+        return [VarintField(_from_the_top(halves.low, np.full(count, size, np.uint8)), size, size)]
     inner = min(size - 8, 8)
     high = _from_the_top(halves.high.view(np.uint64), np.full(count, inner, np.uint8))
-    fields: list[Piece] = [Field(high, inner, inner), Field(halves.low.byteswap(), 8, 8)]
+    fields: list[Piece] = [VarintField(high, inner, inner), VarintField(halves.low.byteswap(), 8, 8)]
     if size > 16:
         signs = (halves.high < 0).view(np.uint8)
         fields.insert(0, choice([b"\x00" * (size - 16), b"\xff" * (size - 16)], signs))

@@ -11,8 +11,8 @@ from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import plain
 from kafka_sink.schemas.arrays import valid_of
-from kafka_sink.schemas.misfit import Misfits, Scope
-from kafka_sink.schemas.node import Node
+from kafka_sink.schemas.misfit import Misfits, MisfitScope
+from kafka_sink.schemas.node import ValueNode
 from kafka_sink.schemas.pieces import Piece, TooManyBytes, fixed, joined, masked
 
 
@@ -29,7 +29,7 @@ class ValueColumn:
 class Encoder:
     """`node` is that of the column; its nulls stay nulls."""
 
-    node: Node
+    node: ValueNode
 
     def encode(self, column: pa.Array | pa.ChunkedArray | pa.RecordBatch, prefix: bytes, name: str) -> ValueColumn:
         """Every value begins with `prefix`. `name` is the column's, for the texts of misfits."""
@@ -62,7 +62,7 @@ class Encoder:
         valid = valid_of(column)
         misfits = Misfits()
         pieces: list[Piece] = [fixed(prefix, len(column))] if prefix else []
-        pieces += self.node.pieces(column, Scope(misfits).where(valid))
+        pieces += self.node.pieces(column, MisfitScope(misfits).where(valid))
         flat = joined(masked(pieces, valid), len(column))
         bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
         buffers = [bitmap, pa.py_buffer(np.ascontiguousarray(flat.starts)), pa.py_buffer(flat.data)]

@@ -13,32 +13,32 @@ import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas.json_nodes import (
-    Base64,
-    Boolean,
-    Date,
-    Entries,
-    Float,
-    Items,
-    Null,
-    Number,
-    Object,
-    ObjectField,
-    Slot,
-    Text,
-    Time,
-    Timestamp,
+    JsonBase64,
+    JsonBoolean,
+    JsonDate,
+    JsonEntries,
+    JsonFloat,
+    JsonItems,
+    JsonNull,
+    JsonNumber,
+    JsonObject,
+    JsonObjectField,
+    JsonSlot,
+    JsonText,
+    JsonTime,
+    JsonTimestamp,
 )
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
 from kafka_sink.schemas.naming import Problems
-from kafka_sink.schemas.node import Node, days, integer_dtype, timestamps
+from kafka_sink.schemas.node import ValueNode, days, integer_dtype, timestamps
 
 # Keys of maps that are texts without quotes by themselves.
-_BARE = (Number, Boolean)
+_BARE = (JsonNumber, JsonBoolean)
 
 
-def json_slot(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> Slot:
+def json_slot(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> JsonSlot:
     """`schema` is the part of a JSON schema for this place; None is no schema."""
-    return Slot(_node(plain_type(kind), schema, path, problems))
+    return JsonSlot(_node(plain_type(kind), schema, path, problems))
 
 
 def json_type(kind: pa.DataType) -> str:
@@ -56,29 +56,29 @@ def json_type(kind: pa.DataType) -> str:
     return "number" if types.is_floating(kind) or types.is_decimal(kind) else "string"
 
 
-def _node(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> Node:
+def _node(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> ValueNode:
     types = pa.types
     schema = schema if isinstance(schema, dict) else None
     _check_type(kind, schema, path, problems)
     if types.is_struct(kind):
         return _object(kind, schema, path, problems)
     if is_list(kind):
-        return Items(json_slot(kind.value_type, (schema or {}).get("items"), f"{path}[]", problems))
+        return JsonItems(json_slot(kind.value_type, (schema or {}).get("items"), f"{path}[]", problems))
     if types.is_map(kind):
         values = json_slot(kind.item_type, (schema or {}).get("additionalProperties"), f"{path}{{}}", problems)
         key = _scalar(plain_type(kind.key_type), False)
         if key is None:
             problems.add(f"column {path} is a {spark_name(kind)}, and its keys have no text; use map_entries({path})")
-            return Null()
-        return Entries(key, isinstance(key, (*_BARE, Float)), values)
+            return JsonNull()
+        return JsonEntries(key, isinstance(key, (*_BARE, JsonFloat)), values)
     found = _scalar(kind, schema is not None)
     if found is None:
         problems.add(f"column {path} has type {spark_name(kind)}, for which JSON has no text; CAST({path} AS STRING)")
-        return Null()
+        return JsonNull()
     return found
 
 
-def _object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> Object:
+def _object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> JsonObject:
     said = schema or {}
     properties = said.get("properties")
     properties = properties if isinstance(properties, dict) else {}
@@ -94,12 +94,12 @@ def _object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problem
         part = None if schema is None else properties.get(field.name, {})
         node = _node(plain_type(field.type), part, inner, problems)
         is_null = pa.types.is_null(plain_type(field.type))
-        fields.append(ObjectField(field.name, node, field.name in required, is_null))
+        fields.append(JsonObjectField(field.name, node, field.name in required, is_null))
     present = {field.name for field in fields if not field.is_null}
     for name in required:
         if name not in present:
             problems.add(f"the schema requires the property {f'{path}.{name}' if path else name}, which has no column")
-    return Object(tuple(fields))
+    return JsonObject(tuple(fields))
 
 
 def _check_type(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> None:
@@ -112,22 +112,22 @@ def _check_type(kind: pa.DataType, schema: dict[str, Any] | None, path: str, pro
     problems.add(f"{where} has type {spark_name(kind)}, which is {made} in JSON; the schema says {' or '.join(names)}")
 
 
-def _scalar(kind: pa.DataType, is_strict: bool) -> Node | None:
+def _scalar(kind: pa.DataType, is_strict: bool) -> ValueNode | None:
     types = pa.types
     if types.is_null(kind):
-        return Null()
+        return JsonNull()
     if types.is_boolean(kind):
-        return Boolean()
+        return JsonBoolean()
     if integer_dtype(kind) is not None or types.is_decimal(kind):
-        return Number()
+        return JsonNumber()
     if types.is_float32(kind) or types.is_float64(kind):
-        return Float(np.float32 if types.is_float32(kind) else np.float64, is_strict)
+        return JsonFloat(np.float32 if types.is_float32(kind) else np.float64, is_strict)
     if is_text(kind):
-        return Text()
+        return JsonText()
     if is_bytes(kind):
-        return Base64()
+        return JsonBase64()
     if types.is_date(kind):
-        return Date(days(kind))
+        return JsonDate(days(kind))
     if types.is_timestamp(kind):
-        return Timestamp(timestamps(kind, "us"), b"Z" if kind.tz is not None else b"")
-    return Time() if types.is_time(kind) else None
+        return JsonTimestamp(timestamps(kind, "us"), b"Z" if kind.tz is not None else b"")
+    return JsonTime() if types.is_time(kind) else None

@@ -19,8 +19,8 @@ from kafka_sink.records.varint import Array
 from kafka_sink.schemas.arrays import flags_of, lists_of, numbers_of, valid_of
 from kafka_sink.schemas.json_text import base64_texts, escaped
 from kafka_sink.schemas.json_time import date_texts, time_pieces
-from kafka_sink.schemas.misfit import Scope
-from kafka_sink.schemas.node import Node, Numbers
+from kafka_sink.schemas.misfit import MisfitScope
+from kafka_sink.schemas.node import Numbers, ValueNode
 from kafka_sink.schemas.pieces import Elements, Piece, choice, joined, masked, text
 from kafka_sink.schemas.utf8 import checked_text
 
@@ -31,12 +31,12 @@ _EXPONENT_FROM = 1e15
 
 
 @frozen
-class Slot:
+class JsonSlot:
     """A place in a list, or the column itself: null where there is nothing."""
 
-    node: Node
+    node: ValueNode
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         array = plain(array)
         valid = valid_of(array)
         if valid is None:
@@ -46,33 +46,33 @@ class Slot:
 
 
 @frozen
-class Null:
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+class JsonNull:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         return []
 
 
 @frozen
-class Boolean:
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+class JsonBoolean:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         return [choice([b"false", b"true"], flags_of(array).view(np.uint8))]
 
 
 @frozen
-class Number:
+class JsonNumber:
     """Whole numbers and decimals."""
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         return [_cast(array)]
 
 
 @frozen
-class Float:
+class JsonFloat:
     """`is_strict`: what is not finite does not fit, because a JSON schema says number."""
 
     source: Any
     is_strict: bool
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         numbers = numbers_of(array, self.source)
         finite = np.isfinite(numbers)
         is_whole = (np.floor(numbers) == numbers) & (np.abs(numbers) < _EXPONENT_FROM)
@@ -86,64 +86,64 @@ class Float:
 
 
 @frozen
-class Text:
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+class JsonText:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         column = BytesColumn.from_arrow(checked_text(array, scope), "")
         return [text(b'"', len(array)), escaped(column), text(b'"', len(array))]
 
 
 @frozen
-class Base64:
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+class JsonBase64:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         return [text(b'"', len(array)), base64_texts(BytesColumn.from_arrow(array, "")), text(b'"', len(array))]
 
 
 @frozen
-class Date:
+class JsonDate:
     numbers: Numbers
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         quote = text(b'"', len(array))
         return [quote, date_texts(self.numbers.read(array, scope)), quote]
 
 
 @frozen
-class Timestamp:
+class JsonTimestamp:
     """`ending` is Z, or nothing for a time without a zone."""
 
     numbers: Numbers
     ending: bytes
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         microseconds = self.numbers.read(array, scope)
         return [text(b'"', len(array)), *time_pieces(microseconds), text(self.ending + b'"', len(array))]
 
 
 @frozen
-class Time:
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+class JsonTime:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         return [text(b'"', len(array)), _cast(array), text(b'"', len(array))]
 
 
 @frozen
-class Items:
-    slot: Slot
+class JsonItems:
+    slot: JsonSlot
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         offsets, (child,) = lists_of(array)
         items = self.slot.pieces(child, scope.items(offsets, "[]"))
         return _bracketed(b"[", offsets, [_comma(offsets), *items], b"]")
 
 
 @frozen
-class Entries:
+class JsonEntries:
     """A map. Keys are texts; those of `quotes` have to be put into quotes."""
 
-    key: Node
+    key: ValueNode
     quotes: bool
-    slot: Slot
+    slot: JsonSlot
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         offsets, (keys, items) = lists_of(array)
         names = self.key.pieces(plain(keys), scope.items(offsets, "{key}"))
         if self.quotes:
@@ -154,18 +154,18 @@ class Entries:
 
 
 @frozen
-class ObjectField:
+class JsonObjectField:
     name: str
-    node: Node
+    node: ValueNode
     is_required: bool = False
     is_null: bool = False
 
 
 @frozen
-class Object:
-    fields: tuple[ObjectField, ...]
+class JsonObject:
+    fields: tuple[JsonObjectField, ...]
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         count = len(array)
         pieces: list[Piece] = []
         # In which rows a field stands before this one: None is in all of them.

@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from kafka_sink.records.varint import Array, Field
+from kafka_sink.records.varint import Array, VarintField
 from kafka_sink.schemas.pieces import Elements, Piece
 
 US_PER_DAY = 86_400_000_000
@@ -63,9 +63,9 @@ def time_pieces(microseconds: Array) -> list[Piece]:
     micro_words = np.where(has_micro, _THREE[micro], np.uint64(0))
     return [
         date_texts(days),
-        Field(clock, 7, 7),
-        Field(tail, 6, 6),
-        Field(micro_words, np.where(has_micro, np.uint8(3), np.uint8(0)), 3),
+        VarintField(clock, 7, 7),
+        VarintField(tail, 6, 6),
+        VarintField(micro_words, np.where(has_micro, np.uint8(3), np.uint8(0)), 3),
     ]
 
 

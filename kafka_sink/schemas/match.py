@@ -11,7 +11,7 @@ from kafka_sink.schemas.encoder import Encoder
 from kafka_sink.schemas.json_match import json_slot
 from kafka_sink.schemas.jsonschema import JsonSchema
 from kafka_sink.schemas.naming import Problems
-from kafka_sink.schemas.node import Node
+from kafka_sink.schemas.node import ValueNode
 from kafka_sink.schemas.protobuf import ProtobufSchema
 from kafka_sink.schemas.protobuf_match import message_node
 
@@ -23,7 +23,7 @@ def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
     problems = Problems()
     kind = plain_type(kind)
     if isinstance(schema, AvroSchema):
-        slot: Node = slot_of(kind, schema.type, "", problems)
+        slot: ValueNode = slot_of(kind, schema.type, "", problems)
         problems.tell("Avro")
     elif isinstance(schema, ProtobufSchema):
         slot = message_node(kind, schema, problems)

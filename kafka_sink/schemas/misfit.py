@@ -1,7 +1,7 @@
 """Rows that do not fit a schema: found deep inside a column, told by row of the batch and by path.
 
-A node knows elements of its own array. `Scope` knows the way from them to rows: through the lists that they are items
-of, past parents that are null, under which anything may stand.
+A node knows elements of its own array. `MisfitScope` knows the way from them to rows: through the lists that they are
+items of, past parents that are null, under which anything may stand.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Misfits:
         return dict(sorted(errors.items()))
 
 
-class Scope:
+class MisfitScope:
     """Where in a column a node stands. `offsets` are those of the list whose items its elements are; `present` says
     which elements of the parent are there at all."""
 
     def __init__(
         self,
         misfits: Misfits,
-        parent: Scope | None = None,
+        parent: MisfitScope | None = None,
         path: str = "",
         offsets: Array | None = None,
         present: Array | None = None,
@@ -60,16 +60,16 @@ class Scope:
         self._offsets = offsets
         self._present = present
 
-    def where(self, present: Array | None) -> Scope:
+    def where(self, present: Array | None) -> MisfitScope:
         """The same elements, of which only those that are present count."""
-        return self if present is None else Scope(self._misfits, self, self._path, None, present)
+        return self if present is None else MisfitScope(self._misfits, self, self._path, None, present)
 
-    def field(self, name: str) -> Scope:
+    def field(self, name: str) -> MisfitScope:
         path = f"{self._path}.{name}" if self._path else name
-        return Scope(self._misfits, self, path)
+        return MisfitScope(self._misfits, self, path)
 
-    def items(self, offsets: Array, name: str) -> Scope:
-        return Scope(self._misfits, self, f"{self._path}{name}", offsets)
+    def items(self, offsets: Array, name: str) -> MisfitScope:
+        return MisfitScope(self._misfits, self, f"{self._path}{name}", offsets)
 
     def refuse(self, is_bad: Array, what: str) -> None:
         bad = np.flatnonzero(is_bad)

@@ -10,15 +10,15 @@ import pyarrow as pa
 from kafka_sink.frozen import frozen
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.arrays import numbers_of
-from kafka_sink.schemas.misfit import Scope
+from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.pieces import Piece
 
 UNITS_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 _MS_PER_DAY = 86_400_000
 
 
-class Node(Protocol):
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+class ValueNode(Protocol):
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         """The bytes of every element. What a null becomes is decided by who holds the node; here it may be anything."""
         ...
 
@@ -34,7 +34,7 @@ class Numbers:
     low: int | None = None
     high: int | None = None
 
-    def read(self, array: pa.Array, scope: Scope) -> Array:
+    def read(self, array: pa.Array, scope: MisfitScope) -> Array:
         """As 64-bit numbers; those that do not fit are 0, and told."""
         raw = numbers_of(array, self.dtype)
         if self.dtype is np.uint64:
@@ -50,7 +50,7 @@ class Numbers:
             numbers = self._refused(numbers, is_outside, scope)
         return numbers
 
-    def _refused(self, numbers: Array, is_bad: Array, scope: Scope) -> Array:
+    def _refused(self, numbers: Array, is_bad: Array, scope: MisfitScope) -> Array:
         if not is_bad.any():
             return numbers
         scope.refuse(is_bad, "is out of the range of its type in the schema")

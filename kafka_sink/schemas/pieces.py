@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from kafka_sink.frozen import frozen
 from kafka_sink.records.taking import taken
-from kafka_sink.records.varint import WORD_BYTES, Array, Field, binary_array, constant, pack
+from kafka_sink.records.varint import WORD_BYTES, Array, VarintField, binary_array, constant, pack
 
 # Starts are 32-bit numbers.
 BYTES_MAX = 2**31 - 1
@@ -61,7 +61,7 @@ class Flat:
         return Elements(binary_array(pa.py_buffer(self.data), self.starts), int(self.starts[-1]))
 
 
-Piece = Field | Elements
+Piece = VarintField | Elements
 
 
 def text(content: bytes, row_count: int) -> Elements:
@@ -88,11 +88,11 @@ def masked(pieces: Sequence[Piece], present: Array | None) -> list[Piece]:
 
 
 def _masked(piece: Piece, present: Array) -> Piece:
-    if isinstance(piece, Field):
+    if isinstance(piece, VarintField):
         words: Array | int = piece.words
         if isinstance(words, int):
             words = np.uint64(words)
-        return Field(
+        return VarintField(
             np.where(present, words, np.uint64(0)), np.where(present, piece.counts, 0).astype(np.uint8), piece.count_max
         )
     both = present if piece.present is None else piece.present & present
@@ -131,9 +131,9 @@ def joined(pieces: Sequence[Piece], row_count: int) -> Flat:
 def _packed(pieces: Sequence[Piece], row_count: int) -> list[Elements]:
     """Fields side by side become one column of elements, constants side by side one constant."""
     columns: list[Elements] = []
-    fields: list[Field] = []
+    fields: list[VarintField] = []
     for piece in (*pieces, None):
-        if isinstance(piece, Field):
+        if isinstance(piece, VarintField):
             fields.append(piece)
             continue
         if fields:

@@ -8,23 +8,23 @@ import pyarrow as pa
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
 from kafka_sink.schemas.naming import Problems, column_of, unknown_columns
-from kafka_sink.schemas.node import UNITS_PER_SECOND, Node, Numbers, integer_dtype, integers
+from kafka_sink.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integer_dtype, integers
 from kafka_sink.schemas.protobuf import FIXED, ProtobufSchema, ProtoField, ProtoMessage, ProtoTypes
 from kafka_sink.schemas.protobuf_nodes import (
-    Boolean,
-    Bytes,
-    Enum,
-    Fixed,
-    Float,
-    Inside,
-    MapField,
-    Message,
-    MessageField,
-    Moment,
-    RepeatedField,
+    ProtobufBoolean,
+    ProtobufBytes,
+    ProtobufEnum,
+    ProtobufFixed,
+    ProtobufFloat,
+    ProtobufInside,
+    ProtobufMapField,
+    ProtobufMessage,
+    ProtobufMessageField,
+    ProtobufMoment,
+    ProtobufRepeatedField,
+    ProtobufVarint,
+    ProtobufWrapper,
     Scalar,
-    Varint,
-    Wrapper,
 )
 
 _FITS = {
@@ -40,11 +40,11 @@ _WRAPPER_ENDING = "Value"
 _VARINT, _LENGTH = 0, 2
 
 
-def message_node(kind: pa.DataType, schema: ProtobufSchema, problems: Problems) -> Node:
+def message_node(kind: pa.DataType, schema: ProtobufSchema, problems: Problems) -> ValueNode:
     kind = plain_type(kind)
     if not pa.types.is_struct(kind):
         problems.add(f"the column has type {spark_name(kind)}, a Protobuf message needs a struct")
-        return Message(())
+        return ProtobufMessage(())
     return _Matching(schema.types, problems).message(kind, schema.message, "")
 
 
@@ -53,9 +53,9 @@ class _Matching:
         self._types = types
         self._problems = problems
 
-    def message(self, kind: pa.DataType, message: ProtoMessage, path: str) -> Message:
+    def message(self, kind: pa.DataType, message: ProtoMessage, path: str) -> ProtobufMessage:
         columns = [kind.field(index).name for index in range(kind.num_fields)]
-        fields: list[MessageField | RepeatedField | MapField] = []
+        fields: list[ProtobufMessageField | ProtobufRepeatedField | ProtobufMapField] = []
         used: set[int] = set()
         for field in sorted(message.fields, key=lambda each: each.number):
             inner = f"{path}.{field.name}" if path else field.name
@@ -75,16 +75,16 @@ class _Matching:
                 fields.append(made)
         unknown_columns(columns, used, [field.name for field in message.fields], path, self._problems)
         names = [field.oneof for field in fields if field.oneof]
-        return Message(tuple(fields), tuple(sorted({name for name in names if names.count(name) > 1})))
+        return ProtobufMessage(tuple(fields), tuple(sorted({name for name in names if names.count(name) > 1})))
 
     def _field(
         self, kind: pa.DataType, field: ProtoField, index: int, path: str
-    ) -> MessageField | RepeatedField | MapField | None:
+    ) -> ProtobufMessageField | ProtobufRepeatedField | ProtobufMapField | None:
         if not field.is_repeated:
             content = self._scalar(kind, field, path)
             if content is None:
                 return None
-            return MessageField(
+            return ProtobufMessageField(
                 field.name, index, _tag(field), content, field.has_presence, field.is_required, field.oneof
             )
         entry = self._types.messages.get(field.type_name)
@@ -95,9 +95,11 @@ class _Matching:
         content = self._scalar(plain_type(kind.value_type), field, f"{path}[]")
         if content is None:
             return None
-        return RepeatedField(field.name, index, _tag(field, field.is_packed), content, field.is_packed)
+        return ProtobufRepeatedField(field.name, index, _tag(field, field.is_packed), content, field.is_packed)
 
-    def _map(self, kind: pa.DataType, field: ProtoField, entry: ProtoMessage, index: int, path: str) -> MapField | None:
+    def _map(
+        self, kind: pa.DataType, field: ProtoField, entry: ProtoMessage, index: int, path: str
+    ) -> ProtobufMapField | None:
         if not pa.types.is_map(kind):
             return None
         key_field, value_field = sorted(entry.fields, key=lambda each: each.number)
@@ -105,7 +107,7 @@ class _Matching:
         value = self._scalar(plain_type(kind.item_type), value_field, f"{path}{{}}")
         if key is None or value is None:
             return None
-        return MapField(field.name, index, _tag(field), key, _tag(key_field), value, _tag(value_field))
+        return ProtobufMapField(field.name, index, _tag(field), key, _tag(key_field), value, _tag(value_field))
 
     def _scalar(self, kind: pa.DataType, field: ProtoField, path: str) -> Scalar | None:
         types = pa.types
@@ -113,36 +115,40 @@ class _Matching:
             return self._inside(kind, field, path)
         if field.type == "enum":
             if is_text(kind):
-                return Enum(tuple(self._types.enums[field.type_name].numbers.items()))
+                return ProtobufEnum(tuple(self._types.enums[field.type_name].numbers.items()))
             numbers = integers(kind, 32)
-            return None if numbers is None else Varint(numbers)
+            return None if numbers is None else ProtobufVarint(numbers)
         if field.type in ("float", "double"):
             size = FIXED[field.type]
             if types.is_float32(kind) or (types.is_float64(kind) and size == 8):
-                return Float(np.float32 if types.is_float32(kind) else np.float64, size)
+                return ProtobufFloat(np.float32 if types.is_float32(kind) else np.float64, size)
             return None
         if field.type == "bool":
-            return Boolean() if types.is_boolean(kind) else None
+            return ProtobufBoolean() if types.is_boolean(kind) else None
         if field.type in ("string", "bytes"):
             is_allowed = is_text(kind) or (field.type == "bytes" and is_bytes(kind))
-            return Bytes(field.type == "string") if is_allowed else None
+            return ProtobufBytes(field.type == "string") if is_allowed else None
         return _whole(kind, field.type)
 
-    def _inside(self, kind: pa.DataType, field: ProtoField, path: str) -> Inside | None:
+    def _inside(self, kind: pa.DataType, field: ProtoField, path: str) -> ProtobufInside | None:
         types = pa.types
         message = self._types.messages[field.type_name]
         if types.is_struct(kind):
-            return Inside(self.message(kind, message, path))
+            return ProtobufInside(self.message(kind, message, path))
         if message.fullname == _TIMESTAMP and types.is_timestamp(kind) and kind.tz is not None:
-            return Inside(Moment(UNITS_PER_SECOND[kind.unit], False))
+            return ProtobufInside(ProtobufMoment(UNITS_PER_SECOND[kind.unit], False))
         if message.fullname == _DURATION and types.is_duration(kind):
-            return Inside(Moment(UNITS_PER_SECOND[kind.unit], True))
+            return ProtobufInside(ProtobufMoment(UNITS_PER_SECOND[kind.unit], True))
         is_wrapper = message.fullname.startswith("google.protobuf.") and message.fullname.endswith(_WRAPPER_ENDING)
         if not is_wrapper or len(message.fields) != 1:
             return None
         wrapped = message.fields[0]
         content = self._scalar(kind, wrapped, path)
-        return None if content is None else Inside(Wrapper(MessageField("value", 0, _tag(wrapped), content, False)))
+        return (
+            None
+            if content is None
+            else ProtobufInside(ProtobufWrapper(ProtobufMessageField("value", 0, _tag(wrapped), content, False)))
+        )
 
     def _refuse(self, path: str, kind: pa.DataType, field: ProtoField) -> None:
         fits = _FITS[field.type]
@@ -170,8 +176,8 @@ def _whole(kind: pa.DataType, name: str) -> Scalar | None:
         # A bigint of Spark holds no more than 63 bits.
         numbers = Numbers(dtype, low=0, high=2 ** min(bits, 63) - 1)
     if name in FIXED:
-        return Fixed(numbers, FIXED[name])
-    return Varint(numbers, name.startswith("sint"))
+        return ProtobufFixed(numbers, FIXED[name])
+    return ProtobufVarint(numbers, name.startswith("sint"))
 
 
 def _tag(field: ProtoField, is_packed: bool = False) -> bytes:

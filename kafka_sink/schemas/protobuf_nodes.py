@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn, plain
-from kafka_sink.records.varint import Array, Field, unsigned_fields_of, zigzag
+from kafka_sink.records.varint import Array, VarintField, unsigned_fields_of, zigzag
 from kafka_sink.schemas.arrays import flags_of, lists_of, numbers_of, valid_of
 from kafka_sink.schemas.avro_nodes import bytes_elements, symbol_numbers
-from kafka_sink.schemas.misfit import Scope
-from kafka_sink.schemas.node import Node, Numbers
+from kafka_sink.schemas.misfit import MisfitScope
+from kafka_sink.schemas.node import Numbers, ValueNode
 from kafka_sink.schemas.pieces import Piece, fixed, joined, masked
 from kafka_sink.schemas.utf8 import checked_text
 
@@ -35,93 +35,95 @@ def _is_zero(numbers: Array) -> Array:
 
 
 @frozen
-class Varint:
+class ProtobufVarint:
     """`signed` numbers are written by zigzag; others below 0 take ten bytes."""
 
     numbers: Numbers
     signed: bool = False
 
-    def content(self, array: pa.Array, scope: Scope) -> Content:
+    def content(self, array: pa.Array, scope: MisfitScope) -> Content:
         numbers = self.numbers.read(array, scope)
         unsigned = zigzag(numbers) if self.signed else numbers.view(np.uint64)
         return list(unsigned_fields_of(unsigned)), _is_zero(numbers)
 
 
 @frozen
-class Boolean:
-    def content(self, array: pa.Array, scope: Scope) -> Content:
+class ProtobufBoolean:
+    def content(self, array: pa.Array, scope: MisfitScope) -> Content:
         flags = flags_of(array)
-        return [Field(flags.astype(np.uint64), 1, 1)], ~flags
+        return [VarintField(flags.astype(np.uint64), 1, 1)], ~flags
 
 
 @frozen
-class Fixed:
+class ProtobufFixed:
     """A whole number of 4 or 8 bytes."""
 
     numbers: Numbers
     size: int
 
-    def content(self, array: pa.Array, scope: Scope) -> Content:
+    def content(self, array: pa.Array, scope: MisfitScope) -> Content:
         numbers = self.numbers.read(array, scope)
         words = numbers.view(np.uint64)
         if self.size == 4:
             words = words & np.uint64(0xFFFFFFFF)
-        return [Field(words, self.size, self.size)], _is_zero(numbers)
+        return [VarintField(words, self.size, self.size)], _is_zero(numbers)
 
 
 @frozen
-class Float:
+class ProtobufFloat:
     """-0.0 is not 0: it is written."""
 
     source: Any
     size: int
 
-    def content(self, array: pa.Array, scope: Scope) -> Content:
+    def content(self, array: pa.Array, scope: MisfitScope) -> Content:
         numbers = numbers_of(array, self.source)
         if self.size == 4:
             words = numbers.astype("<f4").view("<u4").astype(np.uint64)
         else:
             words = numbers.astype("<f8").view("<u8")
-        return [Field(words, self.size, self.size)], _is_zero(words)
+        return [VarintField(words, self.size, self.size)], _is_zero(words)
 
 
 @frozen
-class Bytes:
+class ProtobufBytes:
     is_text: bool
 
-    def content(self, array: pa.Array, scope: Scope) -> Content:
+    def content(self, array: pa.Array, scope: MisfitScope) -> Content:
         column = BytesColumn.from_arrow(checked_text(array, scope) if self.is_text else array, "")
         lengths = np.maximum(column.lengths, 0)
         return [*_lengths(lengths), bytes_elements(column)], _is_zero(lengths)
 
 
 @frozen
-class Enum:
+class ProtobufEnum:
     """By name."""
 
     numbers: tuple[tuple[str, int], ...]
 
-    def content(self, array: pa.Array, scope: Scope) -> Content:
+    def content(self, array: pa.Array, scope: MisfitScope) -> Content:
         numbers = symbol_numbers(array, dict(self.numbers), scope)
         return list(unsigned_fields_of(numbers.view(np.uint64))), _is_zero(numbers)
 
 
 @frozen
-class Inside:
+class ProtobufInside:
     """A message as the content of a field."""
 
-    message: Node
+    message: ValueNode
 
-    def content(self, array: pa.Array, scope: Scope) -> Content:
+    def content(self, array: pa.Array, scope: MisfitScope) -> Content:
         flat = joined(self.message.pieces(array, scope), len(array))
         return [*_lengths(flat.lengths), flat.elements()], np.zeros(len(array), np.bool_)
 
 
-Scalar = Varint | Boolean | Fixed | Float | Bytes | Enum | Inside
+Scalar = (
+    ProtobufVarint | ProtobufBoolean | ProtobufFixed | ProtobufFloat | ProtobufBytes | ProtobufEnum | ProtobufInside
+)
 
 
 @frozen
-class MessageField:
+class ProtobufMessageField:
     """`writes_zero`: also a value that is 0 or empty. `oneof` is a name that it shares with others."""
 
     name: str
@@ -132,7 +134,7 @@ class MessageField:
     is_required: bool = False
     oneof: str = ""
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         array = plain(array)
         valid = valid_of(array)
         if valid is not None and self.is_required:
@@ -145,7 +147,7 @@ class MessageField:
 
 
 @frozen
-class RepeatedField:
+class ProtobufRepeatedField:
     """`is_packed`: one tag for all items."""
 
     name: str
@@ -155,7 +157,7 @@ class RepeatedField:
     is_packed: bool
     oneof: str = ""
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         array = plain(array)
         valid = valid_of(array)
         offsets, (child,) = lists_of(array)
@@ -172,7 +174,7 @@ class RepeatedField:
 
 
 @frozen
-class MapField:
+class ProtobufMapField:
     """Each entry is a message of two fields, both always there."""
 
     name: str
@@ -184,7 +186,7 @@ class MapField:
     value_tag: bytes
     oneof: str = ""
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         array = plain(array)
         valid = valid_of(array)
         offsets, (keys, values) = lists_of(array)
@@ -202,20 +204,20 @@ class MapField:
 
 
 @frozen
-class Message:
+class ProtobufMessage:
     """`oneofs` are those with several columns, of which at most one may be filled."""
 
-    fields: tuple[MessageField | RepeatedField | MapField, ...]
+    fields: tuple[ProtobufMessageField | ProtobufRepeatedField | ProtobufMapField, ...]
     oneofs: tuple[str, ...] = ()
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         self._check_oneofs(array, scope)
         pieces: list[Piece] = []
         for field in self.fields:
             pieces += field.pieces(array.field(field.index), scope.field(field.name))
         return pieces
 
-    def _check_oneofs(self, array: pa.Array, scope: Scope) -> None:
+    def _check_oneofs(self, array: pa.Array, scope: MisfitScope) -> None:
         for oneof in self.oneofs:
             filled = np.zeros(len(array), np.int64)
             for field in self.fields:
@@ -226,24 +228,24 @@ class Message:
 
 
 @frozen
-class Wrapper:
+class ProtobufWrapper:
     """A scalar column for a message that wraps such a value in a field of its own."""
 
-    inner: MessageField
+    inner: ProtobufMessageField
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         return self.inner.pieces(array, scope)
 
 
 @frozen
-class Moment:
+class ProtobufMoment:
     """google.protobuf.Timestamp and Duration: seconds and nanoseconds. Those of a Timestamp are never below 0, those of
     a Duration have the sign of its seconds."""
 
     units_per_second: int
     is_duration: bool
 
-    def pieces(self, array: pa.Array, scope: Scope) -> list[Piece]:
+    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         numbers = numbers_of(array, np.int64)
         seconds = numbers // self.units_per_second
         rest = numbers - seconds * self.units_per_second
@@ -258,7 +260,7 @@ class Moment:
         return pieces
 
 
-def _whole_content(scalar: Scalar, array: pa.Array, scope: Scope) -> list[Piece]:
+def _whole_content(scalar: Scalar, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """Of items: all of them, and none may be null."""
     valid = valid_of(array)
     if valid is not None:
@@ -267,5 +269,5 @@ def _whole_content(scalar: Scalar, array: pa.Array, scope: Scope) -> list[Piece]
     return pieces
 
 
-def _lengths(lengths: Array) -> list[Field]:
+def _lengths(lengths: Array) -> list[VarintField]:
     return unsigned_fields_of(lengths.astype(np.uint64))

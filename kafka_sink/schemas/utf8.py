@@ -6,10 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.schemas.arrays import valid_of
-from kafka_sink.schemas.misfit import Scope
+from kafka_sink.schemas.misfit import MisfitScope
 
 
-def checked_text(array: pa.Array, scope: Scope) -> pa.Array:
+def checked_text(array: pa.Array, scope: MisfitScope) -> pa.Array:
     """The same, with nulls for what does not fit."""
     try:
         array.validate(full=True)

@@ -6,7 +6,7 @@
     server   wrapped: the security layers that it offers, and how much it takes at a time
     client   wrapped: no layer, size 0, the name
 
-Tickets, keys and the security context are the Kerberos library's (runtime/kerberos.py); here is the order of messages,
+Tickets, keys and the security context are the Kerberos library's (auth/kerberos.py); here is the order of messages,
 and what a server must not say. Kafka has no security layers: TLS is what encrypts.
 """
 

@@ -34,7 +34,7 @@ class AwsCredentials:
 
 
 @frozen
-class Scope:
+class CredentialScope:
     """What a signature is good for. `time` as in 20150830T123600Z."""
 
     time: str
@@ -45,8 +45,8 @@ class Scope:
         return f"{self.time[:8]}/{self.region}/{self.service}/aws4_request"
 
 
-def scope_at(now_s: float, region: str, service: str) -> Scope:
-    return Scope(datetime.fromtimestamp(now_s, timezone.utc).strftime("%Y%m%dT%H%M%SZ"), region, service)
+def scope_at(now_s: float, region: str, service: str) -> CredentialScope:
+    return CredentialScope(datetime.fromtimestamp(now_s, timezone.utc).strftime("%Y%m%dT%H%M%SZ"), region, service)
 
 
 def canonical_query(pairs: Mapping[str, str]) -> str:
@@ -56,7 +56,7 @@ def canonical_query(pairs: Mapping[str, str]) -> str:
 
 def signature(
     secret_access_key: str,
-    scope: Scope,
+    scope: CredentialScope,
     *,
     method: str = "GET",
     path: str = "/",
@@ -80,7 +80,7 @@ def signed_names(headers: Mapping[str, str]) -> str:
 
 
 def presigned_query(
-    credentials: AwsCredentials, scope: Scope, host: str, query: Mapping[str, str], life_s: int
+    credentials: AwsCredentials, scope: CredentialScope, host: str, query: Mapping[str, str], life_s: int
 ) -> dict[str, str]:
     """The query of GET / at that host, with the signature in it."""
     whole = {
@@ -98,7 +98,7 @@ def presigned_query(
 
 
 def signed_headers(
-    credentials: AwsCredentials, scope: Scope, headers: Mapping[str, str], body: bytes
+    credentials: AwsCredentials, scope: CredentialScope, headers: Mapping[str, str], body: bytes
 ) -> dict[str, str]:
     """Those of POST /, the signature among them."""
     whole = {**headers, "x-amz-date": scope.time}

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 
-from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import ConfigError
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.sink_options import SinkOptions
 
 # As Spark writes it, and as a record of the ledger can hold it.

@@ -24,9 +24,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kafka_sink.admin.side_plan import SidePlan
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.format_names import BINARY, ENCODED, EVERY_COLUMN, STRING
-from kafka_sink.runtime.side_plan import SidePlan
 
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions, SideFormat

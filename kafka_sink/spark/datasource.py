@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.runtime.heap import HEAP
+from kafka_sink.spark.heap import HEAP
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (

@@ -1,9 +1,9 @@
 """The driver's side of exactly-once: asks Kafka at planning time, commits, aborts.
 
-What decides is the pure machine in delivery/committer.py; here it gets its hands (a Client), and what it may keep from
-one batch to the next (a DriverSession). Both are remembered per process. Nothing relies on that: Spark makes commit
-processes when it likes, and moves the commits of a query from one to another and back. One that knows nothing, or whose
-knowledge is old, fences, reads the ledger and goes on from there.
+What decides is the pure machine in exactly_once/committer.py; here it gets its hands (a Client), and what it may keep
+from one batch to the next (a DriverSession). Both are remembered per process. Nothing relies on that: Spark makes
+commit processes when it likes, and moves the commits of a query from one to another and back. One that knows nothing,
+or whose knowledge is old, fences, reads the ledger and goes on from there.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 
-from kafka_sink.delivery.committer import Committer
-from kafka_sink.delivery.identity import sink_id_of_query
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
-from kafka_sink.delivery.session import (
+from kafka_sink.admin.client import Client
+from kafka_sink.errors import ConfigError
+from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.identity import sink_id_of_query
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.session import (
+    CommitResult,
     Conclusion,
     DeliverySettings,
+    DriverOperation,
     DriverSession,
     Job,
     OnMismatch,
-    Operation,
-    Verdict,
 )
-from kafka_sink.delivery.sweep import NOT_VERIFIED
-from kafka_sink.errors import ConfigError
+from kafka_sink.exactly_once.sweep import NOT_VERIFIED
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.runtime.client import Client
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.ledger_topic import check_ledger_topic
 from kafka_sink.spark.unfinished import commit_under_way, forget, unfinished_commits
@@ -57,23 +57,23 @@ class Driver:
         self._session = DriverSession(sink_id_of_query(sink_id, query_id), run, named_sink_id=named)
         self._settings: DeliverySettings | None = None
 
-    def commit(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> Verdict:
-        operation = Operation.COMMIT if key.has_ledger else Operation.COMMIT_WITHOUT_LEDGER
+    def commit(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> CommitResult:
+        operation = DriverOperation.COMMIT if key.has_ledger else DriverOperation.COMMIT_WITHOUT_LEDGER
         return self._run(Job(operation, key, receipts, _wall_ms()))
 
-    def abort(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> Verdict:
-        operation = Operation.ABORT if key.has_ledger else Operation.ABORT_WITHOUT_LEDGER
+    def abort(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> CommitResult:
+        operation = DriverOperation.ABORT if key.has_ledger else DriverOperation.ABORT_WITHOUT_LEDGER
         return self._run(Job(operation, key, receipts, _wall_ms()))
 
-    def recover(self) -> Verdict:
+    def recover(self) -> CommitResult:
         """Finishes what an earlier run has decided, before any task of this one runs: its transactions have a time
         limit. Fences nobody."""
-        return self._run(Job(Operation.RECOVER, wall_ms=_wall_ms()))
+        return self._run(Job(DriverOperation.RECOVER, wall_ms=_wall_ms()))
 
     def close(self) -> None:
         self._client.close()
 
-    def _run(self, job: Job) -> Verdict:
+    def _run(self, job: Job) -> CommitResult:
         verdict = self._client.run(Committer(self._delivery_settings(), self._session, job, self._client.now_ms()))
         for note in verdict.notes:
             if note == NOT_VERIFIED:
@@ -169,8 +169,8 @@ def _drivers(pid: int) -> dict[tuple[SinkOptions, str, str, str, str], Driver]:
 
 
 def _with_driver(
-    options: SinkOptions, sink_id: str, run: str, query_id: str, write: str, act: Callable[[Driver], Verdict]
-) -> Verdict:
+    options: SinkOptions, sink_id: str, run: str, query_id: str, write: str, act: Callable[[Driver], CommitResult]
+) -> CommitResult:
     """The driver of this sink, run and write, as this process remembers it; one that failed is forgotten."""
     drivers = _drivers(os.getpid())
     where = (options, sink_id, run, query_id, write)

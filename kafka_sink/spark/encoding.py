@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from kafka_sink.admin.side_plan import SidePlan
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.records.bytes_column import plain
 from kafka_sink.records.varint import Array
-from kafka_sink.runtime.side_plan import SidePlan
 from kafka_sink.schemas.arrays import lists_of, valid_of
 from kafka_sink.schemas.encoder import Encoder
 from kafka_sink.schemas.match import plan

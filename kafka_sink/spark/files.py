@@ -7,7 +7,7 @@ import os
 
 from pyspark import SparkFiles
 
-from kafka_sink.runtime.files import also_look_in
+from kafka_sink.io.files import also_look_in
 
 # Spark sets it for every Python process, over Spark Connect as well, to folders that go with the application.
 LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"

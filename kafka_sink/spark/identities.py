@@ -1,6 +1,6 @@
 """Transactional ids that this process has used before: when an attempt may have one, and when it leaves its own.
 
-The rules are in delivery/identity_pool.py; here are the pool of this process and the question to the coordinator.
+The rules are in exactly_once/identity_pool.py; here are the pool of this process and the question to the coordinator.
 After a fork the child has neither: the ids are its parent's.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kafka_sink.delivery.identity_pool import IdentityPool, is_over
-from kafka_sink.delivery.receipt import PreparedTransaction
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.exactly_once.identity_pool import IdentityPool, is_over
+from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.options import ProducerOptions
 
 if TYPE_CHECKING:
-    from kafka_sink.runtime.client import Client
+    from kafka_sink.admin.client import Client
 
 # After so long a new id is the better choice.
 ASK_TIMEOUT_MS = 2_000
@@ -30,7 +30,7 @@ class Identities:
 
     def has_ended(self, options: ProducerOptions, transaction: PreparedTransaction) -> bool:
         """As the coordinator says; False also if it cannot be known."""
-        from kafka_sink.engine.question import Coordinator
+        from kafka_sink.client.admin_request import Coordinator
         from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
 
         target, body = Coordinator(transaction.transactional_id), {"transactional_ids": [transaction.transactional_id]}
@@ -43,7 +43,7 @@ class Identities:
         return any(is_over(transaction, state) for state in answer["transaction_states"])
 
     def _client(self, options: ProducerOptions) -> Client:
-        from kafka_sink.runtime.client import Client
+        from kafka_sink.admin.client import Client
 
         client = self._clients.pop(options, None) or Client(options)
         self._clients[options] = client

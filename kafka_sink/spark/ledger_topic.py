@@ -17,9 +17,9 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from kafka_sink.engine.question import AnyBroker
+from kafka_sink.admin.client import Client
+from kafka_sink.client.admin_request import AnyBroker
 from kafka_sink.errors import BrokerError, ConfigError
-from kafka_sink.runtime.client import Client
 from kafka_sink.wire.apis import METADATA
 
 _LOGGER = logging.getLogger("kafka_sink")

@@ -16,9 +16,9 @@ import re
 
 from pyspark import TaskContext
 
-from kafka_sink.delivery.identity import run_hash, sink_id_of_query
-from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import LocalProtocolError
+from kafka_sink.exactly_once.identity import run_hash, sink_id_of_query
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.task import TaskPlace
 from kafka_sink.spark.triggers import refuse_continuous

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.sql.types import StructType
 
-from kafka_sink.delivery.identity import run_of_label, sink_id_of_checkpoint
+from kafka_sink.admin.side_plan import SidePlan
 from kafka_sink.errors import ConfigError
+from kafka_sink.exactly_once.identity import run_of_label, sink_id_of_checkpoint
+from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options.format_names import ENCODED
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.runtime.imported import imported
-from kafka_sink.runtime.side_plan import SidePlan
 from kafka_sink.spark.batch_name import named_batch
 from kafka_sink.spark.columns import WrittenColumns, written_columns
 from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafka
@@ -97,7 +97,7 @@ def _checked(settings: Mapping[str, str], schema: StructType) -> tuple[SinkOptio
         (options.summary_listener, "summary.listener"),
     ):
         if name is not None:
-            imported(name, option)
+            load_user_function(name, option)
     # Where the registry is and how to log in there stays here.
     formats, options = options.formats, replace(options, formats=None)
     _tell_once(options, columns, os.getpid())
@@ -109,8 +109,8 @@ def _sides(
     formats: FormatOptions, schema: StructType, columns: WrittenColumns, options: SinkOptions
 ) -> tuple[SidePlan, ...]:
     # Loads pyarrow, which planning needs for nothing else.
-    from kafka_sink.runtime.registry_memory import keep_schemas_in
-    from kafka_sink.runtime.side_planning import planned_side
+    from kafka_sink.admin.registry_memory import keep_schemas_in
+    from kafka_sink.admin.side_planning import planned_side
     from kafka_sink.schemas.spark_types import arrow_of_json
 
     keep_schemas_in(application_folder)

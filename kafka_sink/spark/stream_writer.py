@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.runtime.heap import HEAP
 from kafka_sink.spark.columns import WrittenColumns
+from kafka_sink.spark.heap import HEAP
 from kafka_sink.spark.triggers import refuse_continuous
 from kafka_sink.spark.writer import CommitMessage, receipts_left, receipts_of
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from kafka_sink.delivery.receipt import BatchKey, BatchSummary, TaskReceipt, summarised
-from kafka_sink.delivery.session import Conclusion
+from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt, summarised
+from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.runtime.imported import imported
 from kafka_sink.spark.log import show_log
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -28,7 +28,7 @@ def tell_delivered(
     if options.summary_listener is None:
         return
     try:
-        imported(options.summary_listener, "summary.listener")(key, summary)
+        load_user_function(options.summary_listener, "summary.listener")(key, summary)
     except Exception:
         # The batch is delivered; a listener must not turn that into a failure and have Spark write it again.
         _LOGGER.exception("summary.listener %s failed; the batch is delivered all the same", options.summary_listener)

@@ -26,24 +26,24 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from kafka_sink.delivery.identity import TaskIdentity
-from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout
+from kafka_sink.exactly_once.identity import TaskIdentity
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.io.error_copy import copy_error
+from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_options import FAIL, SinkOptions
+from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
+from kafka_sink.producer.pool import POOL
+from kafka_sink.producer.producer import Producer
 from kafka_sink.records.digest import RowDigest
-from kafka_sink.runtime.arrow_future import ArrowFuture, ArrowMetadata
-from kafka_sink.runtime.exchange import retold
-from kafka_sink.runtime.imported import imported
-from kafka_sink.runtime.pool import POOL
-from kafka_sink.runtime.producer import Producer
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.gather import gathered
 from kafka_sink.spark.identities import IDENTITIES
 
 if TYPE_CHECKING:
-    from kafka_sink.runtime.side_plan import SidePlan
+    from kafka_sink.admin.side_plan import SidePlan
     from kafka_sink.spark.encoding import RowEncoding
     from kafka_sink.spark.unsendable import Unsendable
 
@@ -95,7 +95,7 @@ def write_task(
             task.give_up()
         if isinstance(error, KafkaSinkError):
             # For Spark's log, and for whoever reads why the job failed.
-            raise retold(error, f"{place}: {error}") from error
+            raise copy_error(error, f"{place}: {error}") from error
         raise
 
 
@@ -110,7 +110,7 @@ class Task:
         self._started_s = time.monotonic()
         self._retries_before = self._producer.retried_record_count
         self._pending: deque[ArrowFuture] = deque()
-        self._written: dict[tuple[str, int], Written] = {}
+        self._written: dict[tuple[str, int], WrittenPartition] = {}
         self._row_count = 0
         self._delivered_count = 0
         self._byte_count = 0
@@ -279,7 +279,7 @@ class Task:
         self._byte_count += metadata.byte_count
         for (topic, partition), extent in metadata.partitions.items():
             known = self._written.get((topic, partition))
-            added = Written(topic, partition, extent.record_count, extent.first_offset, extent.last_offset)
+            added = WrittenPartition(topic, partition, extent.record_count, extent.first_offset, extent.last_offset)
             self._written[topic, partition] = added if known is None else known.joined(added)
 
 
@@ -313,7 +313,7 @@ def _receipt_of_nothing(place: TaskPlace) -> TaskReceipt:
 def _producer_options(options: SinkOptions) -> ProducerOptions:
     if options.partitioner is None:
         return options.producer
-    return replace(options.producer, partitioner=imported(options.partitioner, "kafka.partitioner.class"))
+    return replace(options.producer, partitioner=load_user_function(options.partitioner, "kafka.partitioner.class"))
 
 
 def _counted(error: DataError, rows_before: int) -> DataError:

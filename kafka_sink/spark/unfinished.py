@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from kafka_sink.delivery.identity import run_hash
+from kafka_sink.exactly_once.identity import run_hash
 from kafka_sink.spark.files import application_folder
 
 # In place of the process id: the commit has ended, in an error.

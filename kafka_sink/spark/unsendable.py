@@ -22,8 +22,8 @@ import pyarrow as pa
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_table import TopicName
+from kafka_sink.producer.producer import Producer
 from kafka_sink.records.columns import columns_by_topic
-from kafka_sink.runtime.producer import Producer
 
 if TYPE_CHECKING:
     from kafka_sink.spark.encoding import RowEncoding

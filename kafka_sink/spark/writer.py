@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import LocalProtocolError
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.runtime.heap import HEAP
 from kafka_sink.spark.columns import WrittenColumns
+from kafka_sink.spark.heap import HEAP
 
 if TYPE_CHECKING:
     import pyarrow as pa

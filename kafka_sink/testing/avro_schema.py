@@ -32,14 +32,14 @@ class InvalidAvro(ValueError):
 
 
 @frozen
-class AvroSchema:
+class StoredAvroSchema:
     """`root` has all names in full, and each named type as a reference to `named`."""
 
     root: Any
     named: Mapping[str, dict[str, Any]]
 
 
-def parse_avro(text: str, others: Iterable[str] = ()) -> AvroSchema:
+def parse_avro(text: str, others: Iterable[str] = ()) -> StoredAvroSchema:
     """`others`: texts of the schemas that it refers to, in order."""
     named: dict[str, dict[str, Any]] = {}
     root: Any = None
@@ -53,7 +53,7 @@ def parse_avro(text: str, others: Iterable[str] = ()) -> AvroSchema:
             root = _Parser(named).read(said, "")
         except RecursionError:
             raise InvalidAvro("nested too deeply") from None
-    return AvroSchema(root, named)
+    return StoredAvroSchema(root, named)
 
 
 class _Parser:
@@ -151,13 +151,13 @@ class _Parser:
 # ---- who can read whom -----------------------------------------------------------------------------------------------
 
 
-def why_not_readable(reader: AvroSchema, writer: AvroSchema) -> list[str]:
+def why_not_readable(reader: StoredAvroSchema, writer: StoredAvroSchema) -> list[str]:
     """Why `reader` cannot read what was written by `writer`; nothing: it can."""
     return _Resolution(reader, writer).reasons(reader.root, writer.root, "/")
 
 
 class _Resolution:
-    def __init__(self, reader: AvroSchema, writer: AvroSchema) -> None:
+    def __init__(self, reader: StoredAvroSchema, writer: StoredAvroSchema) -> None:
         self._reader = reader
         self._writer = writer
         # Pairs of named types that are being looked at: a type may hold itself.

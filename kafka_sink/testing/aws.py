@@ -24,7 +24,7 @@ _SIGNED = ("Action", "X-Amz-Algorithm", "X-Amz-Credential", "X-Amz-Date", "X-Amz
            "X-Amz-SignedHeaders")  # fmt: skip
 
 
-class AwsMskIamExchange:
+class AwsMskIamServer:
     """`access_keys`: id to secret key. `host` is the broker's own name."""
 
     def __init__(self, access_keys: Mapping[str, str], host: str, now_ms: int) -> None:

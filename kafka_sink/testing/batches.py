@@ -91,7 +91,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class DecodedRecord:
     """`raw` is the record without its length, as it stands in the batch: kept for compaction."""
 
     offset_delta: int
@@ -210,7 +210,7 @@ def unpacked(batch: Batch) -> bytes:
         raise Refused(Code.UNKNOWN_SERVER_ERROR, f"failed to decompress: {cause}") from None
 
 
-def read_records(batch: Batch) -> list[Record]:
+def read_records(batch: Batch) -> list[DecodedRecord]:
     data = unpacked(batch)
     records = []
     position = 0
@@ -248,7 +248,7 @@ def _field(data: bytes, position: int) -> tuple[bytes | None, int]:
     return data[position : position + length], position + length
 
 
-def _record(data: bytes, start: int, end: int, base_timestamp_ms: int) -> Record:
+def _record(data: bytes, start: int, end: int, base_timestamp_ms: int) -> DecodedRecord:
     timestamp_delta, position = _varint(data, start + 1)
     offset_delta, position = _varint(data, position)
     key, position = _field(data, position)
@@ -265,7 +265,7 @@ def _record(data: bytes, start: int, end: int, base_timestamp_ms: int) -> Record
         headers.append((name, header))
     if position != end:
         raise Refused(Code.INVALID_RECORD, f"invalid record size: {end - start} announced, {position - start} read")
-    return Record(offset_delta, base_timestamp_ms + timestamp_delta, key, value, tuple(headers), data[start:end])
+    return DecodedRecord(offset_delta, base_timestamp_ms + timestamp_delta, key, value, tuple(headers), data[start:end])
 
 
 # ---- writing ----

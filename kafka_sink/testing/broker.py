@@ -34,7 +34,7 @@ from kafka_sink.testing.markers import Markers
 from kafka_sink.testing.schedule import Schedule
 from kafka_sink.testing.session import Session, Stage
 from kafka_sink.testing.settings import Settings
-from kafka_sink.testing.topics import Broker
+from kafka_sink.testing.topics import BrokerState
 from kafka_sink.testing.transactions import TransactionCoordinator
 from kafka_sink.wire import frames
 from kafka_sink.wire.api import API_VERSIONS_KEY
@@ -44,7 +44,7 @@ Output = tuple[int, bytes | None]
 
 
 @dataclass(slots=True)
-class Connection:
+class ClientConnection:
     broker_id: int
     received: frames.FrameBuffer
     session: Session
@@ -62,7 +62,7 @@ class BrokerCluster:
 
     def __init__(
         self,
-        brokers: int | list[Broker] = 1,
+        brokers: int | list[BrokerState] = 1,
         *,
         topics: Mapping[str, int] | None = None,
         users: Mapping[str, str] | None = None,
@@ -72,7 +72,7 @@ class BrokerCluster:
         now_ms: int = 0,
     ) -> None:
         if isinstance(brokers, int):
-            brokers = [Broker(number, "localhost", 9091 + number) for number in range(1, brokers + 1)]
+            brokers = [BrokerState(number, "localhost", 9091 + number) for number in range(1, brokers + 1)]
         self.settings = settings or Settings()
         self.schedule = Schedule()
         self.schedule.run_due(now_ms)
@@ -87,7 +87,7 @@ class BrokerCluster:
         super_users = self.settings.names("super.users", ";")
         self.authorizer = Authorizer(acls, super_users) if acls is not None else None
         self.throttle_times_ms: dict[str, int] = {}
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, ClientConnection] = {}
         self._outputs: list[Output] = []
         self._runnable: deque[int] = deque()
         for name, partitions in (topics or {}).items():
@@ -178,7 +178,7 @@ class BrokerCluster:
 
     # ---- requests ----
 
-    def _connection(self, broker_id: int, connection_id: int) -> Connection | None:
+    def _connection(self, broker_id: int, connection_id: int) -> ClientConnection | None:
         """A broker that is down accepts nothing: the connection is closed again."""
         connection = self._connections.get(connection_id)
         if connection is None:
@@ -187,7 +187,7 @@ class BrokerCluster:
                 return None
             bytes_max = self.settings.number("socket.request.max.bytes")
             session = Session(Stage.VERSIONS if self.has_sasl else Stage.READY)
-            connection = Connection(broker_id, frames.FrameBuffer(bytes_max), session)
+            connection = ClientConnection(broker_id, frames.FrameBuffer(bytes_max), session)
             self._connections[connection_id] = connection
         assert connection.broker_id == broker_id, "a connection leads to one broker"
         return connection
@@ -202,7 +202,7 @@ class BrokerCluster:
         outputs, self._outputs = self._outputs, []
         return outputs
 
-    def _begin(self, connection_id: int, connection: Connection, frame: bytes) -> None:
+    def _begin(self, connection_id: int, connection: ClientConnection, frame: bytes) -> None:
         """What cannot be read as a request closes the connection: there is no answer that a client could match."""
         session = connection.session
         if session.awaits_bare_token:

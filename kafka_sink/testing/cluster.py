@@ -24,7 +24,7 @@ from kafka_sink.testing.topics import (
     NO_LEADER,
     OFFSETS_TOPIC,
     TRANSACTION_TOPIC,
-    Broker,
+    BrokerState,
     Partition,
     Topic,
     check_topic_configs,
@@ -47,7 +47,7 @@ class View:
 class Cluster:
     """All collections keep the order of insertion, so equal calls give equal answers."""
 
-    def __init__(self, brokers: list[Broker], settings: Settings, schedule: Schedule) -> None:
+    def __init__(self, brokers: list[BrokerState], settings: Settings, schedule: Schedule) -> None:
         self.brokers = {broker.node_id: broker for broker in brokers}
         self.settings = settings
         self.schedule = schedule
@@ -67,7 +67,7 @@ class Cluster:
     # ---- brokers ----
 
     @property
-    def alive(self) -> list[Broker]:
+    def alive(self) -> list[BrokerState]:
         return [broker for broker in self.brokers.values() if broker.is_up]
 
     @property

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from kafka_sink.testing.batches import (
     LOG_APPEND_TIME_FLAG,
     Batch,
-    Record,
+    DecodedRecord,
     encode_batch,
     read_records,
     varint_bytes,
@@ -115,7 +115,7 @@ class _Cleaner:
             return batch
         return rewritten(batch, kept, self._horizon_ms if needs_horizon else batch.delete_horizon_ms)
 
-    def _stays(self, batch: Batch, record: Record) -> bool:
+    def _stays(self, batch: Batch, record: DecodedRecord) -> bool:
         if record.key is None or batch.base_offset + record.offset_delta < self._newest[record.key]:
             return False
         return record.value is not None or not self._is_over(batch)
@@ -163,7 +163,7 @@ def _aborted_batches(batches: Iterable[Batch], aborted: Iterable[AbortedTransact
     }
 
 
-def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -> Batch:
+def rewritten(batch: Batch, records: Sequence[DecodedRecord], horizon_ms: int | None) -> Batch:
     """The same batch with fewer records, uncompressed; offsets and the header's counts of sequences stay."""
     if not records:
         horizon_ms = None
@@ -175,7 +175,7 @@ def rewritten(batch: Batch, records: Sequence[Record], horizon_ms: int | None) -
     return encode_batch(template, section, len(records), None if has_append_time else max_ms)
 
 
-def _moved(record: Record, timestamp_delta: int) -> bytes:
+def _moved(record: DecodedRecord, timestamp_delta: int) -> bytes:
     """A record with another timestamp delta: its first byte is the attributes, the old delta follows."""
     rest = record.raw[1:]
     old_bytes = next(position for position, byte in enumerate(rest, 1) if byte < 0x80)

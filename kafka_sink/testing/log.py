@@ -18,7 +18,7 @@ from kafka_sink.testing.batches import (
     LOG_APPEND_TIME_FLAG,
     NO_TIMESTAMP,
     Batch,
-    Record,
+    DecodedRecord,
     control_batch,
     read_records,
     stamp,
@@ -259,7 +259,7 @@ def marker_content(batch: Batch) -> tuple[bool, int]:
     return key[2:4] == b"\0\x01", int.from_bytes(value[2:6], "big", signed=True)
 
 
-def _check_records(batch: Batch, records: list[Record], rules: LogRules, now_ms: int) -> None:
+def _check_records(batch: Batch, records: list[DecodedRecord], rules: LogRules, now_ms: int) -> None:
     """Kafka reports every bad record of the batch; one invalid timestamp gives the whole batch that error."""
     has_flag = bool(batch.attributes & LOG_APPEND_TIME_FLAG)
     errors: list[tuple[int, str]] = []

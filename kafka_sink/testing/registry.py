@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from kafka_sink.testing.registry_json import content_of, text_as_json, told, told_content
-from kafka_sink.testing.registry_store import KINDS, LEVELS, MODES, Content, Refused, Store
+from kafka_sink.testing.registry_store import KINDS, LEVELS, MODES, Content, RegistryRefusal, Store
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
@@ -42,7 +42,7 @@ class RegistryFault:
 
 
 @dataclass(frozen=True)
-class HttpAnswer:
+class RegistryHttpAnswer:
     status: int
     body: bytes
     headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": CONTENT_TYPE})
@@ -72,21 +72,23 @@ class RegistryCore:
         self.requests: list[tuple[str, str]] = []
         self._is_open = users is None and tokens is None
 
-    def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> HttpAnswer:
+    def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> RegistryHttpAnswer:
         """`headers` by lower-case names."""
         self.requests.append((method, target))
         fault = self._fault(target)
         if fault is not None and fault.status is not None:
-            return HttpAnswer(fault.status, fault.body or b"", {"Content-Type": CONTENT_TYPE, **fault.headers}, fault)
+            return RegistryHttpAnswer(
+                fault.status, fault.body or b"", {"Content-Type": CONTENT_TYPE, **fault.headers}, fault
+            )
         try:
             self._check_user(headers.get("authorization", ""))
             said = self._routed(method, target, body)
-            made = HttpAnswer(200, json.dumps(said).encode(), fault=fault)
-        except Refused as refused:
+            made = RegistryHttpAnswer(200, json.dumps(said).encode(), fault=fault)
+        except RegistryRefusal as refused:
             made = _refusal(refused.status, refused.code, str(refused))
         if fault is None:
             return made
-        return HttpAnswer(
+        return RegistryHttpAnswer(
             made.status, made.body if fault.body is None else fault.body, {**made.headers, **fault.headers}, fault
         )
 
@@ -110,7 +112,7 @@ class RegistryCore:
                 name, password = "", ""
             if name in self.users and self.users[name] == password:
                 return
-        raise Refused(401, 401, "Unauthorized")
+        raise RegistryRefusal(401, 401, "Unauthorized")
 
     def _routed(self, method: str, target: str, body: bytes) -> Any:
         path = urlsplit(target)
@@ -119,9 +121,9 @@ class RegistryCore:
         for wanted, pattern, handle in _ROUTES:
             if wanted == method and _fits(pattern, parts):
                 if len(parts) > 1 and parts[0] == "subjects" and parts[1] in self.denied_subjects:
-                    raise Refused(403, 40301, f"User is denied operation on subject {parts[1]}")
+                    raise RegistryRefusal(403, 40301, f"User is denied operation on subject {parts[1]}")
                 return handle(self, _Call(parts, query, _json(body) if method in ("POST", "PUT") else None))
-        raise Refused(404, 404, "HTTP 404 Not Found")
+        raise RegistryRefusal(404, 404, "HTTP 404 Not Found")
 
     # ---- subjects ----
 
@@ -155,7 +157,7 @@ class RegistryCore:
             content, subject, normalize=call.is_set("normalize"), with_deleted=call.is_set("deleted")
         )
         if found is None:
-            raise Refused(404, 40403, "Schema not found")
+            raise RegistryRefusal(404, 40403, "Schema not found")
         return told(subject, found)
 
     def _register(self, call: _Call) -> Any:
@@ -165,21 +167,25 @@ class RegistryCore:
     def _delete_subject(self, call: _Call) -> Any:
         subject, permanent = call.parts[1], call.is_set("permanent")
         if permanent and self.store.versions(subject):
-            raise Refused(404, 40405, f"Subject '{subject}' was not deleted first before being permanently deleted")
+            raise RegistryRefusal(
+                404, 40405, f"Subject '{subject}' was not deleted first before being permanently deleted"
+            )
         if not permanent and self.store.versions(subject, with_deleted=True) and not self.store.versions(subject):
-            raise Refused(404, 40404, f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently")
+            raise RegistryRefusal(
+                404, 40404, f"Subject '{subject}' was soft deleted.Set permanent=true to delete permanently"
+            )
         return self.store.delete(subject, lambda each: permanent or not each.is_deleted, permanent=permanent)
 
     def _delete_version(self, call: _Call) -> Any:
         subject, permanent = call.parts[1], call.is_set("permanent")
         found = self.store.version(subject, call.parts[3], with_deleted=True)
         if permanent and not found.is_deleted:
-            raise Refused(
+            raise RegistryRefusal(
                 404, 40407, f"Subject '{subject}' Version {found.number} was not deleted first before being "
                 "permanently deleted"
             )  # fmt: skip
         if not permanent and found.is_deleted:
-            raise Refused(
+            raise RegistryRefusal(
                 404, 40406, f"Subject '{subject}' Version {found.number} was soft deleted.Set permanent=true to "
                 "delete permanently"
             )  # fmt: skip
@@ -200,11 +206,11 @@ class RegistryCore:
     def _content_of_id(self, call: _Call) -> Content:
         wanted = call.parts[2]
         if not re.fullmatch(r"-?[0-9]{1,10}", wanted):
-            raise Refused(404, 404, "HTTP 404 Not Found")
+            raise RegistryRefusal(404, 404, "HTTP 404 Not Found")
         context = self.store.contexts.get(self.store.context_of(call.query.get("subject", "")))
         content = None if context is None else context.by_id.get(int(wanted))
         if content is None:
-            raise Refused(404, 40403, f"Schema {wanted} not found")
+            raise RegistryRefusal(404, 40403, f"Schema {wanted} not found")
         return content
 
     def _where_is_id(self, call: _Call) -> list[tuple[str, int]]:
@@ -228,7 +234,7 @@ class RegistryCore:
             for content in context.by_id.values():
                 if content.guid == call.parts[2].lower():
                     return {**told_content(content), "guid": content.guid}
-        raise Refused(404, 40403, f"Schema {call.parts[2]} not found")
+        raise RegistryRefusal(404, 40403, f"Schema {call.parts[2]} not found")
 
     def _contexts(self, call: _Call) -> Any:
         return sorted(self.store.contexts)
@@ -250,14 +256,16 @@ class RegistryCore:
         subject = _subject_of(call)
         if subject and subject not in self.store.levels:
             if not call.is_set("defaultToGlobal"):
-                raise Refused(404, 40408, f"Subject '{subject}' does not have subject-level compatibility configured")
+                raise RegistryRefusal(
+                    404, 40408, f"Subject '{subject}' does not have subject-level compatibility configured"
+                )
             subject = ""
         return {"compatibilityLevel": self.store.levels[subject]}
 
     def _set_level(self, call: _Call) -> Any:
         level = call.body.get("compatibility")
         if not isinstance(level, str) or level.upper() not in LEVELS:
-            raise Refused(
+            raise RegistryRefusal(
                 422, 42203, "Invalid compatibility level. Valid values are none, backward, forward, full, "
                 "backward_transitive, forward_transitive, and full_transitive"
             )  # fmt: skip
@@ -267,7 +275,9 @@ class RegistryCore:
     def _delete_level(self, call: _Call) -> Any:
         subject = _subject_of(call)
         if subject not in self.store.levels:
-            raise Refused(404, 40408, f"Subject '{subject}' does not have subject-level compatibility configured")
+            raise RegistryRefusal(
+                404, 40408, f"Subject '{subject}' does not have subject-level compatibility configured"
+            )
         before = self.store.levels.pop(subject)
         self.store.levels.setdefault("", "BACKWARD")
         return {"compatibility": before}
@@ -276,21 +286,21 @@ class RegistryCore:
         subject = _subject_of(call)
         if subject and subject not in self.store.modes:
             if not call.is_set("defaultToGlobal"):
-                raise Refused(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
+                raise RegistryRefusal(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
             subject = ""
         return {"mode": self.store.modes[subject]}
 
     def _set_mode(self, call: _Call) -> Any:
         mode = call.body.get("mode")
         if not isinstance(mode, str) or mode.upper() not in MODES:
-            raise Refused(422, 42204, f"Invalid mode. Valid values are {', '.join(MODES)}")
+            raise RegistryRefusal(422, 42204, f"Invalid mode. Valid values are {', '.join(MODES)}")
         self.store.modes[_subject_of(call)] = mode.upper()
         return {"mode": mode.upper()}
 
     def _delete_mode(self, call: _Call) -> Any:
         subject = _subject_of(call)
         if subject not in self.store.modes:
-            raise Refused(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
+            raise RegistryRefusal(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
         before = self.store.modes.pop(subject)
         self.store.modes.setdefault("", "READWRITE")
         return {"mode": before}
@@ -342,9 +352,9 @@ def _json(body: bytes) -> Any:
     try:
         said = json.loads(body)
     except (ValueError, RecursionError):
-        raise Refused(400, 400, "Unable to process JSON") from None
+        raise RegistryRefusal(400, 400, "Unable to process JSON") from None
     if not isinstance(said, dict):
-        raise Refused(400, 400, "Unable to process JSON")
+        raise RegistryRefusal(400, 400, "Unable to process JSON")
     return said
 
 
@@ -352,5 +362,5 @@ def _subject_of(call: _Call) -> str:
     return call.parts[1] if len(call.parts) > 1 else ""
 
 
-def _refusal(status: int, code: int, message: str) -> HttpAnswer:
-    return HttpAnswer(status, json.dumps({"error_code": code, "message": message}).encode())
+def _refusal(status: int, code: int, message: str) -> RegistryHttpAnswer:
+    return RegistryHttpAnswer(status, json.dumps({"error_code": code, "message": message}).encode())

@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kafka_sink.testing.registry_store import AVRO, JSON, KINDS, Content, Ref, Refused, Version
+from kafka_sink.testing.registry_store import AVRO, JSON, KINDS, Content, Ref, RegistryRefusal, StoredVersion
 
 
 def content_of(said: dict[str, Any]) -> Content:
     text, kind = said.get("schema"), said.get("schemaType") or AVRO
     if not isinstance(text, str) or not text.strip():
-        raise Refused(422, 42201, "Empty schema")
+        raise RegistryRefusal(422, 42201, "Empty schema")
     if kind not in KINDS:
-        raise Refused(422, 42201, f"Invalid schema type {kind}")
+        raise RegistryRefusal(422, 42201, f"Invalid schema type {kind}")
     try:
         references = tuple(
             Ref(str(each["name"]), str(each["subject"]), int(each["version"])) for each in said.get("references") or []
         )
     except (TypeError, KeyError, ValueError):
-        raise Refused(422, 42201, "Invalid schema: a reference needs name, subject and version") from None
+        raise RegistryRefusal(422, 42201, "Invalid schema: a reference needs name, subject and version") from None
     return Content(kind, text, references)
 
 
@@ -34,7 +34,7 @@ def told_content(content: Content) -> dict[str, Any]:
     return fields
 
 
-def told(subject: str, version: Version) -> dict[str, Any]:
+def told(subject: str, version: StoredVersion) -> dict[str, Any]:
     place = {"subject": subject, "version": version.number, "id": version.schema_id, "guid": version.content.guid}
     return {**place, "schemaType": version.content.kind, **told_content(version.content)}
 

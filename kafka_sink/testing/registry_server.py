@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
-from kafka_sink.testing.registry import HttpAnswer, RegistryCore, RegistryFault
+from kafka_sink.testing.registry import RegistryCore, RegistryFault, RegistryHttpAnswer
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_POST = do_PUT = do_DELETE = _any
 
-    def _send(self, answer: HttpAnswer) -> None:
+    def _send(self, answer: RegistryHttpAnswer) -> None:
         fault = answer.fault or RegistryFault()
         if fault.delay_s:
             time.sleep(fault.delay_s)

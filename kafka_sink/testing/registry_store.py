@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from kafka_sink.testing.avro_schema import AvroSchema, InvalidAvro, parse_avro, why_not_readable
+from kafka_sink.testing.avro_schema import InvalidAvro, StoredAvroSchema, parse_avro, why_not_readable
 
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 KINDS = (JSON, PROTOBUF, AVRO)
@@ -20,7 +20,7 @@ READ_ONLY = frozenset({"READONLY", "READONLY_OVERRIDE"})
 DEFAULT_CONTEXT = "."
 
 
-class Refused(Exception):
+class RegistryRefusal(Exception):
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(message)
         self.status = status
@@ -47,7 +47,7 @@ class Content:
 
 
 @dataclass(slots=True)
-class Version:
+class StoredVersion:
     number: int
     schema_id: int
     content: Content
@@ -55,16 +55,16 @@ class Version:
 
 
 @dataclass(slots=True)
-class Context:
+class RegistryContext:
     """Each numbers its schemas anew."""
 
     by_id: dict[int, Content] = field(default_factory=dict)
-    subjects: dict[str, list[Version]] = field(default_factory=dict)
+    subjects: dict[str, list[StoredVersion]] = field(default_factory=dict)
 
 
 class Store:
     def __init__(self) -> None:
-        self.contexts: dict[str, Context] = {DEFAULT_CONTEXT: Context()}
+        self.contexts: dict[str, RegistryContext] = {DEFAULT_CONTEXT: RegistryContext()}
         # By qualified subject; "" is for all.
         self.levels: dict[str, str] = {"": "BACKWARD"}
         self.modes: dict[str, str] = {"": "READWRITE"}
@@ -75,22 +75,22 @@ class Store:
         """`:.name:rest` is in the context .name."""
         return subject[1:].partition(":")[0] if subject.startswith(":.") else DEFAULT_CONTEXT
 
-    def versions(self, subject: str, *, with_deleted: bool = False) -> list[Version]:
-        every = self.contexts.get(self.context_of(subject), Context()).subjects.get(subject, [])
+    def versions(self, subject: str, *, with_deleted: bool = False) -> list[StoredVersion]:
+        every = self.contexts.get(self.context_of(subject), RegistryContext()).subjects.get(subject, [])
         return [each for each in every if with_deleted or not each.is_deleted]
 
-    def demanded(self, subject: str, *, with_deleted: bool = False) -> list[Version]:
+    def demanded(self, subject: str, *, with_deleted: bool = False) -> list[StoredVersion]:
         found = self.versions(subject, with_deleted=with_deleted)
         if not found:
-            raise Refused(404, 40401, f"Subject '{subject}' not found.")
+            raise RegistryRefusal(404, 40401, f"Subject '{subject}' not found.")
         return found
 
-    def version(self, subject: str, wanted: str, *, with_deleted: bool = False) -> Version:
+    def version(self, subject: str, wanted: str, *, with_deleted: bool = False) -> StoredVersion:
         number = self._number(wanted)
         every = self.demanded(subject, with_deleted=with_deleted)
         found = every[-1] if number == -1 else next((each for each in every if each.number == number), None)
         if found is None:
-            raise Refused(404, 40402, f"Version {number} not found.")
+            raise RegistryRefusal(404, 40402, f"Version {number} not found.")
         return found
 
     @staticmethod
@@ -98,7 +98,7 @@ class Store:
         if wanted in ("latest", "-1"):
             return -1
         if not wanted.isdigit() or not 1 <= int(wanted) <= 2**31 - 1:
-            raise Refused(
+            raise RegistryRefusal(
                 422, 42202, f"The specified version '{wanted}' is not a valid version id. Allowed values are between "
                 '[1, 2^31-1] and the string "latest"'
             )  # fmt: skip
@@ -113,7 +113,9 @@ class Store:
                 other = self._qualified(each.subject, subject)
                 versions = [version for version in self.versions(other) if version.number == each.version]
                 if not versions:
-                    raise Refused(422, 42201, f"No schema reference found for subject '{other}' version {each.version}")
+                    raise RegistryRefusal(
+                        422, 42201, f"No schema reference found for subject '{other}' version {each.version}"
+                    )
                 take(versions[0].content)
                 found.setdefault((other, each.version), versions[0].content.text)
 
@@ -132,7 +134,7 @@ class Store:
         if content.kind == PROTOBUF:
             is_text = any(word in content.text for word in ("message", "enum", "syntax"))
             if not is_text and not _is_descriptor(content.text):
-                raise Refused(422, 42201, "Invalid schema: no message in this Protobuf schema")
+                raise RegistryRefusal(422, 42201, "Invalid schema: no message in this Protobuf schema")
             return content
         try:
             said = json.loads(content.text)
@@ -140,12 +142,14 @@ class Store:
             said = None
         if content.kind == JSON:
             if not isinstance(said, (dict, bool)):
-                raise Refused(422, 42201, "Invalid schema: this JSON schema is no object")
+                raise RegistryRefusal(422, 42201, "Invalid schema: this JSON schema is no object")
             return content
         try:
             parse_avro(content.text, texts)
         except InvalidAvro as error:
-            raise Refused(422, 42201, f"Invalid schema {content.text[:200]} with refs, details: {error}") from None
+            raise RegistryRefusal(
+                422, 42201, f"Invalid schema {content.text[:200]} with refs, details: {error}"
+            ) from None
         return Content(AVRO, json.dumps(said, separators=(",", ":"), ensure_ascii=False), content.references)
 
     def key_of(self, content: Content, subject: str, *, normalize: bool) -> object:
@@ -158,7 +162,9 @@ class Store:
         references = sorted(content.references, key=lambda each: each.name)
         return content.kind, json.dumps(json.loads(content.text), sort_keys=True), tuple(references)
 
-    def same(self, content: Content, subject: str, *, normalize: bool, with_deleted: bool = False) -> Version | None:
+    def same(
+        self, content: Content, subject: str, *, normalize: bool, with_deleted: bool = False
+    ) -> StoredVersion | None:
         key = self.key_of(content, subject, normalize=normalize)
         for each in reversed(self.versions(subject, with_deleted=with_deleted)):
             if self.key_of(each.content, subject, normalize=normalize) == key:
@@ -171,7 +177,7 @@ class Store:
     def mode(self, subject: str) -> str:
         return self.modes.get(subject) or self.modes[""]
 
-    def reasons(self, content: Content, subject: str, others: list[Version]) -> list[str]:
+    def reasons(self, content: Content, subject: str, others: list[StoredVersion]) -> list[str]:
         """Why it is not compatible with those versions, by the level of the subject."""
         level = self.level(subject)
         if level == "NONE":
@@ -195,16 +201,16 @@ class Store:
             found += why_not_readable(writer, reader)
         return found
 
-    def _parsed(self, content: Content, subject: str) -> AvroSchema:
+    def _parsed(self, content: Content, subject: str) -> StoredAvroSchema:
         return parse_avro(content.text, self.texts_of(content, subject))
 
     # ---- changing ----
 
-    def register(self, content: Content, subject: str, *, normalize: bool) -> Version:
+    def register(self, content: Content, subject: str, *, normalize: bool) -> StoredVersion:
         if not subject.strip():
-            raise Refused(422, 42208, "The specified subject is not a valid subject.")
+            raise RegistryRefusal(422, 42208, "The specified subject is not a valid subject.")
         if self.mode(subject) in READ_ONLY:
-            raise Refused(422, 42205, f"Subject {subject} is in read-only mode")
+            raise RegistryRefusal(422, 42205, f"Subject {subject} is in read-only mode")
         content = self.checked(content, subject)
         known = self.same(content, subject, normalize=normalize)
         if known is not None:
@@ -213,17 +219,17 @@ class Store:
         relevant = before if self.level(subject).endswith("_TRANSITIVE") else before[-1:]
         reasons = self.reasons(content, subject, relevant)
         if reasons:
-            raise Refused(
+            raise RegistryRefusal(
                 409, 409, "Schema being registered is incompatible with an earlier schema for subject "
                 f'"{subject}", details: {reasons}, compatibility: \'{self.level(subject)}\''
             )  # fmt: skip
-        context = self.contexts.setdefault(self.context_of(subject), Context())
+        context = self.contexts.setdefault(self.context_of(subject), RegistryContext())
         every = context.subjects.setdefault(subject, [])
-        version = Version(every[-1].number + 1 if every else 1, self._id_of(context, content, subject), content)
+        version = StoredVersion(every[-1].number + 1 if every else 1, self._id_of(context, content, subject), content)
         every.append(version)
         return version
 
-    def _id_of(self, context: Context, content: Content, subject: str) -> int:
+    def _id_of(self, context: RegistryContext, content: Content, subject: str) -> int:
         key = self.key_of(content, subject, normalize=False)
         for number, other in context.by_id.items():
             if other == content or self.key_of(other, subject, normalize=False) == key:
@@ -244,13 +250,13 @@ class Store:
         }
         return sorted(found)
 
-    def delete(self, subject: str, chosen: Callable[[Version], bool], *, permanent: bool) -> list[int]:
+    def delete(self, subject: str, chosen: Callable[[StoredVersion], bool], *, permanent: bool) -> list[int]:
         """The numbers of what was deleted."""
         every = self.demanded(subject, with_deleted=True)
         wanted = [each for each in every if chosen(each)]
         for each in wanted:
             if self.refers_to(subject, each.number):
-                raise Refused(
+                raise RegistryRefusal(
                     422, 42206, f"One or more references exist to the schema {subject} version {each.number}."
                 )
         context = self.contexts[self.context_of(subject)]

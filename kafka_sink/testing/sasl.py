@@ -16,7 +16,7 @@ import hmac
 import re
 from typing import Protocol
 
-from kafka_sink.testing.aws import AWS_MSK_IAM, AwsMskIamExchange
+from kafka_sink.testing.aws import AWS_MSK_IAM, AwsMskIamServer
 from kafka_sink.testing.credentials import PLAIN, SCRAM_HASHES, Credentials, ScramCredential
 from kafka_sink.testing.errors import AuthenticationFailed
 
@@ -35,20 +35,20 @@ _CLIENT_FINAL = re.compile(
 )
 
 
-class Exchange(Protocol):
+class SaslServer(Protocol):
     user: str | None
 
     def step(self, token: bytes) -> bytes: ...
 
 
-def new_exchange(mechanism: str, credentials: Credentials, host: str = "", now_ms: int = 0) -> Exchange:
+def new_exchange(mechanism: str, credentials: Credentials, host: str = "", now_ms: int = 0) -> SaslServer:
     """`host`: the broker's own name, for which AWS_MSK_IAM wants to be signed."""
     if mechanism == AWS_MSK_IAM:
-        return AwsMskIamExchange(credentials.access_keys, host, now_ms)
-    return PlainExchange(credentials) if mechanism == PLAIN else ScramExchange(mechanism, credentials)
+        return AwsMskIamServer(credentials.access_keys, host, now_ms)
+    return PlainServer(credentials) if mechanism == PLAIN else ScramServer(mechanism, credentials)
 
 
-class PlainExchange:
+class PlainServer:
     """One token: authorization id, user, password, with a NUL between them."""
 
     def __init__(self, credentials: Credentials) -> None:
@@ -72,7 +72,7 @@ class PlainExchange:
         return b""
 
 
-class ScramExchange:
+class ScramServer:
     """Two tokens. The proof is checked against the stored key; the answer proves that the server knows its own."""
 
     def __init__(self, mechanism: str, credentials: Credentials) -> None:

@@ -30,7 +30,7 @@ from kafka_sink.testing.broker import BrokerCluster, Output
 from kafka_sink.testing.faults import Fault
 from kafka_sink.testing.settings import RELEASES, Settings
 from kafka_sink.testing.storage import Storage
-from kafka_sink.testing.topics import Broker
+from kafka_sink.testing.topics import BrokerState
 
 T = TypeVar("T")
 READ_BYTES = 1 << 18
@@ -77,7 +77,7 @@ class EmbeddedBroker:
         self._tls = tls
         self._topics = dict(topics or {})
         self._storage = Storage(Path(data_dir)) if data_dir is not None else None
-        nodes = [Broker(number, host, port + number - 1 if port else 0) for number in range(1, brokers + 1)]
+        nodes = [BrokerState(number, host, port + number - 1 if port else 0) for number in range(1, brokers + 1)]
         self._started = time.time() * 1000 - time.monotonic() * 1000
         settings = Settings(dict(properties or {}), release, random_bytes=os.urandom)
         self.core = BrokerCluster(

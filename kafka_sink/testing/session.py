@@ -17,7 +17,7 @@ from enum import Enum
 
 from kafka_sink.testing.acl import ANONYMOUS
 from kafka_sink.testing.errors import AuthenticationFailed
-from kafka_sink.testing.sasl import Exchange
+from kafka_sink.testing.sasl import SaslServer
 
 # Kafka begins no re-authentication within a second of the one before.
 REAUTHENTICATION_INTERVAL_MS = 1000
@@ -38,7 +38,7 @@ class Session:
     mechanism: str = ""
     expires_ms: int | None = None
     has_bare_tokens: bool = False
-    exchange: Exchange | None = None
+    exchange: SaslServer | None = None
     reauthentication_began_ms: int | None = None
 
     @property
@@ -66,7 +66,7 @@ class Session:
         self.has_bare_tokens = False
         self.stage = Stage.HANDSHAKE
 
-    def on_handshake(self, mechanism: str, exchange: Exchange, *, has_bare_tokens: bool) -> None:
+    def on_handshake(self, mechanism: str, exchange: SaslServer, *, has_bare_tokens: bool) -> None:
         """The mechanism is one of those enabled."""
         self.has_bare_tokens = has_bare_tokens
         if self.is_reauthenticating and mechanism != self.mechanism:

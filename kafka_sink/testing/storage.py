@@ -20,8 +20,8 @@ from kafka_sink.testing.batches import split_batches
 from kafka_sink.testing.broker import BrokerCluster
 from kafka_sink.testing.groups import CommittedOffset, Group
 from kafka_sink.testing.topics import Partition, Topic
-from kafka_sink.testing.transaction_state import State, TransactionRecord
-from kafka_sink.testing.transactions import Transaction
+from kafka_sink.testing.transaction_state import CoordinatorState, TransactionRecord
+from kafka_sink.testing.transactions import CoordinatedTransaction
 
 STATE_FILE = "state.json"
 
@@ -98,9 +98,9 @@ class Storage:
                 partition.log.cleaned_offset = min(entry["cleaned_offset"], partition.log.end_offset)
                 topic.partitions.append(partition)
         for transactional_id, fields in state["transactions"].items():
-            fields["state"] = State(fields["state"])
+            fields["state"] = CoordinatorState(fields["state"])
             fields["partitions"] = tuple((topic, index) for topic, index in fields["partitions"])
-            core.coordinator.transactions[transactional_id] = Transaction(TransactionRecord(**fields))
+            core.coordinator.transactions[transactional_id] = CoordinatedTransaction(TransactionRecord(**fields))
         for group_id, offsets in state["groups"].items():
             group = core.groups.groups[group_id] = Group(group_id)
             for topic, index, offset, leader_epoch, metadata in offsets:

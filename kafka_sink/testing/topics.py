@@ -20,7 +20,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 @dataclass(slots=True)
-class Broker:
+class BrokerState:
     node_id: int
     host: str
     port: int

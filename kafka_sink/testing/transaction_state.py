@@ -21,7 +21,7 @@ TWO_PHASE_TIMEOUT_MS = (1 << 31) - 1
 TopicPartition = tuple[str, int]
 
 
-class State(Enum):
+class CoordinatorState(Enum):
     EMPTY = "Empty"
     ONGOING = "Ongoing"
     PREPARE_COMMIT = "PrepareCommit"
@@ -30,8 +30,8 @@ class State(Enum):
     COMPLETE_ABORT = "CompleteAbort"
 
 
-PREPARED = (State.PREPARE_COMMIT, State.PREPARE_ABORT)
-SETTLED = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+PREPARED = (CoordinatorState.PREPARE_COMMIT, CoordinatorState.PREPARE_ABORT)
+SETTLED = (CoordinatorState.EMPTY, CoordinatorState.COMPLETE_COMMIT, CoordinatorState.COMPLETE_ABORT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class TransactionRecord:
     last_epoch: int = NO_EPOCH
     previous_producer_id: int = NO_PRODUCER_ID
     next_producer_id: int = NO_PRODUCER_ID
-    state: State = State.EMPTY
+    state: CoordinatorState = CoordinatorState.EMPTY
     partitions: tuple[TopicPartition, ...] = ()
     start_ms: int = -1
     version: int = 0
@@ -91,7 +91,7 @@ def _after_init(
         producer_epoch=epoch,
         last_epoch=last_epoch,
         timeout_ms=timeout_ms,
-        state=State.EMPTY,
+        state=CoordinatorState.EMPTY,
         partitions=(),
         start_ms=-1,
         updated_ms=now_ms,
@@ -106,9 +106,9 @@ def with_partitions(
     return replace(
         record,
         previous_producer_id=record.producer_id,
-        state=State.ONGOING,
+        state=CoordinatorState.ONGOING,
         partitions=record.partitions + added,
-        start_ms=record.start_ms if record.state is State.ONGOING else now_ms,
+        start_ms=record.start_ms if record.state is CoordinatorState.ONGOING else now_ms,
         updated_ms=now_ms,
         version=version,
     )
@@ -131,9 +131,9 @@ def prepared(
         producer_epoch=epoch,
         last_epoch=last_epoch,
         next_producer_id=next_producer_id,
-        state=State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT,
+        state=CoordinatorState.PREPARE_COMMIT if is_commit else CoordinatorState.PREPARE_ABORT,
         # An abort of nothing starts and ends now.
-        start_ms=record.start_ms if record.state is State.ONGOING else now_ms,
+        start_ms=record.start_ms if record.state is CoordinatorState.ONGOING else now_ms,
         updated_ms=now_ms,
         version=version,
     )
@@ -144,14 +144,14 @@ def completed(record: TransactionRecord, *, now_ms: int) -> TransactionRecord:
     producer_id, epoch = record.producer_id, record.producer_epoch
     if record.version >= 2 and record.next_producer_id != NO_PRODUCER_ID:
         producer_id, epoch = record.next_producer_id, 0
-    is_commit = record.state is State.PREPARE_COMMIT
+    is_commit = record.state is CoordinatorState.PREPARE_COMMIT
     return replace(
         record,
         producer_id=producer_id,
         previous_producer_id=record.producer_id,
         producer_epoch=epoch,
         next_producer_id=NO_PRODUCER_ID,
-        state=State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT,
+        state=CoordinatorState.COMPLETE_COMMIT if is_commit else CoordinatorState.COMPLETE_ABORT,
         partitions=(),
         updated_ms=now_ms,
     )

@@ -31,7 +31,7 @@ from kafka_sink.testing.transaction_state import (
     PREPARED,
     SETTLED,
     TWO_PHASE_TIMEOUT_MS,
-    State,
+    CoordinatorState,
     TopicPartition,
     TransactionRecord,
     completed,
@@ -69,7 +69,7 @@ class Surroundings(Protocol):
 
 
 @dataclass(slots=True)
-class Transaction:
+class CoordinatedTransaction:
     """`pending` is the record that is being appended; during the markers it is the one that will follow them."""
 
     record: TransactionRecord
@@ -82,7 +82,7 @@ class TransactionCoordinator:
         self._schedule = schedule
         self._settings = settings
         self._surroundings = surroundings
-        self.transactions: dict[str, Transaction] = {}
+        self.transactions: dict[str, CoordinatedTransaction] = {}
 
     # ---- InitProducerId ----
 
@@ -109,11 +109,11 @@ class TransactionCoordinator:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             record = TransactionRecord(self._surroundings.new_producer_id(), timeout_ms, self._schedule.now_ms)
-            transaction = self.transactions[transactional_id] = Transaction(record)
+            transaction = self.transactions[transactional_id] = CoordinatedTransaction(record)
         code, after = self._init_step(transaction, timeout_ms, expected)
         if after is None:
             done(code, NO_PRODUCER_ID, NO_EPOCH)
-        elif transaction.record.state is State.ONGOING:
+        elif transaction.record.state is CoordinatorState.ONGOING:
             self._decide(
                 transactional_id,
                 transaction,
@@ -124,14 +124,14 @@ class TransactionCoordinator:
             self._append(transactional_id, transaction, after, _answer_with(after, done))
 
     def _init_step(
-        self, transaction: Transaction, timeout_ms: int, expected: tuple[int, int] | None
+        self, transaction: CoordinatedTransaction, timeout_ms: int, expected: tuple[int, int] | None
     ) -> tuple[Code, TransactionRecord | None]:
         record = transaction.record
         if transaction.pending is not None:
             return Code.CONCURRENT_TRANSACTIONS, None
         if expected is not None and not is_own_producer_id(record, expected):
             return Code.PRODUCER_FENCED, None
-        if record.state is State.ONGOING:
+        if record.state is CoordinatorState.ONGOING:
             # Only the producer id was compared, not the epoch: a zombie with the right id aborts this transaction.
             return Code.NONE, self._own_abort(record)
         expected_epoch = expected[1] if expected is not None else None
@@ -171,7 +171,7 @@ class TransactionCoordinator:
             done(Code.INVALID_PRODUCER_ID_MAPPING)
         elif record.producer_epoch != epoch:
             done(Code.PRODUCER_FENCED)
-        elif record.state is State.ONGOING and set(partitions) <= set(record.partitions):
+        elif record.state is CoordinatorState.ONGOING and set(partitions) <= set(record.partitions):
             done(Code.NONE)
         else:
             after = with_partitions(record, partitions, version=version, now_ms=self._schedule.now_ms)
@@ -222,7 +222,9 @@ class TransactionCoordinator:
         self._decide(transactional_id, transaction, self._prepared(record, is_commit, version), done)
 
     @staticmethod
-    def _end_without_bump(transaction: Transaction, producer_id: int, epoch: int, is_commit: bool) -> tuple[Code, bool]:
+    def _end_without_bump(
+        transaction: CoordinatedTransaction, producer_id: int, epoch: int, is_commit: bool
+    ) -> tuple[Code, bool]:
         record = transaction.record
         if record.producer_id != producer_id:
             return Code.INVALID_PRODUCER_ID_MAPPING, False
@@ -230,13 +232,15 @@ class TransactionCoordinator:
             return Code.PRODUCER_FENCED, False
         if transaction.pending is not None:
             return Code.CONCURRENT_TRANSACTIONS, False
-        if record.state is State.ONGOING:
+        if record.state is CoordinatorState.ONGOING:
             return Code.NONE, True
-        ended = State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT
+        ended = CoordinatorState.COMPLETE_COMMIT if is_commit else CoordinatorState.COMPLETE_ABORT
         return (Code.NONE if record.state is ended else Code.INVALID_TXN_STATE), False
 
     @staticmethod
-    def _end_with_bump(transaction: Transaction, producer_id: int, epoch: int, is_commit: bool) -> tuple[Code, bool]:
+    def _end_with_bump(
+        transaction: CoordinatedTransaction, producer_id: int, epoch: int, is_commit: bool
+    ) -> tuple[Code, bool]:
         record = transaction.record
         is_repeat = record.producer_epoch == epoch + 1
         is_repeat_over_new_id = (
@@ -246,14 +250,14 @@ class TransactionCoordinator:
             return Code.CONCURRENT_TRANSACTIONS, False
         if record.producer_id != producer_id and not is_repeat_over_new_id:
             return Code.INVALID_PRODUCER_ID_MAPPING, False
-        is_settled_by_marker = record.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+        is_settled_by_marker = record.state in (CoordinatorState.COMPLETE_COMMIT, CoordinatorState.COMPLETE_ABORT)
         is_repeat = is_settled_by_marker and (is_repeat or is_repeat_over_new_id)
         if epoch != record.producer_epoch and not is_repeat:
             return Code.PRODUCER_FENCED, False
-        if record.state is State.ONGOING:
+        if record.state is CoordinatorState.ONGOING:
             return Code.NONE, True
         if is_repeat:
-            ended = State.COMPLETE_COMMIT if is_commit else State.COMPLETE_ABORT
+            ended = CoordinatorState.COMPLETE_COMMIT if is_commit else CoordinatorState.COMPLETE_ABORT
             return (Code.NONE if record.state is ended else Code.INVALID_TXN_STATE), False
         # Aborting nothing is allowed, and takes an epoch too; committing nothing is not.
         return (Code.INVALID_TXN_STATE, False) if is_commit else (Code.NONE, True)
@@ -275,7 +279,11 @@ class TransactionCoordinator:
         return self._prepared(record if version >= 2 else fenced(record), False, version)
 
     def _decide(
-        self, transactional_id: str, transaction: Transaction, after: TransactionRecord, done: DoneWithProducer
+        self,
+        transactional_id: str,
+        transaction: CoordinatedTransaction,
+        after: TransactionRecord,
+        done: DoneWithProducer,
     ) -> None:
         def on_appended(code: Code) -> None:
             if code is not Code.NONE:
@@ -291,7 +299,9 @@ class TransactionCoordinator:
 
     # ---- the log and the markers ----
 
-    def _append(self, transactional_id: str, transaction: Transaction, after: TransactionRecord, done: Done) -> None:
+    def _append(
+        self, transactional_id: str, transaction: CoordinatedTransaction, after: TransactionRecord, done: Done
+    ) -> None:
         epoch = self._surroundings.coordinator_epoch(transactional_id)
         transaction.pending = after
         transaction.is_appending = True
@@ -312,13 +322,13 @@ class TransactionCoordinator:
 
         self._schedule.after(self._settings.delay_ms("transaction_log"), on_appended)
 
-    def _send_markers(self, transactional_id: str, transaction: Transaction) -> TransactionRecord:
+    def _send_markers(self, transactional_id: str, transaction: CoordinatedTransaction) -> TransactionRecord:
         """Returns the record that will follow when all are written."""
         record = transaction.record
         epoch = self._surroundings.coordinator_epoch(transactional_id)
         following = transaction.pending = completed(record, now_ms=self._schedule.now_ms)
         waiting = dict.fromkeys(record.partitions)
-        is_commit = record.state is State.PREPARE_COMMIT
+        is_commit = record.state is CoordinatorState.PREPARE_COMMIT
 
         def is_current() -> bool:
             return (
@@ -362,7 +372,7 @@ class TransactionCoordinator:
         now_ms = self._schedule.now_ms
         for transactional_id, transaction in list(self.transactions.items()):
             record = transaction.record
-            if transaction.pending is not None or record.state is not State.ONGOING:
+            if transaction.pending is not None or record.state is not CoordinatorState.ONGOING:
                 continue
             if record.timeout_ms != TWO_PHASE_TIMEOUT_MS and record.start_ms + record.timeout_ms < now_ms:
                 self._decide(transactional_id, transaction, self._own_abort(record), lambda _code, _id, _epoch: None)

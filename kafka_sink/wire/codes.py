@@ -11,7 +11,7 @@ from kafka_sink.frozen import frozen
 
 
 @frozen
-class Code:
+class ErrorCode:
     number: int
     name: str
     retriable: bool
@@ -19,9 +19,9 @@ class Code:
     text: str
 
 
-def code(number: int) -> Code:
+def code(number: int) -> ErrorCode:
     known = CODES.get(number)
-    return known or Code(number, f"UNKNOWN_CODE_{number}", False, False, "an error code newer than this client")
+    return known or ErrorCode(number, f"UNKNOWN_CODE_{number}", False, False, "an error code newer than this client")
 
 
 # The three kinds of codes; stale metadata implies that a retry makes sense.
@@ -185,4 +185,6 @@ _ROWS = (
     (133, "SHARE_SESSION_LIMIT_REACHED", RETRY, "no more share sessions are possible"),
 )
 
-CODES = {number: Code(number, name, kind in (RETRY, STALE), kind == STALE, text) for number, name, kind, text in _ROWS}
+CODES = {
+    number: ErrorCode(number, name, kind in (RETRY, STALE), kind == STALE, text) for number, name, kind, text in _ROWS
+}

@@ -24,10 +24,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kafka_sink.delivery.identity import run_hash, sink_id_of_checkpoint, sink_id_of_query
-from kafka_sink.delivery.receipt import BatchKey
-from kafka_sink.delivery.request import EveryBroker
-from kafka_sink.runtime.client import Client
+from kafka_sink.admin.client import Client
+from kafka_sink.exactly_once.identity import run_hash, sink_id_of_checkpoint, sink_id_of_query
+from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.exactly_once.request import EveryBroker
 from kafka_sink.spark.task import TaskPlace
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tests.chaos import bare_work

@@ -2,7 +2,7 @@
 
 The nodes that have replaced it are stopped before it goes on, so nobody can tell it that it leads no longer, as if it
 were cut off from them while clients still reach it. It answers with the end of the log as it was, and acknowledges
-nothing. That is why a driver reads the ledger up to a record of its own (delivery/takeover.py).
+nothing. That is why a driver reads the ledger up to a record of its own (exactly_once/takeover.py).
 """
 
 from __future__ import annotations

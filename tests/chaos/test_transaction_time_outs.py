@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kafka_sink.delivery.identity import driver_transactional_id, sink_id_of_query
 from kafka_sink.errors import CommitAborted, CommitLost
+from kafka_sink.exactly_once.identity import driver_transactional_id, sink_id_of_query
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
 from kafka_sink.wire.api import Api
 from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from kafka_sink.delivery.ledger import Kind, LedgerRecord, Pledge
-from kafka_sink.delivery.ledger_codec import FORMAT, decode_record, encode_record
-from kafka_sink.delivery.log_scan import raw_batches
-from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, RemoteProtocolError
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry
+from kafka_sink.exactly_once.ledger_codec import FORMAT, decode_record, encode_record
+from kafka_sink.exactly_once.log_scan import raw_batches
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.properties import parse_properties
 from kafka_sink.security import aws_answers
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
@@ -87,7 +87,7 @@ def _of_records() -> Iterator[Guided]:
 
 
 def _of_the_ledger() -> Iterator[Guided]:
-    pledge = Pledge(0, 0, 5, 0, 2, "t", 0, 0, 9)
+    pledge = TransactionEntry(0, 0, 5, 0, 2, "t", 0, 0, 9)
     record = LedgerRecord(
         kind=Kind.INTENT, sink_id="s", key=BatchKey("q", 1), run="r", runs=("r",), since_ms=1, wall_ms=2, row_count=10,
         topics={"t": 10}, pledges=(pledge,) * 3, fates=(), is_accepted=False,

@@ -8,9 +8,9 @@ from itertools import count
 from typing import Any
 
 from kafka_sink import Producer, TransactionReceipt
-from kafka_sink.delivery.request import DriverAnswer, DriverRequest, RequestKey, Target
+from kafka_sink.admin.client import Client
+from kafka_sink.exactly_once.request import DriverAnswer, DriverRequest, RequestKey, Target
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.runtime.client import Client
 from kafka_sink.wire.apis import Api
 
 TIMEOUT_MS = 20_000

@@ -14,13 +14,20 @@ from typing import Any
 import pytest
 
 from kafka_sink import Producer
-from kafka_sink.command.__main__ import main
-from kafka_sink.delivery.committer import Committer, Progress
-from kafka_sink.delivery.phase import Phase
-from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
-from kafka_sink.delivery.request import DriverAnswer
-from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation, Verdict
-from kafka_sink.runtime.client import Client
+from kafka_sink.admin.client import Client
+from kafka_sink.cli.__main__ import main
+from kafka_sink.exactly_once.committer import Committer, Progress
+from kafka_sink.exactly_once.phase import Phase
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.exactly_once.request import DriverAnswer
+from kafka_sink.exactly_once.session import (
+    CommitResult,
+    Conclusion,
+    DeliverySettings,
+    DriverOperation,
+    DriverSession,
+    Job,
+)
 from tests.integration.asking import client_of
 from tools.foreign_reader import read_topic
 
@@ -42,7 +49,7 @@ class Dying:
         if was_there:
             self.answers_before -= len(answers)
         if self.committer.phase is self.phase and self.answers_before <= 0:
-            return Progress((), None, Verdict(Conclusion.FAILED))
+            return Progress((), None, CommitResult(Conclusion.FAILED))
         return progress
 
 
@@ -84,7 +91,7 @@ class Sink:
             transactional_id, found.producer_id, found.producer_epoch, found.generation, self.timeout_ms,
             self.timeout_ms - 1,
         )  # fmt: skip
-        written = Written(self.topic, partition, ROWS_PER_TASK, last_offset - ROWS_PER_TASK + 1, last_offset)
+        written = WrittenPartition(self.topic, partition, ROWS_PER_TASK, last_offset - ROWS_PER_TASK + 1, last_offset)
         return TaskReceipt(key, self.run, spark_partition, 0, transaction, (written,), ROWS_PER_TASK)
 
     def committer(self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt]) -> Committer:
@@ -99,7 +106,7 @@ class Sink:
             parallel_requests=1,
             accept_unknown_sink=self.accepts_new_sink,
         )
-        job = Job(Operation.COMMIT, key, receipts, wall_ms=1)
+        job = Job(DriverOperation.COMMIT, key, receipts, wall_ms=1)
         return Committer(settings, DriverSession(self.sink_id, self.run), job, client.now_ms())
 
     def deliver(self, key: BatchKey) -> None:

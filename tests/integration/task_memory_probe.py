@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, StructType
 
-from kafka_sink.delivery.identity import run_hash
-from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.exactly_once.identity import run_hash
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import written_columns
 from kafka_sink.spark.task import TaskPlace, write_task

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Producer, TransportError
-from kafka_sink.engine.authentication import Authenticator
+from kafka_sink.auth.secured import authenticator
+from kafka_sink.client.authentication import Authenticator
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.runtime.secured import authenticator
 from kafka_sink.testing import EmbeddedBroker
 from tests.conftest import NEWEST, without_kafka
 from tests.integration.aws_endpoints import CONTAINER_TOKEN, ROLES, AwsEndpoints

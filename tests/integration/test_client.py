@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.delivery.request import CoordinatorOf, CoordinatorsOf, DriverRequest, EveryBroker, Fate, LeaderOf
-from kafka_sink.engine.question import AnyBroker, Coordinator
+from kafka_sink.admin.client import Client
+from kafka_sink.client.admin_request import AnyBroker, Coordinator
 from kafka_sink.errors import (
     AuthorizationError,
     BrokerError,
@@ -26,7 +26,14 @@ from kafka_sink.errors import (
     OperationTimeout,
     TransportError,
 )
-from kafka_sink.runtime.client import Client
+from kafka_sink.exactly_once.request import (
+    AnswerStatus,
+    CoordinatorOf,
+    CoordinatorsOf,
+    DriverRequest,
+    EveryBroker,
+    LeaderOf,
+)
 from kafka_sink.testing import EmbeddedBroker, Fault
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
 from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, LIST_TRANSACTIONS, PRODUCE
@@ -106,9 +113,13 @@ def test_prepared_transactions_are_ended_on_all_their_coordinators_at_once(relea
                 request(CoordinatorsOf(tuple(ids)), DESCRIBE_TRANSACTIONS, {"transactional_ids": ids}),
                 request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY),
             )
-            assert states.fate is Fate.ANSWERED and len(states.bodies) == 3
+            assert states.fate is AnswerStatus.ANSWERED and len(states.bodies) == 3
             assert described(states.bodies) == dict.fromkeys(ids, "Ongoing")
-            assert listed.fate is Fate.ANSWERED and len(listed.bodies) == 3 and listed_ids(listed.bodies) >= set(ids)
+            assert (
+                listed.fate is AnswerStatus.ANSWERED
+                and len(listed.bodies) == 3
+                and listed_ids(listed.bodies) >= set(ids)
+            )
             ends = [
                 request(CoordinatorOf(one.transactional_id), END_TXN, end_body(one), **end_versions(one))
                 for one in receipts
@@ -137,7 +148,7 @@ def test_a_leader_is_found_without_creating_its_topic(kafka: EmbeddedBroker, cli
         request(LeaderOf("t", 1), PRODUCE, body, version_max=12),
         request(LeaderOf("not-there", 0), PRODUCE, body, version_max=12),
     )
-    assert known.fate is Fate.ANSWERED and unknown.fate is Fate.LOST
+    assert known.fate is AnswerStatus.ANSWERED and unknown.fate is AnswerStatus.LOST
     assert "not-there-0 has no leader" in str(unknown.error)
     assert "not-there" not in kafka.core.cluster.topics
 
@@ -154,7 +165,7 @@ def test_a_coordinator_that_moved_says_so_and_is_found_again(kafka: EmbeddedBrok
     answers_to(client, request(CoordinatorsOf(("tx",)), DESCRIBE_TRANSACTIONS, {"transactional_ids": ["tx"]}))
     move_coordinator(kafka, "tx")
     (answer,) = answers_to(client, end())
-    assert answer.fate is Fate.ANSWERED and answer.bodies[0]["error_code"] == NOT_COORDINATOR
+    assert answer.fate is AnswerStatus.ANSWERED and answer.bodies[0]["error_code"] == NOT_COORDINATOR
     (answer,) = answers_to(client, end(find_again=True))
     assert answer.bodies[0]["error_code"] == 0
     assert values(kafka) == {b"v"}
@@ -167,7 +178,7 @@ def test_an_answer_that_got_lost_is_lost_although_the_end_was_carried_out(
     kafka.inject(Fault("EndTxn", disconnect=True, after_apply=True))
     end = request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt))
     (answer,) = answers_to(client, end)
-    assert answer.fate is Fate.LOST and isinstance(answer.error, TransportError)
+    assert answer.fate is AnswerStatus.LOST and isinstance(answer.error, TransportError)
     assert values(kafka) == {b"v"}
     (answer,) = answers_to(client, end)
     assert answer.bodies[0]["error_code"] == 0
@@ -196,10 +207,10 @@ def test_a_permission_that_is_missing_and_a_version_that_is_not_spoken_are_told_
     fault = kafka.inject(Fault("FindCoordinator", error_code=53))
     end = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0, "committed": True}
     (answer,) = answers_to(client, request(CoordinatorOf("tx"), END_TXN, end))
-    assert answer.fate is Fate.REFUSED and isinstance(answer.error, AuthorizationError) and fault.times == 0
+    assert answer.fate is AnswerStatus.REFUSED and isinstance(answer.error, AuthorizationError) and fault.times == 0
     with EmbeddedBroker(release="3.9") as old, client_of(old.bootstrap_servers) as other:
         (answer,) = answers_to(other, request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY, version_min=2))
-        assert answer.fate is Fate.UNSUPPORTED and isinstance(answer.error, BrokerError)
+        assert answer.fate is AnswerStatus.UNSUPPORTED and isinstance(answer.error, BrokerError)
 
 
 def test_a_broker_that_is_silent_holds_up_nobody_else(kafka: EmbeddedBroker, client: Client) -> None:
@@ -217,10 +228,10 @@ def test_a_broker_that_is_silent_holds_up_nobody_else(kafka: EmbeddedBroker, cli
 
     answered = client.run(UntilTwo(list(requests.values())))
     assert set(answered) == {requests[2].key, requests[3].key}
-    assert {answer.fate for answer in answered.values()} == {Fate.ANSWERED}
+    assert {answer.fate for answer in answered.values()} == {AnswerStatus.ANSWERED}
     # Nobody waits for the third any more, and the client goes on.
     (answer,) = answers_to(client, describe(ids[2]))
-    assert answer.fate is Fate.ANSWERED
+    assert answer.fate is AnswerStatus.ANSWERED
 
 
 def describe(transactional_id: str, **more: Any) -> DriverRequest:
@@ -233,12 +244,12 @@ def test_the_time_limit_of_a_request_ends_it_as_lost(kafka: EmbeddedBroker, clie
     kafka.inject(Fault("EndTxn", delay_before_ms=FOR_EVER_MS))
     end = request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt), timeout_ms=300)
     (answer,) = answers_to(client, end)
-    assert answer.fate is Fate.LOST and "within" in str(answer.error)
+    assert answer.fate is AnswerStatus.LOST and "within" in str(answer.error)
     # That connection is given up, and for the back-off of the next one the coordinator is not to be reached.
     again = request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt))
-    while answer.fate is Fate.LOST:
+    while answer.fate is AnswerStatus.LOST:
         (answer,) = answers_to(client, again)
-    assert answer.fate is Fate.ANSWERED and answer.bodies[0]["error_code"] == 0
+    assert answer.fate is AnswerStatus.ANSWERED and answer.bodies[0]["error_code"] == 0
 
 
 def test_a_dead_broker_leaves_the_answers_of_the_others_until_it_is_known_to_be_gone(
@@ -248,15 +259,15 @@ def test_a_dead_broker_leaves_the_answers_of_the_others_until_it_is_known_to_be_
     assert len(answers_to(client, everyone)[0].bodies) == 3
     kafka.inject(Fault("ListTransactions", disconnect=True, broker_id=2))
     (answer,) = answers_to(client, everyone)
-    assert answer.fate is Fate.LOST and len(answer.bodies) == 2
+    assert answer.fate is AnswerStatus.LOST and len(answer.bodies) == 2
     kafka.stop_broker(2, is_crash=True)
     (answer,) = answers_to(client, everyone)
-    assert answer.fate is Fate.ANSWERED and len(answer.bodies) == 2
+    assert answer.fate is AnswerStatus.ANSWERED and len(answer.bodies) == 2
     kafka.start_broker(2)
     # Not at once: brokers that were learnt less than retry.backoff.ms ago are not asked for again.
     while len(answer.bodies) < 3:
         (answer,) = answers_to(client, everyone)
-    assert answer.fate is Fate.ANSWERED
+    assert answer.fate is AnswerStatus.ANSWERED
 
 
 def test_a_coordinator_that_died_is_replaced(kafka: EmbeddedBroker, client: Client) -> None:
@@ -397,7 +408,7 @@ def test_a_machine_is_woken_when_it_asked_to_be(client: Client) -> None:
 FORK = """
 import os, sys
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.runtime.client import Client
+from kafka_sink.admin.client import Client
 client = Client(parse_producer_options({"bootstrap.servers": sys.argv[1]}))
 client.reach()
 child = os.fork()

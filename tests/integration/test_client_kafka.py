@@ -7,13 +7,20 @@ import time
 import pytest
 
 from kafka_sink import Producer, TransactionReceipt
-from kafka_sink.delivery.committer import Committer
-from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
-from kafka_sink.delivery.request import CoordinatorOf, CoordinatorsOf, EveryBroker, Fate
-from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation, Verdict
-from kafka_sink.engine.question import Coordinator, Leader
+from kafka_sink.admin.client import Client
+from kafka_sink.client.admin_request import Coordinator, Leader
 from kafka_sink.errors import OperationTimeout
-from kafka_sink.runtime.client import Client
+from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.exactly_once.request import AnswerStatus, CoordinatorOf, CoordinatorsOf, EveryBroker
+from kafka_sink.exactly_once.session import (
+    CommitResult,
+    Conclusion,
+    DeliverySettings,
+    DriverOperation,
+    DriverSession,
+    Job,
+)
 from kafka_sink.testing import EmbeddedBroker
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
 from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, LIST_TRANSACTIONS
@@ -82,12 +89,12 @@ def test_transactions_of_several_coordinators_are_ended_although_one_is_killed(
         places = {one: kafka.leader_of(TRANSACTION_TOPIC, place_of(client, one)) for one in ids}
         states = request(CoordinatorsOf(ids), DESCRIBE_TRANSACTIONS, {"transactional_ids": list(ids)})
         (first, listed) = answers_to(client, states, request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY))
-        assert first.fate is Fate.ANSWERED and described(first.bodies) == dict.fromkeys(ids, "Ongoing")
+        assert first.fate is AnswerStatus.ANSWERED and described(first.bodies) == dict.fromkeys(ids, "Ongoing")
         assert len(first.bodies) == len(set(places.values())) > 1
         assert len(listed.bodies) == 3 and listed_ids(listed.bodies) >= set(ids)
 
         kafka.kill(places[ids[0]])
-        fates: set[Fate] = set()
+        fates: set[AnswerStatus] = set()
         find_again = False
         while receipts:
             asked = [
@@ -98,14 +105,14 @@ def test_transactions_of_several_coordinators_are_ended_although_one_is_killed(
                 if not find_again:
                     # Whoever lives is not held up, and what was for the dead one is not known.
                     is_dead = places[one] == places[ids[0]]
-                    assert answer.fate is (Fate.LOST if is_dead else Fate.ANSWERED), answer.error
+                    assert answer.fate is (AnswerStatus.LOST if is_dead else AnswerStatus.ANSWERED), answer.error
                 fates.add(answer.fate)
-                if answer.fate is Fate.ANSWERED and answer.bodies[0]["error_code"] == 0:
+                if answer.fate is AnswerStatus.ANSWERED and answer.bodies[0]["error_code"] == 0:
                     del receipts[one]
             find_again = True
             time.sleep(0.05)
         (again,) = answers_to(client, request(states.target, states.api, states.body, find_again=True))
-        assert again.fate is Fate.ANSWERED and set(described(again.bodies)) == set(ids)
+        assert again.fate is AnswerStatus.ANSWERED and set(described(again.bodies)) == set(ids)
     assert {record.value for record in read_topic(servers, topic_name)} == {one.encode() for one in ids}
 
 
@@ -140,12 +147,12 @@ def as_task_receipt(receipt: TransactionReceipt, topic: str, spark_partition: in
         spark_partition,
         0,
         PreparedTransaction(*identity, timeout_ms=300_000, remaining_ms=290_000),
-        (Written(topic, partition, rows, last_offset - rows + 1, last_offset),),
+        (WrittenPartition(topic, partition, rows, last_offset - rows + 1, last_offset),),
         rows,
     )
 
 
-def committed(client: Client, servers: str, topic: str, sink_id: str, *, visible_ms: int = 0) -> Verdict:
+def committed(client: Client, servers: str, topic: str, sink_id: str, *, visible_ms: int = 0) -> CommitResult:
     ledger = f"ledger-of-{sink_id}"
     client.create_topic(ledger, 1, 1, {"cleanup.policy": "compact"})
     client.create_topic(topic, 2, 1)
@@ -153,11 +160,11 @@ def committed(client: Client, servers: str, topic: str, sink_id: str, *, visible
     receipts = [task(servers, topic, sink_id, number, 20) for number in range(2)]
     assert read_topic(servers, topic, settle_timeout_s=0) == []
     settings = DeliverySettings(ledger_topic=ledger, generation=generation, visible_ms=visible_ms)
-    job = Job(Operation.COMMIT, BatchKey("query", 0), receipts)
+    job = Job(DriverOperation.COMMIT, BatchKey("query", 0), receipts)
     return client.run(Committer(settings, DriverSession(sink_id, RUN), job, client.now_ms()))
 
 
-def check_committed(verdict: Verdict, servers: str, topic: str) -> None:
+def check_committed(verdict: CommitResult, servers: str, topic: str) -> None:
     assert verdict.error is None and verdict.conclusion is Conclusion.DELIVERED
     found = sorted(str(record.value) for record in read_topic(servers, topic))
     assert found == sorted(str(b"%d-%d" % (task, row)) for task in range(2) for row in range(20))

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from kafka_sink.delivery.identity import sink_id_of_checkpoint
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.exactly_once.identity import sink_id_of_checkpoint
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
 from kafka_sink.testing.acl import Acl
 from tests.integration.commanding import ROWS_PER_TASK, Shell, Sink, rows
@@ -375,10 +375,10 @@ def test_no_broker_is_exit_code_3_in_one_line(shell: Shell) -> None:
 def test_the_program_runs_without_spark_and_without_a_trace(sink: Sink) -> None:
     sink.decide_and_die(BATCH)
     where = ["--bootstrap-server", sink.servers, "--ledger-topic", LEDGER, "--sink-id", "orders"]
-    program = [sys.executable, "-X", "importtime", "-m", "kafka_sink.command"]
+    program = [sys.executable, "-X", "importtime", "-m", "kafka_sink.cli"]
     done = subprocess.run([*program, "recover", *where], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0 and done.stdout.startswith("finished 0 of query-1")
-    assert "kafka_sink.command" in done.stderr and "pyspark" not in done.stderr
+    assert "kafka_sink.cli" in done.stderr and "pyspark" not in done.stderr
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
     helped = subprocess.run(
         [*program[:1], *program[3:], "resolve", "--help"], capture_output=True, text=True, timeout=300, check=False
@@ -388,7 +388,7 @@ def test_the_program_runs_without_spark_and_without_a_trace(sink: Sink) -> None:
 
 def test_the_console_script_is_what_these_tests_run() -> None:
     setup = (Path(__file__).parents[2] / "setup.py").read_text()
-    assert '"pykafka-sink = kafka_sink.command.__main__:main"' in setup
+    assert '"pykafka-sink = kafka_sink.cli.__main__:main"' in setup
 
 
 def test_a_missing_permission_is_exit_code_4_and_named(shell: Shell) -> None:

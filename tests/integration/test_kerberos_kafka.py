@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, OperationTimeout, Producer
+from kafka_sink.admin.client import Client
+from kafka_sink.auth.secured import authenticator
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.runtime.client import Client
-from kafka_sink.runtime.secured import authenticator
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
 from tests.integration.producing import transact, transacted_for, values
 from tools.kafka_cluster import KafkaCluster

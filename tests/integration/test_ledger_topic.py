@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from kafka_sink.admin.client import Client
 from kafka_sink.errors import ConfigError
-from kafka_sink.runtime.client import Client
 from kafka_sink.spark.ledger_topic import check_ledger_topic
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.asking import client_of

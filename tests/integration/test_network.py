@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from kafka_sink.engine.commands import (
+from kafka_sink.client.commands import (
     Address,
     Connect,
     Connected,
@@ -26,8 +26,8 @@ from kafka_sink.engine.commands import (
     Send,
     Written,
 )
-from kafka_sink.runtime.clock import Clock
-from kafka_sink.runtime.network import CALLS_PER_TURN, RECEIVE_BYTES, Network, title_of
+from kafka_sink.io.clock import Clock
+from kafka_sink.io.network import CALLS_PER_TURN, RECEIVE_BYTES, Network, title_of
 
 LIMIT_S = 60
 

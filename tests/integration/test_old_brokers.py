@@ -12,16 +12,16 @@ from collections.abc import Iterator
 import pytest
 
 from kafka_sink import TransactionReceipt
-from kafka_sink.delivery.log_scan import listed_offset
-from kafka_sink.delivery.receipt import BatchKey
-from kafka_sink.delivery.session import Conclusion
-from kafka_sink.delivery.sweep import NOT_VERIFIED
-from kafka_sink.engine.question import Coordinator, Leader
+from kafka_sink.admin.client import Client, TransactionSupport
+from kafka_sink.client.admin_request import Coordinator, Leader
+from kafka_sink.exactly_once.log_scan import listed_offset
+from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.exactly_once.sweep import NOT_VERIFIED
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.records.compression import compressor
 from kafka_sink.records.scalar import Record, encode_batch
-from kafka_sink.runtime.client import Client, TransactionSupport
 from kafka_sink.spark.driver import Driver
 from kafka_sink.testing import EmbeddedBroker
 from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, LIST_OFFSETS, PRODUCE

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_sink.command.__main__ import main
+from kafka_sink.cli.__main__ import main
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import read_topic
 from tools.java import PRODUCER_PERFORMANCE, run_class

@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 )
 
 from kafka_sink import AuthorizationError, CommitAborted, KafkaSinkError, Producer
-from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.exactly_once.receipt import BatchKey
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell, Sink, rows

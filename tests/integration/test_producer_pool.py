@@ -17,9 +17,9 @@ import pytest
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.runtime import pool as pool_module
-from kafka_sink.runtime.pool import IDLE_PRODUCERS_MAX, POOL, ProducerPool
-from kafka_sink.runtime.producer import Producer
+from kafka_sink.producer import pool as pool_module
+from kafka_sink.producer.pool import IDLE_PRODUCERS_MAX, POOL, ProducerPool
+from kafka_sink.producer.producer import Producer
 from kafka_sink.testing import EmbeddedBroker
 
 TOPIC = "rows"

@@ -17,6 +17,8 @@ import pytest
 from confluent_kafka.schema_registry import Schema as ConfluentSchema
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
+from kafka_sink.admin import registry_memory
+from kafka_sink.admin.schema_registry import RegistryClient, registry_client, resolve, schema_text
 from kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -29,9 +31,7 @@ from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_registry import parse_registry_options
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.registry.request import by_version
-from kafka_sink.registry.schema import AVRO, Resolved, Schema
-from kafka_sink.runtime import registry_memory
-from kafka_sink.runtime.registry import RegistryClient, registry_client, resolve, schema_text
+from kafka_sink.registry.schema import AVRO, ResolvedSchema, Schema
 from kafka_sink.testing import EmbeddedRegistry, RegistryFault
 from tests.certificates import Authority, Issued
 from tests.integration.token_server import TokenServer
@@ -51,7 +51,9 @@ def registry() -> Iterator[EmbeddedRegistry]:
         yield registry
 
 
-def resolved(url: str, *more: dict[str, str], schema: Schema | None = ONE, topic: str | None = "orders") -> Resolved:
+def resolved(
+    url: str, *more: dict[str, str], schema: Schema | None = ONE, topic: str | None = "orders"
+) -> ResolvedSchema:
     given: dict[str, str] = {"schema.registry.url": url, **QUICK}
     for each in more:
         given |= each
@@ -291,7 +293,7 @@ def test_retry_after_is_obeyed_up_to_the_longest_wait(
     registry: EmbeddedRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("kafka_sink.runtime.registry.time.sleep", waits.append)
+    monkeypatch.setattr("kafka_sink.admin.schema_registry.time.sleep", waits.append)
     for seconds in ("7", "100000", "soon"):
         registry.inject(RegistryFault(status=429, headers={"Retry-After": seconds}))
     wait = {"schema.registry.retries.wait.ms": "1000", "schema.registry.retries.max.wait.ms": "20000"}
@@ -465,7 +467,7 @@ def test_tokens_of_an_endpoint_and_of_a_function(guarded: EmbeddedRegistry) -> N
     assert resolved(guarded.url, REGISTER, own).schema_id == 1
 
 
-def inherited(url: str, kafka: dict[str, str], source: dict[str, str]) -> Resolved:
+def inherited(url: str, kafka: dict[str, str], source: dict[str, str]) -> ResolvedSchema:
     producer = parse_producer_options({"bootstrap.servers": "b:1", "security.protocol": "SASL_SSL", **kafka})
     settings = parse_registry_options({"schema.registry.url": url, **QUICK, **REGISTER, **source}, producer)
     return resolve(settings.registry, settings.value, ONE, topic="orders", record_name=None)
@@ -584,7 +586,7 @@ def test_a_key_store_that_is_missing_is_named_with_its_option(registry: Embedded
 
 def test_a_wait_grows_and_has_an_end(registry: EmbeddedRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("kafka_sink.runtime.registry.time.sleep", waits.append)
+    monkeypatch.setattr("kafka_sink.admin.schema_registry.time.sleep", waits.append)
     registry.stop()
     given = {"schema.registry.url": registry.url, "schema.registry.max.retries": "6",
              "schema.registry.retries.wait.ms": "1000", "schema.registry.retries.max.wait.ms": "5000"}  # fmt: skip

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, OperationTimeout, Producer
-from kafka_sink.delivery.request import DriverAnswer, DriverRequest, LeaderOf, RequestKey
+from kafka_sink.admin.client import Client
+from kafka_sink.exactly_once.request import DriverAnswer, DriverRequest, LeaderOf, RequestKey
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.runtime.client import Client
 from kafka_sink.wire.apis import FIND_COORDINATOR
 from tests.certificates import Authority
 from tests.conftest import NEWEST, or_without_kafka

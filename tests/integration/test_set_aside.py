@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 from confluent_kafka.admin import AdminClient
 
-from kafka_sink.delivery import ledger_codec
-from kafka_sink.delivery.ledger import Kind, LedgerRecord, Pledge, ledger_key
-from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import CommitAborted, KafkaSinkError
+from kafka_sink.exactly_once import ledger_codec
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, ledger_key
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell, Sink, rows
@@ -129,7 +129,7 @@ def test_of_several_unreadable_records_one_is_chosen_by_its_key(sink: Sink, shel
 def test_a_decision_of_another_cluster_stops_the_sink_until_a_person_chooses(
     choice: str, verdict: str, sink: Sink, shell: Shell
 ) -> None:
-    pledge = Pledge(0, 0, 4711, 3, 2, "t", 0, 9, 20)
+    pledge = TransactionEntry(0, 0, 4711, 3, 2, "t", 0, 9, 20)
     copied = record_of(sink, BATCH, kind=Kind.INTENT, pledges=(pledge,), cluster_id="the-old-cluster")
     put(sink, sink.sink_id, ledger_codec.encode_record(copied))
     shown = shell.about(sink, "ledger")

@@ -30,11 +30,11 @@ from pyspark.sql.types import (
     TimestampType,
 )  # fmt: skip
 
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import BrokerError, ConfigError, DataError, DeliveryError, OperationTimeout
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
-from kafka_sink.runtime.pool import POOL
+from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.planning import planned_batch
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker

@@ -27,15 +27,15 @@ ROOT = Path(__file__).parent.parent.parent
 NOBODYS = {
     "argparse", "difflib", "email.message", "http.client", "ssl", "urllib.request",  # of packages around us
     "pyarrow.compute", "crc32c", "cramjam", "zstandard", "gssapi", "pandas",
-    "kafka_sink.runtime.login", "kafka_sink.runtime.tls", "kafka_sink.runtime.aws", "kafka_sink.runtime.kerberos",
+    "kafka_sink.auth.login", "kafka_sink.io.tls", "kafka_sink.auth.aws", "kafka_sink.auth.kerberos",
     "kafka_sink.security.login", "kafka_sink.security.scram", "kafka_sink.security.kerberos",
     "kafka_sink.security.aws_msk_iam", "kafka_sink.security.sigv4", "kafka_sink.security.jaas",
     "kafka_sink.options.sasl_rules", "kafka_sink.spark.unsendable", "kafka_sink.testing", "kafka_sink.schemas",
-    "kafka_sink.options.parse_formats", "kafka_sink.runtime.side_planning", "kafka_sink.spark.encoding",
+    "kafka_sink.options.parse_formats", "kafka_sink.admin.side_planning", "kafka_sink.spark.encoding",
 }  # fmt: skip
-COLUMNS = {"numpy", "pyarrow", "kafka_sink.records.columns", "kafka_sink.runtime.producer", "kafka_sink.spark.task"}
+COLUMNS = {"numpy", "pyarrow", "kafka_sink.records.columns", "kafka_sink.producer.producer", "kafka_sink.spark.task"}
 PARSING = {"kafka_sink.options.parse", "kafka_sink.options.table", "kafka_sink.options.security_table"}
-DECIDING = {"kafka_sink.runtime.client", "kafka_sink.spark.driver", "kafka_sink.delivery.committer"}
+DECIDING = {"kafka_sink.admin.client", "kafka_sink.spark.driver", "kafka_sink.exactly_once.committer"}
 UNWANTED = {
     "planning": NOBODYS | COLUMNS | {"lz4"},
     "task": NOBODYS | PARSING | DECIDING | {"lz4", "kafka_sink.spark.planning"},

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.planning import planned_stream
 from kafka_sink.spark.unfinished import commit_under_way, unfinished_commits

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructType
 
-from kafka_sink.delivery.identity import PARTITION_STEP, run_hash
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import BrokerError, BufferExhausted, DataError, DeliveryError, OperationTimeout
+from kafka_sink.exactly_once.identity import PARTITION_STEP, run_hash
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.runtime.pool import POOL
+from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.columns import written_columns
 from kafka_sink.spark.planning import planned_stream
 from kafka_sink.spark.task import TaskPlace, write_task

@@ -42,7 +42,7 @@ except Exception as error:
 _LOOKED_UP = """
 import sys
 import pyspark_pykafka_sink
-print(sorted(name for name in ("numpy", "pyarrow", "kafka_sink.runtime.producer") if name in sys.modules))
+print(sorted(name for name in ("numpy", "pyarrow", "kafka_sink.producer.producer") if name in sys.modules))
 """
 
 

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.delivery.identity import run_hash, sink_id_of_query
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
-from kafka_sink.delivery.request import EveryBroker
-from kafka_sink.delivery.session import Conclusion
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.exactly_once.identity import run_hash, sink_id_of_query
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.request import EveryBroker
+from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.runtime.pool import POOL
+from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.columns import written_columns
 from kafka_sink.spark.driver import Driver, aborted, committed
 from kafka_sink.spark.identities import IDENTITIES

@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from kafka_sink.engine.commands import Connect, Connected, Disconnect, Disconnected, Received, Send, Written
+from kafka_sink.client.commands import Connect, Connected, Disconnect, Disconnected, Received, Send, Written
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
+from kafka_sink.io.clock import Clock
+from kafka_sink.io.network import Network
+from kafka_sink.io.tls import TlsContexts, tls_context
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.runtime.clock import Clock
-from kafka_sink.runtime.network import Network
-from kafka_sink.runtime.tls import TlsContexts, tls_context
 from tests.certificates import DAY, NOW, Authority, Issued
 from tools.kafka_jars import java_command
 

@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl
 import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, Producer, TransportError
+from kafka_sink.auth.secured import authenticator
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.runtime.secured import authenticator
 from tests.certificates import Authority
 from tests.conftest import NEWEST, or_without_kafka
 from tests.integration.producing import transacted_for, values

@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from kafka_sink.delivery import committer, judgement, ledger_codec
-from kafka_sink.delivery.committer import Committer
-from kafka_sink.delivery.judgement import Judgement, Move
-from kafka_sink.delivery.ledger import Finding, LedgerRecord, Likeness, PledgeFate, finding
-from kafka_sink.delivery.ledger_read import LedgerRead
-from kafka_sink.delivery.ledger_write import LedgerWrite, WriteEvent, WriteState
-from kafka_sink.delivery.opening import Opening
-from kafka_sink.delivery.phase import Event, Phase
-from kafka_sink.delivery.receipt import BatchSummary
-from kafka_sink.delivery.session import DriverSession, Operation
+from kafka_sink.exactly_once import committer, ledger_codec, next_step
+from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.ledger import Finding, LedgerRecord, Likeness, TransactionOutcome, finding
+from kafka_sink.exactly_once.ledger_read import LedgerRead
+from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteEvent, WriteState
+from kafka_sink.exactly_once.next_step import NextStep, StepKind
+from kafka_sink.exactly_once.phase import Phase, PhaseEvent
+from kafka_sink.exactly_once.receipt import BatchSummary
+from kafka_sink.exactly_once.recovery import LedgerRecovery
+from kafka_sink.exactly_once.session import DriverOperation, DriverSession
 
 BEYOND_EVERYTHING = 1 << 40
 
@@ -27,8 +27,8 @@ def no_intent() -> Iterator[None]:
     """transactions are committed without a durable decision"""
     write = Committer._write
 
-    def changed(self: Any, now_ms: int, event: Event, record: Any) -> None:
-        if event is Event.DECIDE:
+    def changed(self: Any, now_ms: int, event: PhaseEvent, record: Any) -> None:
+        if event is PhaseEvent.DECIDE:
             self._commit(now_ms)
         else:
             write(self, now_ms, event, record)
@@ -58,10 +58,10 @@ def recorded_before_committed() -> Iterator[None]:
 
     def changed(self: Any, now_ms: int) -> None:
         commit(self, now_ms)
-        if self._job.operation is not Operation.COMMIT:
+        if self._job.operation is not DriverOperation.COMMIT:
             return
         self.commits_left, self._part = self._part, None
-        self._fates, self._has_committed = [PledgeFate.COMMITTED] * len(self._record.pledges), True
+        self._fates, self._has_committed = [TransactionOutcome.COMMITTED] * len(self._record.pledges), True
         self._record_outcome(now_ms, self._record)
 
     def then_committed(self: Any, now_ms: int, part: Any) -> None:
@@ -89,8 +89,8 @@ def ledger_left_out() -> Iterator[None]:
     began = Committer.__init__
 
     def changed(self: Any, settings: Any, session: Any, job: Any, now_ms: int) -> None:
-        if job.operation is Operation.COMMIT:
-            job = replace(job, operation=Operation.COMMIT_WITHOUT_LEDGER)
+        if job.operation is DriverOperation.COMMIT:
+            job = replace(job, operation=DriverOperation.COMMIT_WITHOUT_LEDGER)
         began(self, settings, session, job, now_ms)
 
     with mock.patch.object(Committer, "__init__", changed):
@@ -103,7 +103,7 @@ def ledger_made_up() -> Iterator[None]:
     on_committed = Committer._on_committed
 
     def changed(self: Any, now_ms: int, part: Any) -> None:
-        if self._job.operation is Operation.COMMIT_WITHOUT_LEDGER and None in part.fates:
+        if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER and None in part.fates:
             self._fail(committer.texts.pending(self._record, part.fates, part.last_trouble))
         else:
             on_committed(self, now_ms, part)
@@ -121,10 +121,10 @@ def no_fencing() -> Iterator[None]:
     """the ledger is read first, older drivers are shut out afterwards"""
     follow = Committer._follow
 
-    def changed(self: Any, now_ms: int, found: Judgement) -> None:
-        if found.move is Move.FENCE and self._ledger is None:
+    def changed(self: Any, now_ms: int, found: NextStep) -> None:
+        if found.move is StepKind.FENCE and self._ledger is None:
             self.phase = type(self.phase).CLAIMING
-            follow(self, now_ms, Judgement(Move.LOOK))
+            follow(self, now_ms, NextStep(StepKind.LOOK))
         else:
             follow(self, now_ms, found)
 
@@ -134,7 +134,7 @@ def no_fencing() -> Iterator[None]:
         if self._session.identity is None and part.state is not None and self._job.operation.value == "commit":
             self._ledger = part.state
             self.phase = type(self.phase).CLOSING
-            follow(self, now_ms, Judgement(Move.FENCE))
+            follow(self, now_ms, NextStep(StepKind.FENCE))
         else:
             on_read(self, now_ms, part)
 
@@ -170,20 +170,20 @@ def no_claim() -> Iterator[None]:
 @contextmanager
 def stale_identity_believed() -> Iterator[None]:
     """whoever is fenced ends, also if it was another process of the same run"""
-    with mock.patch.object(Opening, "_look_again", return_value=False):
+    with mock.patch.object(LedgerRecovery, "_look_again", return_value=False):
         yield
 
 
 @contextmanager
 def expiry_is_a_rival() -> Iterator[None]:
     """a driver whose id has expired believes that another one has taken over"""
-    look_again = Opening._look_again
+    look_again = LedgerRecovery._look_again
 
     def changed(self: Any, now_ms: int, part: Any) -> bool:
         has_expired = part.failure is not None and "INVALID_PRODUCER_ID_MAPPING" in part.failure.reason
         return not has_expired and look_again(self, now_ms, part)
 
-    with mock.patch.object(Opening, "_look_again", changed):
+    with mock.patch.object(LedgerRecovery, "_look_again", changed):
         yield
 
 
@@ -214,7 +214,7 @@ def _finding_changed(*ignored: Finding) -> Any:
         found, record = finding(*arguments, **named)
         return (Finding.GO_ON if found in ignored else found), record
 
-    return mock.patch.object(judgement, "finding", changed)
+    return mock.patch.object(next_step, "finding", changed)
 
 
 @contextmanager
@@ -253,20 +253,20 @@ def unmarked_intent_ignored() -> Iterator[None]:
 @contextmanager
 def open_intent_believed() -> Iterator[None]:
     """an intent without a marker is believed at first sight, although a younger driver may have it open"""
-    began = Opening.__init__
+    began = LedgerRecovery.__init__
 
     def changed(self: Any, *arguments: Any) -> None:
         began(self, *arguments)
         self._ended_offset = BEYOND_EVERYTHING
 
-    with mock.patch.object(Opening, "__init__", changed):
+    with mock.patch.object(LedgerRecovery, "__init__", changed):
         yield
 
 
 @contextmanager
 def fingerprint_not_compared() -> Iterator[None]:
     """a batch that was delivered and comes again is taken for the same, whatever its rows are"""
-    with mock.patch.object(judgement, "likeness", return_value=Likeness.SAME):
+    with mock.patch.object(next_step, "likeness", return_value=Likeness.SAME):
         yield
 
 
@@ -277,7 +277,7 @@ def digest_not_compared() -> Iterator[None]:
     def changed(record: LedgerRecord, summary: BatchSummary) -> Likeness:
         return Likeness.SAME if dict(record.topics) == summary.topic_rows else Likeness.OTHER_COUNTS
 
-    with mock.patch.object(judgement, "likeness", changed):
+    with mock.patch.object(next_step, "likeness", changed):
         yield
 
 

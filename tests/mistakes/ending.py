@@ -8,16 +8,16 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from kafka_sink.delivery import ending, judgement, ledger_write
-from kafka_sink.delivery.inquiry import Inquiry
-from kafka_sink.delivery.judgement import Judgement, Move
-from kafka_sink.delivery.ledger import PledgeFate
-from kafka_sink.delivery.ledger_read import LedgerRead
-from kafka_sink.delivery.log_scan import RawBatch
-from kafka_sink.delivery.outcome import Meaning, end_meaning
-from kafka_sink.delivery.preflight import ONGOING
-from kafka_sink.delivery.session import Conclusion
-from kafka_sink.delivery.sweep import SweepRule
+from kafka_sink.exactly_once import end_txn, ledger_write, next_step
+from kafka_sink.exactly_once.ledger import TransactionOutcome
+from kafka_sink.exactly_once.ledger_read import LedgerRead
+from kafka_sink.exactly_once.log_scan import RawBatch
+from kafka_sink.exactly_once.next_step import NextStep, StepKind
+from kafka_sink.exactly_once.outcome import Meaning, end_meaning
+from kafka_sink.exactly_once.preflight import ONGOING
+from kafka_sink.exactly_once.retry_queue import RetryQueue
+from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.exactly_once.sweep import SweepRule
 
 INVALID_TXN_STATE = 48
 
@@ -26,17 +26,17 @@ INVALID_TXN_STATE = 48
 def abort_after_intent() -> Iterator[None]:
     """abort() is obeyed although the decision was made"""
 
-    def changed(*_: Any) -> Judgement:
-        return Judgement(Move.DISCARD, conclusion=Conclusion.ABORTED)
+    def changed(*_: Any) -> NextStep:
+        return NextStep(StepKind.DISCARD, conclusion=Conclusion.ABORTED)
 
-    with mock.patch.object(judgement, "_abort_at_start", changed):
+    with mock.patch.object(next_step, "_abort_at_start", changed):
         yield
 
 
 @contextmanager
 def wrong_generation_on_repeat() -> Iterator[None]:
     """the repeat of an end goes out by the rules of generation 2, whatever the first try was"""
-    repeat = Inquiry.repeat
+    repeat = RetryQueue.repeat
 
     def changed(self: Any, now_ms: int, key: Any, **how: Any) -> None:
         repeat(self, now_ms, key, **how)
@@ -44,7 +44,7 @@ def wrong_generation_on_repeat() -> Iterator[None]:
         if question.request.api.name == "EndTxn":
             question.request = replace(question.request, version_min=5, version_max=5)
 
-    with mock.patch.object(Inquiry, "repeat", changed):
+    with mock.patch.object(RetryQueue, "repeat", changed):
         yield
 
 
@@ -56,7 +56,7 @@ def fenced_is_success() -> Iterator[None]:
         found = end_meaning(error_code, commit=commit)
         return Meaning.DONE if found is Meaning.SUPERSEDED else found
 
-    with mock.patch.object(ending, "end_meaning", changed), mock.patch.object(ledger_write, "end_meaning", changed):
+    with mock.patch.object(end_txn, "end_meaning", changed), mock.patch.object(ledger_write, "end_meaning", changed):
         yield
 
 
@@ -67,7 +67,7 @@ def never_is_done() -> Iterator[None]:
     def changed(error_code: int, *, commit: bool) -> Meaning:
         return Meaning.DONE if error_code == INVALID_TXN_STATE else end_meaning(error_code, commit=commit)
 
-    with mock.patch.object(ending, "end_meaning", changed):
+    with mock.patch.object(end_txn, "end_meaning", changed):
         yield
 
 
@@ -75,28 +75,28 @@ def never_is_done() -> Iterator[None]:
 def silence_is_consent() -> Iterator[None]:
     """an EndTxn(commit) without an answer counts as carried out"""
 
-    def lost(self: ending.Commits, now_ms: int, answer: Any) -> None:
-        if answer.key.purpose == ending.COMMIT:
-            self._settle(answer.key, PledgeFate.COMMITTED)
+    def lost(self: end_txn.CommitTransactions, now_ms: int, answer: Any) -> None:
+        if answer.key.purpose == end_txn.COMMIT:
+            self._settle(answer.key, TransactionOutcome.COMMITTED)
         else:
-            super(ending.Commits, self).on_lost(now_ms, answer)
+            super(end_txn.CommitTransactions, self).on_lost(now_ms, answer)
 
-    with mock.patch.object(ending.Commits, "on_lost", lost, create=True):
+    with mock.patch.object(end_txn.CommitTransactions, "on_lost", lost, create=True):
         yield
 
 
 @contextmanager
 def no_is_believed() -> Iterator[None]:
     """a coordinator's INVALID_TXN_STATE is not held against the log"""
-    on_ended = ending.Commits._on_ended
+    on_ended = end_txn.CommitTransactions._on_ended
 
-    def changed(self: ending.Commits, now_ms: int, key: Any, error_code: int) -> None:
+    def changed(self: end_txn.CommitTransactions, now_ms: int, key: Any, error_code: int) -> None:
         if error_code == INVALID_TXN_STATE:
-            self._settle(key, PledgeFate.LOST)
+            self._settle(key, TransactionOutcome.LOST)
         else:
             on_ended(self, now_ms, key, error_code)
 
-    with mock.patch.object(ending.Commits, "_on_ended", changed):
+    with mock.patch.object(end_txn.CommitTransactions, "_on_ended", changed):
         yield
 
 
@@ -108,12 +108,12 @@ def marker_epoch_not_compared() -> Iterator[None]:
         waiting = [one for one in self._waiting if one[0] == marker.producer_id]
         return min(waiting, default=(marker.producer_id, marker.producer_epoch))
 
-    def can_end(raw: RawBatch, ended: ending.Ending) -> bool:
+    def can_end(raw: RawBatch, ended: end_txn.TransactionToEnd) -> bool:
         return raw.producer_id == ended.producer_id
 
     with (
         mock.patch.object(LedgerRead, "_transaction_ended_by", ended_by),
-        mock.patch.object(ending, "_can_end", can_end),
+        mock.patch.object(end_txn, "_can_end", can_end),
     ):
         yield
 

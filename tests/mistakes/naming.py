@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from kafka_sink.delivery.identity import TaskIdentity
-from kafka_sink.delivery.identity_pool import IdentityPool, Used
-from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction
-from kafka_sink.delivery.request import CoordinatorOf, DriverRequest, RequestKey
 from kafka_sink.engine.transaction import Transaction
+from kafka_sink.exactly_once.identity import TaskIdentity
+from kafka_sink.exactly_once.identity_pool import IdentityPool, Used
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction
+from kafka_sink.exactly_once.request import CoordinatorOf, DriverRequest, RequestKey
 from kafka_sink.wire.apis import INIT_PRODUCER_ID
 from tests.model.world import World
 from tests.sim.delivery import query, stage

@@ -14,7 +14,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from kafka_sink.delivery.request import DriverRequest
+from kafka_sink.exactly_once.request import DriverRequest
 from kafka_sink.records import batch as layout
 from kafka_sink.records.batch import seal
 from kafka_sink.records.compression import compressor

@@ -16,14 +16,14 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from kafka_sink.delivery.committer import Committer
-from kafka_sink.delivery.ending import COMMIT
-from kafka_sink.delivery.identity import TaskIdentity, parsed_task_identity
-from kafka_sink.delivery.receipt import BatchKey, PreparedTransaction, TaskReceipt, Written
-from kafka_sink.delivery.request import DriverAnswer, DriverRequest, EveryBroker, Fate, LeaderOf
-from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, Operation
-from kafka_sink.delivery.sweep import LIST
 from kafka_sink.errors import CommitLost, TransportError
+from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.end_txn import COMMIT
+from kafka_sink.exactly_once.identity import TaskIdentity, parsed_task_identity
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.exactly_once.request import AnswerStatus, DriverAnswer, DriverRequest, EveryBroker, LeaderOf
+from kafka_sink.exactly_once.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
+from kafka_sink.exactly_once.sweep import LIST
 from tests.model import tiny_broker
 from tests.model.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_MS, TinyBroker
 
@@ -193,7 +193,7 @@ class World:
             spent = state._replace(budget=budget._replace(seconds=budget.seconds - 1))
             found.append((f"{title} comes", self._with(spent, driver._replace(stage="plan"))))
         elif driver.stage == "plan":
-            found.append((f"{title} plans", self._begin(state, driver, Operation.RECOVER, None)))
+            found.append((f"{title} plans", self._begin(state, driver, DriverOperation.RECOVER, None)))
         elif driver.stage == "tasks":
             written = {receipt[0] for receipt in driver.receipts}
             for task in range(TASKS):
@@ -204,7 +204,7 @@ class World:
                 session = self._machine(driver.machine).session if is_same else None
                 where = "same" if is_same else "another"
                 found.append(
-                    (f"{title} aborts in {where} process", self._begin(state, driver, Operation.ABORT, session))
+                    (f"{title} aborts in {where} process", self._begin(state, driver, DriverOperation.ABORT, session))
                 )
         elif driver.stage == "down" and budget.restarts:
             spent = state._replace(budget=budget._replace(restarts=budget.restarts - 1))
@@ -238,14 +238,14 @@ class World:
             if state.budget.losses and self._requests[request].api.name in EFFECTIVE:
                 spent = state._replace(budget=state.budget._replace(losses=state.budget.losses - 1))
                 lost = self._answer_number(
-                    DriverAnswer(self._requests[request].key, Fate.LOST, (), TransportError("lost"))
+                    DriverAnswer(self._requests[request].key, AnswerStatus.LOST, (), TransportError("lost"))
                 )
                 found.append((f"{title}: no answer", self._step(self._orphaned(spent, (request,)), rest, lost)))
             if state.budget.outdated and self._is_about_ledger(request):
                 spent = state._replace(budget=state.budget._replace(outdated=state.budget.outdated - 1))
                 for length, outdated in self._outdated_answers(state.broker, request, answer):
                     found.append((f"{title}: as of {length}", self._step(spent, rest, outdated)))
-        if state.budget.deadlines and driver.operation == Operation.COMMIT.value:
+        if state.budget.deadlines and driver.operation == DriverOperation.COMMIT.value:
             spent = state._replace(budget=state.budget._replace(deadlines=state.budget.deadlines - 1))
             found.append((f"driver {driver.number} is late", self._step(spent, driver, LATE)))
         return found
@@ -280,12 +280,12 @@ class World:
         if len(receipts) < TASKS:
             return [(title, written)]
         found: list[tuple[str, WorldState | Violation]] = [
-            (title, self._begin(written, moved, Operation.COMMIT, self._session(driver.machine)))
+            (title, self._begin(written, moved, DriverOperation.COMMIT, self._session(driver.machine)))
         ]
         if written.budget.processes:
             spent = written._replace(budget=written.budget._replace(processes=written.budget.processes - 1))
             swapped = moved._replace(elsewhere=driver.machine)
-            commit = self._begin(spent, swapped, Operation.COMMIT, self._session(driver.elsewhere))
+            commit = self._begin(spent, swapped, DriverOperation.COMMIT, self._session(driver.elsewhere))
             found.append((f"{title}, committed in the other process", commit))
         return found
 
@@ -293,12 +293,12 @@ class World:
         return self._machine(machine).session if machine >= 0 else None
 
     def _begin(
-        self, state: WorldState, driver: Driver, operation: Operation, session: DriverSession | None
+        self, state: WorldState, driver: Driver, operation: DriverOperation, session: DriverSession | None
     ) -> WorldState | Violation:
         run = self._run(driver)
         if session is None or session.run != run:
             session = DriverSession(SINK, run)
-        key = None if operation is Operation.RECOVER else BatchKey(QUERY, driver.batch)
+        key = None if operation is DriverOperation.RECOVER else BatchKey(QUERY, driver.batch)
         job = Job(operation, key, [self._receipt(driver, receipt) for receipt in driver.receipts])
         committer = Committer(self.settings, session, job, 0)
         number = self._interned(Machine(committer, session))
@@ -326,9 +326,9 @@ class World:
     def _after(self, driver: Driver, conclusion: Conclusion, is_lost: bool) -> Driver:
         if is_lost:
             return driver._replace(stage="stuck", machine=-1)
-        if driver.operation == Operation.RECOVER.value:
+        if driver.operation == DriverOperation.RECOVER.value:
             return driver._replace(stage="down" if conclusion is Conclusion.FAILED else "tasks", machine=-1)
-        if driver.operation == Operation.ABORT.value:
+        if driver.operation == DriverOperation.ABORT.value:
             return driver._replace(stage="down", machine=-1, receipts=())
         if conclusion is Conclusion.FAILED:
             return driver._replace(stage="failed")
@@ -344,7 +344,7 @@ class World:
         delivered = (Conclusion.DELIVERED, Conclusion.ALREADY_DELIVERED, Conclusion.NOTHING_TO_DO)
         fates = self._rows[state.broker]
         counts = [self._count(fates, driver.batch, task, driver.content) for task in range(TASKS)]
-        if driver.operation == Operation.COMMIT.value and conclusion in delivered and counts != [1] * TASKS:
+        if driver.operation == DriverOperation.COMMIT.value and conclusion in delivered and counts != [1] * TASKS:
             return Violation(
                 f"batch {driver.batch} is called {conclusion.value}, but its rows are there {counts} times"
             )
@@ -401,7 +401,7 @@ class World:
             attempt=0,
             transaction=PreparedTransaction(name, producer_id, epoch, self.generation, TIMEOUT_MS, TIMEOUT_MS),
             # Other rows are more rows, in figures; the log has one record of each task.
-            written=(Written("t", task, 1 + driver.content, offset, offset),),
+            written=(WrittenPartition("t", task, 1 + driver.content, offset, offset),),
             row_count=1 + driver.content,
         )
 
@@ -425,7 +425,7 @@ class World:
         if found is None:
             asked = self._requests[request]
             opened = self._opened(broker)
-            answer = self._answer_number(DriverAnswer(asked.key, Fate.ANSWERED, (opened.answer(asked),)))
+            answer = self._answer_number(DriverAnswer(asked.key, AnswerStatus.ANSWERED, (opened.answer(asked),)))
             found = self._answers[broker, request] = (answer, self._broker_number(opened.state()))
         return found
 
@@ -441,7 +441,7 @@ class World:
         for length in range(len(self._opened(broker).logs.get((LEDGER, 0), []))):
             opened = self._opened(broker)
             del opened.logs[LEDGER, 0][length:]
-            outdated = self._answer_number(DriverAnswer(asked.key, Fate.ANSWERED, (opened.answer(asked),)))
+            outdated = self._answer_number(DriverAnswer(asked.key, AnswerStatus.ANSWERED, (opened.answer(asked),)))
             if outdated != answer:
                 found.append((length, outdated))
         return found

@@ -1,6 +1,6 @@
 """Batches, queues and sequences under any order of events, in front of a broker that keeps the rules of the log.
 
-The machine drives `Production` (with the real `Accumulator`, `Sequences` and `ProducerBatch` inside) and plays the
+The machine drives `BatchSender` (with the real `Accumulator`, `Sequences` and `ProducerBatch` inside) and plays the
 world: it appends, sends, lets a leader take or refuse requests, loses connections with requests unread or answers
 unsent, fails with every kind of code, moves the leader, lets time pass. The broker of the model knows the last five
 batches of a producer id and epoch per partition, answers what it has as a success and refuses what does not follow.
@@ -26,13 +26,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kafka_sink.engine.backoff import Backoff
-from kafka_sink.engine.cluster import ClusterView, Endpoint, PartitionView, TopicView
+from kafka_sink.client.backoff import Backoff
+from kafka_sink.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
+from kafka_sink.client.request import Answer
+from kafka_sink.engine.batch_sender import BatchSender
 from kafka_sink.engine.commands import Delivered, Failed
 from kafka_sink.engine.produce_request import ProduceRequest
-from kafka_sink.engine.producer_batch import Identity, ProducerBatch
-from kafka_sink.engine.production import Production
-from kafka_sink.engine.request import Answer
+from kafka_sink.engine.producer_batch import ProducerBatch, ProducerIdentity
 from kafka_sink.engine.sequences import PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Sequences
 from kafka_sink.errors import DeliveryError, TransportError
 from kafka_sink.options import ProducerOptions
@@ -64,7 +64,7 @@ class Copy:
     """One batch as it stood in one request."""
 
     batch: ProducerBatch
-    identity: Identity
+    identity: ProducerIdentity
     base_sequence: int
     keys: list[int]
 
@@ -120,7 +120,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 0
         self.sequences = Sequences()
-        self.production = Production(OPTIONS, Backoff(100, 1_000, lambda: 0.5), self.sequences, None)
+        self.production = BatchSender(OPTIONS, Backoff(100, 1_000, lambda: 0.5), self.sequences, None)
         self.logs = [Log() for _ in range(PARTITIONS)]
         self.leaders = [(0, 0) for _ in range(PARTITIONS)]
         # One connection per node: requests are read and answered in order.
@@ -128,13 +128,13 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
         self.keys = count()
         self.appended: list[list[int]] = [[] for _ in range(PARTITIONS)]
         self.ends: dict[int, ProducerBatch] = {}
-        self.owners: dict[tuple[int, Identity, int], ProducerBatch] = {}
-        self.numbers: dict[ProducerBatch, tuple[Identity, int]] = {}
+        self.owners: dict[tuple[int, ProducerIdentity, int], ProducerBatch] = {}
+        self.numbers: dict[ProducerBatch, tuple[ProducerIdentity, int]] = {}
         self.next_producer_id = count(2)
 
     @initialize(producer_epoch=st.sampled_from([0, PRODUCER_EPOCH_MAX - 1]))
     def start(self, producer_epoch: int) -> None:
-        self.sequences.adopt(Identity(1, producer_epoch))
+        self.sequences.adopt(ProducerIdentity(1, producer_epoch))
 
     # ---- the user ----
 
@@ -177,7 +177,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
     @rule()
     def fetch_producer_id(self) -> None:
         with self.checked_numbers():
-            self.sequences.adopt(Identity(next(self.next_producer_id), PRODUCER_EPOCH_MAX - 1))
+            self.sequences.adopt(ProducerIdentity(next(self.next_producer_id), PRODUCER_EPOCH_MAX - 1))
         self.settle()
 
     # ---- the brokers ----
@@ -236,7 +236,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
 
     @property
     def cluster(self) -> ClusterView:
-        partitions = {index: PartitionView(*leader) for index, leader in enumerate(self.leaders)}
+        partitions = {index: PartitionLeader(*leader) for index, leader in enumerate(self.leaders)}
         brokers = {node_id: Endpoint("host", 9092) for node_id in range(NODES)}
         return ClusterView(brokers=brokers, topics={"t": TopicView("t", TOPIC_ID, partitions)})
 

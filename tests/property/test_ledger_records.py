@@ -9,18 +9,18 @@ from dataclasses import fields, replace
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from kafka_sink.delivery import ledger_codec
-from kafka_sink.delivery.ledger import Kind, LedgerRecord, Pledge, PledgeFate
-from kafka_sink.delivery.ledger_codec import FORMAT, Unrecordable, decode_record, encode_record
-from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.exactly_once import ledger_codec
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome
+from kafka_sink.exactly_once.ledger_codec import FORMAT, Unrecordable, decode_record, encode_record
+from kafka_sink.exactly_once.receipt import BatchKey
 from tests.mistakes.deciding import record_not_read_back
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 INT64 = st.integers(0, 2**63 - 1)
 PLEDGES = st.lists(
     st.builds(
-        Pledge,
+        TransactionEntry,
         INT64,
         INT64,
         INT64,
@@ -42,7 +42,7 @@ PLEDGES = st.lists(
 def records(draw: st.DrawFn) -> LedgerRecord:
     kind = draw(st.sampled_from(Kind))
     pledges = tuple(draw(PLEDGES)) if kind in (Kind.INTENT, Kind.STUCK) else ()
-    fates = tuple(draw(st.sampled_from(PledgeFate)) for _ in pledges) if kind is Kind.STUCK else ()
+    fates = tuple(draw(st.sampled_from(TransactionOutcome)) for _ in pledges) if kind is Kind.STUCK else ()
     return LedgerRecord(
         kind=kind,
         sink_id=draw(TEXT),
@@ -77,7 +77,7 @@ WILD_NUMBER = st.one_of(
 @st.composite
 def any_records(draw: st.DrawFn) -> LedgerRecord:
     """Of the right types, and otherwise whatever comes."""
-    pledge = st.builds(Pledge, *[WILD_NUMBER] * 5, WILD_TEXT, *[WILD_NUMBER] * 3)
+    pledge = st.builds(TransactionEntry, *[WILD_NUMBER] * 5, WILD_TEXT, *[WILD_NUMBER] * 3)
     return LedgerRecord(
         kind=draw(st.sampled_from(Kind)),
         sink_id=draw(WILD_TEXT),
@@ -89,7 +89,7 @@ def any_records(draw: st.DrawFn) -> LedgerRecord:
         row_count=draw(WILD_NUMBER),
         topics=draw(st.dictionaries(WILD_TEXT, WILD_NUMBER, max_size=3)),
         pledges=tuple(draw(st.lists(pledge, max_size=3))),
-        fates=tuple(draw(st.lists(st.sampled_from(PledgeFate), max_size=3))),
+        fates=tuple(draw(st.lists(st.sampled_from(TransactionOutcome), max_size=3))),
         is_accepted=draw(st.booleans()),
     )
 

@@ -16,8 +16,8 @@ from kafka_sink.errors import KafkaSinkError
 from kafka_sink.registry.answer import RegistryAnswer
 from kafka_sink.registry.framing import MessagePlace, frame
 from kafka_sink.registry.request import LATEST, RegistryRequest
-from kafka_sink.registry.resolution import Question, resolution
-from kafka_sink.registry.schema import AVRO, JSON, PROTOBUF, Resolved, Schema
+from kafka_sink.registry.resolution import SchemaQuery, resolution
+from kafka_sink.registry.schema import AVRO, JSON, PROTOBUF, ResolvedSchema, Schema
 
 SOURCE, SUBJECT = "the schema registry http://registry:8081", "orders-value"
 SIDES = {"key": MessageField.KEY, "value": MessageField.VALUE}
@@ -58,14 +58,14 @@ def test_message_indexes_are_confluents_bytes(schema_id: int, path: tuple[int, .
 # ---- answers ---------------------------------------------------------------------------------------------------------
 
 
-def answered(question: Question, answer: Callable[[RegistryRequest], RegistryAnswer]) -> Resolved:
+def answered(question: SchemaQuery, answer: Callable[[RegistryRequest], RegistryAnswer]) -> ResolvedSchema:
     steps = resolution(question)
     try:
         request = next(steps)
         while True:
             request = steps.send(answer(request))
     except StopIteration as end:
-        found: Resolved = end.value
+        found: ResolvedSchema = end.value
         return found
 
 
@@ -87,9 +87,9 @@ answers = st.one_of(
 def test_no_answer_is_worse_than_an_error_of_ours(status: int, bodies: list[bytes], registers: bool) -> None:
     left = list(bodies)
     for question in (
-        Question("value", SUBJECT, version=LATEST, needs_guid=True),
-        Question("value", SUBJECT, Schema(AVRO, '"int"'), registers=registers, needs_guid=True),
-        Question("value", SUBJECT, identity=1),
+        SchemaQuery("value", SUBJECT, version=LATEST, needs_guid=True),
+        SchemaQuery("value", SUBJECT, Schema(AVRO, '"int"'), registers=registers, needs_guid=True),
+        SchemaQuery("value", SUBJECT, identity=1),
     ):
         try:
             found = answered(question, lambda _: RegistryAnswer(SOURCE, status, left.pop() if left else b"{}"))

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from transaction_driver import COORDINATED, PRODUCER_ID, TransactionDriver
 
 from kafka_sink.engine.commands import Abandon
-from kafka_sink.engine.producer_batch import Identity, ProducerBatch
-from kafka_sink.engine.transaction import State, TransactionReceipt
+from kafka_sink.engine.producer_batch import ProducerBatch, ProducerIdentity
+from kafka_sink.engine.transaction import TransactionReceipt, TransactionState
 from kafka_sink.errors import OperationTimeout
 from kafka_sink.wire.apis import (
     ADD_OFFSETS_TO_TXN,
@@ -35,12 +35,14 @@ OF_ONE_EPOCH = (*STARTING, END_TXN)
 codes = st.sampled_from((0,) * 150 + (51, 14, 16, 120, 87, 45, 3) * 6 + tuple(sorted(CODES)))
 
 
-def identity_in(request: Asked) -> Identity:
+def identity_in(request: Asked) -> ProducerIdentity:
     if request.api is PRODUCE:
         records = bytes(request.body["topic_data"][0]["partition_data"][0]["records"])
-        return Identity(int.from_bytes(records[43:51], "big", signed=True), int.from_bytes(records[51:53], "big"))
+        return ProducerIdentity(
+            int.from_bytes(records[43:51], "big", signed=True), int.from_bytes(records[51:53], "big")
+        )
     prefix = "v3_and_below_" if request.api is ADD_PARTITIONS_TO_TXN else ""
-    return Identity(request.body[f"{prefix}producer_id"], request.body[f"{prefix}producer_epoch"])
+    return ProducerIdentity(request.body[f"{prefix}producer_id"], request.body[f"{prefix}producer_epoch"])
 
 
 class TransactionWalk(RuleBasedStateMachine):
@@ -67,7 +69,7 @@ class TransactionWalk(RuleBasedStateMachine):
         self.driver.hold(*COORDINATED, PRODUCE)
 
     def forget_transaction(self) -> None:
-        self.identities: set[Identity] = set()
+        self.identities: set[ProducerIdentity] = set()
         self.registered: set[tuple[str, int]] = set()
         self.first_batch = len(self.batches)
         self.starts = 0
@@ -228,7 +230,9 @@ class TransactionWalk(RuleBasedStateMachine):
             if self.ends:
                 assert self.ends[-1] is (name == "commit"), f"{name} succeeded, but the other end was asked for"
             elif self.starts:
-                assert name == "abort" and self.state is State.RENEWING, "what may have started was not ended"
+                assert name == "abort" and self.state is TransactionState.RENEWING, (
+                    "what may have started was not ended"
+                )
 
     @invariant()
     def no_batch_fails_unseen(self) -> None:
@@ -242,7 +246,7 @@ class TransactionWalk(RuleBasedStateMachine):
         self.is_over = self.driver.engine._end is not None
 
     @property
-    def state(self) -> State:
+    def state(self) -> TransactionState:
         transaction = self.driver.engine._transaction
         assert transaction is not None
         return transaction.state

@@ -11,43 +11,44 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.engine import accumulator, outcome, production
+from kafka_sink.client import outcome
+from kafka_sink.client.connection import Connection
+from kafka_sink.client.node import Node
+from kafka_sink.client.outcome import CoordinatorVerdict
+from kafka_sink.engine import accumulator, batch_sender
 from kafka_sink.engine.accumulator import Accumulator
-from kafka_sink.engine.connection import Connection
-from kafka_sink.engine.node import Node
-from kafka_sink.engine.outcome import Verdict
+from kafka_sink.engine.batch_sender import BatchSender
 from kafka_sink.engine.producer_batch import NO_SEQUENCE, ProducerBatch
-from kafka_sink.engine.production import Production
 from kafka_sink.engine.sequences import Sequences, sequence_after
-from kafka_sink.engine.transaction import Event, State, Transaction
+from kafka_sink.engine.transaction import Transaction, TransactionEvent, TransactionState
 from kafka_sink.engine.transaction_requests import TransactionRequests
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def complete_twice(patch: pytest.MonkeyPatch) -> None:
-    deliver = Production._deliver
+    deliver = BatchSender._deliver
 
-    def twice(self: Production, *arguments: Any) -> None:
+    def twice(self: BatchSender, *arguments: Any) -> None:
         deliver(self, *arguments)
         self._delivered.append(self._delivered[-1])
 
-    patch.setattr(Production, "_deliver", twice)
+    patch.setattr(BatchSender, "_deliver", twice)
 
 
 def forget_to_tell_of_expiry(patch: pytest.MonkeyPatch) -> None:
-    give_up = Production._give_up
+    give_up = BatchSender._give_up
 
-    def silent(self: Production, batch: ProducerBatch, *arguments: Any) -> None:
+    def silent(self: BatchSender, batch: ProducerBatch, *arguments: Any) -> None:
         give_up(self, batch, *arguments)
         if batch.attempts == 0:
             self.commands.pop()
 
-    patch.setattr(Production, "_give_up", silent)
+    patch.setattr(BatchSender, "_give_up", silent)
 
 
 def indefinite_answer_is_definite(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(production, "is_definite", lambda _code: True)
+    patch.setattr(batch_sender, "is_definite", lambda _code: True)
 
 
 def lost_request_was_not_written(patch: pytest.MonkeyPatch) -> None:
@@ -56,13 +57,13 @@ def lost_request_was_not_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_request_was_written(patch: pytest.MonkeyPatch) -> None:
-    def delivered(self: Production, now_ms: int, request: Any, error: Any, *, was_sent: bool) -> None:
+    def delivered(self: BatchSender, now_ms: int, request: Any, error: Any, *, was_sent: bool) -> None:
         for batch in request.batches.values():
             batch.on_answered(is_definite=True)
             if not batch.is_done:
                 self._deliver(batch, -1, -1)
 
-    patch.setattr(Production, "_on_no_answer", delivered)
+    patch.setattr(BatchSender, "_on_no_answer", delivered)
 
 
 def never_renumber(patch: pytest.MonkeyPatch) -> None:
@@ -138,8 +139,8 @@ def epoch_is_kept_after_an_abort(patch: pytest.MonkeyPatch) -> None:
     on_ended = Transaction.on_ended
 
     def kept(self: Transaction, next_identity: Any) -> None:
-        if next_identity is None and self.state is State.ABORTING:
-            self._move(Event.ENDED)
+        if next_identity is None and self.state is TransactionState.ABORTING:
+            self._move(TransactionEvent.ENDED)
             self.error = None
             self.epoch_is_stale = False
             self._clear_touched()
@@ -156,17 +157,18 @@ def commit_with_an_expired_batch(patch: pytest.MonkeyPatch) -> None:
 
 def fenced_is_success(patch: pytest.MonkeyPatch) -> None:
     for code in (47, 90):
-        patch.setitem(outcome._COORDINATED, code, Verdict.DONE)
+        patch.setitem(outcome._COORDINATED, code, CoordinatorVerdict.DONE)
 
 
 def end_with_batches_on_the_wire(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Production, "is_quiet", property(lambda _self: True))
+    patch.setattr(BatchSender, "is_quiet", property(lambda _self: True))
 
 
 def produce_before_the_registration(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         Transaction, "may_send",
-        lambda self, _partition: self.state in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING),
+        lambda self, _partition: self.state in
+        (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.COMMITTING),
     )  # fmt: skip
 
 
@@ -174,12 +176,14 @@ def abort_what_is_prepared_on_close(patch: pytest.MonkeyPatch) -> None:
     abort_before_close = Transaction.abort_before_close
 
     def too_eager(self: Transaction) -> None:
-        if self.state is State.PREPARED:
-            self._move(Event.ABORT)
+        if self.state is TransactionState.PREPARED:
+            self._move(TransactionEvent.ABORT)
         abort_before_close(self)
 
     patch.setattr(Transaction, "abort_before_close", too_eager)
-    patch.setattr(Transaction, "is_settled", property(lambda self: self.state in (State.READY, State.FATAL)))
+    patch.setattr(
+        Transaction, "is_settled", property(lambda self: self.state in (TransactionState.READY, TransactionState.FATAL))
+    )
 
 
 def commit_is_not_repeated(patch: pytest.MonkeyPatch) -> None:
@@ -187,7 +191,10 @@ def commit_is_not_repeated(patch: pytest.MonkeyPatch) -> None:
     on_failure = TransactionRequests._on_failure
 
     def believed(self: TransactionRequests, now_ms: int, asked: Any, answer: Any) -> None:
-        if asked.api.name == "EndTxn" and self._transaction.state in (State.COMMITTING, State.ABORTING):
+        if asked.api.name == "EndTxn" and self._transaction.state in (
+            TransactionState.COMMITTING,
+            TransactionState.ABORTING,
+        ):
             self._transaction.on_ended(None)
         else:
             on_failure(self, now_ms, asked, answer)
@@ -197,7 +204,7 @@ def commit_is_not_repeated(patch: pytest.MonkeyPatch) -> None:
 
 def coordinator_is_never_looked_for_again(patch: pytest.MonkeyPatch) -> None:
     for code in (15, 16):
-        patch.setitem(outcome._COORDINATED, code, Verdict.REPEAT)
+        patch.setitem(outcome._COORDINATED, code, CoordinatorVerdict.REPEAT)
 
 
 def throttling_is_ignored(patch: pytest.MonkeyPatch) -> None:

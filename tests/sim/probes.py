@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from kafka_sink.engine import production, transaction_requests
-from kafka_sink.engine.outcome import coordinated_verdict, produce_outcome
-from kafka_sink.engine.production import Production
+from kafka_sink.client.outcome import coordinated_verdict, produce_outcome
+from kafka_sink.engine import batch_sender, transaction_requests
+from kafka_sink.engine.batch_sender import BatchSender
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import Transaction
 from kafka_sink.wire.apis import APIS
@@ -41,7 +41,7 @@ REQUIRED = (
 def installed(trace: Trace) -> Iterator[None]:
     move, renumber, settle = Transaction._move, Sequences.renumber_when_quiet, Sequences.settle_unresolved
     outcome, verdict = produce_outcome, coordinated_verdict
-    on_acknowledgements = Production._on_acknowledgements
+    on_acknowledgements = BatchSender._on_acknowledgements
 
     def counting_move(self: Transaction, event: Any) -> None:
         trace.count(f"state {self.state.value} on {event.value}")
@@ -66,7 +66,7 @@ def installed(trace: Trace) -> Iterator[None]:
         trace.count(f"produce {found.name}")
         return found
 
-    def counting_acknowledgements(self: Production, now_ms: int, request: Any, answer: Any) -> None:
+    def counting_acknowledgements(self: BatchSender, now_ms: int, request: Any, answer: Any) -> None:
         trace.count("produce ACKED", len(answer.partitions))
         on_acknowledgements(self, now_ms, request, answer)
 
@@ -79,8 +79,8 @@ def installed(trace: Trace) -> Iterator[None]:
         mock.patch.object(Transaction, "_move", counting_move),
         mock.patch.object(Sequences, "renumber_when_quiet", counting_renumber),
         mock.patch.object(Sequences, "settle_unresolved", counting_settle),
-        mock.patch.object(production, "produce_outcome", counting_outcome),
-        mock.patch.object(Production, "_on_acknowledgements", counting_acknowledgements),
+        mock.patch.object(batch_sender, "produce_outcome", counting_outcome),
+        mock.patch.object(BatchSender, "_on_acknowledgements", counting_acknowledgements),
         mock.patch.object(transaction_requests, "coordinated_verdict", counting_verdict),
     ):
         yield

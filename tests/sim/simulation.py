@@ -8,9 +8,9 @@ from unittest import mock
 
 from kafka_sink.engine import sequences
 from kafka_sink.testing import BrokerCluster, Settings
-from kafka_sink.testing.topics import TRANSACTION_TOPIC, Broker
+from kafka_sink.testing.topics import TRANSACTION_TOPIC, BrokerState
 from kafka_sink.testing.transaction_state import TransactionRecord
-from kafka_sink.testing.transactions import Transaction as CoordinatorTransaction
+from kafka_sink.testing.transactions import CoordinatedTransaction as CoordinatorTransaction
 from tests.sim import network_faults, probes
 from tests.sim.checkers import Checkers
 from tests.sim.client import Client
@@ -57,7 +57,7 @@ class Simulation:
         settings = Settings(
             properties=scenario.properties, delay_ms=self._broker_delay_ms, chance=lambda _what: chance.random() < 0.5
         )
-        brokers = [Broker(number, f"b{number}", 9092) for number in range(1, scenario.brokers + 1)]
+        brokers = [BrokerState(number, f"b{number}", 9092) for number in range(1, scenario.brokers + 1)]
         # Kafka takes offsets of topics only that it knows.
         core = BrokerCluster(brokers, topics={**scenario.partitions, "source": 1}, settings=settings)
         if scenario.first_epoch >= 0:

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kafka_sink.client import commands as client_commands
+from kafka_sink.client.cluster import ClusterView
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.accumulator import Accumulator
-from kafka_sink.engine.cluster import ClusterView
 from kafka_sink.engine.engine import Engine
 from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
 from kafka_sink.options import ProducerOptions
@@ -89,13 +90,17 @@ class Watch:
         if any(left):
             raise Violation("I7", f"{self._name} is closed with (queued, open, flights) = {left}")
 
-    def on_observation(self, now_ms: int, command: c.Notice | c.RequestObserved | c.Drained | c.BatchObserved) -> None:
-        if isinstance(command, c.RequestObserved) and command.throttle_ms > 0:
+    def on_observation(
+        self,
+        now_ms: int,
+        command: client_commands.Notice | client_commands.RequestObserved | c.Drained | c.BatchObserved,
+    ) -> None:
+        if isinstance(command, client_commands.RequestObserved) and command.throttle_ms > 0:
             until_ms = now_ms + command.throttle_ms
             self._throttled_until_ms[command.node_id] = max(self._throttled_until_ms.get(command.node_id, 0), until_ms)
         elif isinstance(command, c.BatchObserved):
             self._trace.count(f"batch {command.event}")
-        elif isinstance(command, c.Notice) and command.text.startswith("back to the bootstrap"):
+        elif isinstance(command, client_commands.Notice) and command.text.startswith("back to the bootstrap"):
             self._trace.count("went back to the bootstrap servers")
 
     # ---- at each send ----
@@ -104,10 +109,10 @@ class Watch:
         self, now_ms: int, command: c.Command, connection: Connection | None, transaction: Transaction | None
     ) -> None:
         self._count(now_ms)
-        if isinstance(command, c.Connect):
+        if isinstance(command, client_commands.Connect):
             # Throttling belongs to a node as the broker counts it, but only what came over this connection is sure.
             self._throttled_until_ms.pop(command.node_id, None)
-        if not isinstance(command, c.Send):
+        if not isinstance(command, client_commands.Send):
             return
         if self._was_over:
             raise Violation("I9", f"{self._name} sends after its end")

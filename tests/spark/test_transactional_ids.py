@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import DataFrame
 
-from kafka_sink.engine.question import EveryBroker
+from kafka_sink.client.admin_request import AllBrokers
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tests.integration.asking import LIST_BODY, client_of
 from tests.spark.parity import Folder, append, start, values, writable_topic
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(900)
 def ids_of_tasks(kafka: KafkaCluster, sink_id: str) -> set[str]:
     """In whatever state. The sink id may be longer than the option: a stream's has its query in it."""
     with client_of(kafka.bootstrap_servers) as client:
-        answers = client.ask_all(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY, changes_nothing=True)
+        answers = client.ask_all(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY, changes_nothing=True)
     names = {state["transactional_id"] for answer in answers for state in answer["transaction_states"]}
     return {name for name in names if name.startswith(f"{sink_id}-") and not name.endswith("-driver")}
 

@@ -25,16 +25,16 @@ def test_the_whole_project_is_tidy() -> None:
     ("path", "text", "is_allowed"),
     [
         ("kafka_sink/engine/a.py", "from kafka_sink.records.batch import seal", True),
-        ("kafka_sink/engine/a.py", "from kafka_sink.engine.commands import Send", True),
-        ("kafka_sink/engine/a.py", "from kafka_sink.runtime.clock import now_ms", False),
+        ("kafka_sink/engine/a.py", "from kafka_sink.engine.commands import Step", True),
+        ("kafka_sink/engine/a.py", "from kafka_sink.io.clock import now_ms", False),
         ("kafka_sink/records/a.py", "from kafka_sink.wire import codes", False),
         ("kafka_sink/records/a.py", "from kafka_sink import wire", False),
         ("kafka_sink/records/a.py", "import kafka_sink.engine.commands", False),
         ("kafka_sink/records/a.py", "def f():\n    from ..engine import commands", False),
         ("kafka_sink/wire/a.py", "from .schema import Field", True),
         ("kafka_sink/errors.py", "from kafka_sink.options import parse", False),
-        ("kafka_sink/testing/server.py", "from kafka_sink.runtime import network", False),
-        ("kafka_sink/runtime/a.py", "import confluent_kafka", False),
+        ("kafka_sink/testing/server.py", "from kafka_sink.io import network", False),
+        ("kafka_sink/io/a.py", "import confluent_kafka", False),
         ("kafka_sink/novel/a.py", "", False),
         ("tools/a.py", "import confluent_kafka", True),
     ],
@@ -56,7 +56,7 @@ def test_imports_go_one_way(path: str, text: str, is_allowed: bool) -> None:
         ("kafka_sink/records/a.py", "def f(now_ms: int) -> int:\n    return now_ms", True),
         ("kafka_sink/testing/broker.py", "import threading", False),
         ("kafka_sink/testing/server.py", "import threading", True),
-        ("kafka_sink/runtime/a.py", "import socket", True),
+        ("kafka_sink/io/a.py", "import socket", True),
         ("tools/a.py", "import socket", True),
     ],
 )
@@ -120,8 +120,8 @@ def test_nothing():
 
 def test_a_module_nobody_imports_is_dead_and_a_test_does_not_revive_one_of_the_package() -> None:
     sources = [
-        Source("kafka_sink/__init__.py", "from kafka_sink.runtime.producer import Producer"),
-        Source("kafka_sink/runtime/producer.py", "from kafka_sink.engine import used"),
+        Source("kafka_sink/__init__.py", "from kafka_sink.producer.producer import Producer"),
+        Source("kafka_sink/producer/producer.py", "from kafka_sink.engine import used"),
         Source("kafka_sink/engine/used.py", ""),
         Source("kafka_sink/engine/unused.py", "from kafka_sink.engine.unused import own"),
         Source("tools/helper.py", ""),
@@ -132,6 +132,17 @@ def test_a_module_nobody_imports_is_dead_and_a_test_does_not_revive_one_of_the_p
     assert list(tidy.dead_modules(sources)) == [
         "kafka_sink/engine/unused.py: dead, no other module imports it",
         "tools/lonely.py: dead, no other module imports it",
+    ]
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    sources = [
+        Source("kafka_sink/engine/a.py", "class Event: ...\n\n\nclass _Own: ..."),
+        Source("kafka_sink/client/b.py", "class _Own: ...\n\n\nclass Event: ..."),
+        Source("tests/unit/test_a.py", "class Event: ..."),
+    ]
+    assert list(tidy.names_twice(sources)) == [
+        "kafka_sink/client/b.py:4: there is a class Event in kafka_sink/engine/a.py, too"
     ]
 
 

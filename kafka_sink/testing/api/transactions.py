@@ -23,7 +23,7 @@ from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.groups import CommittedOffset
 from kafka_sink.testing.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_TOPIC
-from kafka_sink.testing.transaction_state import State
+from kafka_sink.testing.transaction_state import CoordinatorState
 
 VERSION_KNOWS_FENCED = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
 VERSION_TXN_OFFSET_COMMIT_ADDS = 5
@@ -281,7 +281,7 @@ def on_list_transactions(call: Call) -> None:
     """Of the ids that this broker coordinates."""
     call.check_fault()
     body = call.body
-    known_states = {state.value for state in State}
+    known_states = {state.value for state in CoordinatorState}
     pattern = re.compile(body["transactional_id_pattern"] or ".*")
     found = []
     for transactional_id, transaction in call.core.coordinator.transactions.items():

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from kafka_sink.delivery.identity import TaskIdentity, is_of_same_label, parsed_task_identity
-from kafka_sink.delivery.ledger import LedgerRecord
+from kafka_sink.exactly_once.identity import TaskIdentity, is_of_same_label, parsed_task_identity
+from kafka_sink.exactly_once.ledger import LedgerRecord
 from kafka_sink.testing import BrokerCluster
-from kafka_sink.testing.transaction_state import State
+from kafka_sink.testing.transaction_state import CoordinatorState
 from tests.sim.checkers import read_log
 from tests.sim.delivery.assumptions import Assumptions
 from tests.sim.delivery.books import Attempt, Batch, Books
@@ -156,7 +156,11 @@ def check_nothing_is_open(core: BrokerCluster, assumptions: Assumptions, kind: s
     entries = [entry.record for entry in reversed(found) if entry.is_committed]
     for transactional_id, transaction in core.coordinator.transactions.items():
         identity = parsed_task_identity(transactional_id)
-        if identity is None or transaction.pending is not None or transaction.record.state is not State.ONGOING:
+        if (
+            identity is None
+            or transaction.pending is not None
+            or transaction.record.state is not CoordinatorState.ONGOING
+        ):
             continue
         newest = next((record for record in entries if _is_about(record, identity)), None)
         is_known = newest is not None and identity.run in (newest.run, *newest.runs)

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from kafka_sink.delivery.committer import Committer
-from kafka_sink.delivery.phase import Phase
-from kafka_sink.delivery.request import DriverAnswer, RequestKey
-from kafka_sink.delivery.session import Verdict
+from kafka_sink.admin.client import _current, _question
+from kafka_sink.admin.loop import PIPELINED_MAX
+from kafka_sink.client.admin_engine import AdminEngine
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse
 from kafka_sink.engine import commands as c
-from kafka_sink.engine.asking import Asking
-from kafka_sink.engine.question import Question, Reply
+from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.phase import Phase
+from kafka_sink.exactly_once.request import DriverAnswer, RequestKey
+from kafka_sink.exactly_once.session import CommitResult
 from kafka_sink.options import ProducerOptions
-from kafka_sink.runtime.asker import PIPELINED_MAX
-from kafka_sink.runtime.client import _current, _question
 from tests.sim.loop import Loop
 from tests.sim.network import NETWORK_COMMANDS, Network
 from tests.sim.trace import Trace, Violation
@@ -45,13 +45,13 @@ class DriverHost:
             max_in_flight_requests_per_connection=PIPELINED_MAX,
             allow_auto_create_topics=False,
         )
-        self._asking = Asking(options, jitter=jitter)
+        self._asking = AdminEngine(options, jitter=jitter)
         self._machine: Committer | None = None
-        self._on_verdict: Callable[[Verdict], None] = lambda _verdict: None
+        self._on_verdict: Callable[[CommitResult], None] = lambda _verdict: None
         self._machine_wake_ms = 0
-        self._questions: dict[RequestKey, Question] = {}
+        self._questions: dict[RequestKey, AdminRequest] = {}
         # Decided, and not sent: the process stood still in between.
-        self._held: tuple[Question, ...] = ()
+        self._held: tuple[AdminRequest, ...] = ()
         self._inbox: list[c.Input] = []
         self._planned_ms: int | None = None
         self._turns_at = (-1, 0)
@@ -60,7 +60,7 @@ class DriverHost:
     def is_busy(self) -> bool:
         return self._machine is not None
 
-    def run(self, machine: Committer, on_verdict: Callable[[Verdict], None]) -> None:
+    def run(self, machine: Committer, on_verdict: Callable[[CommitResult], None]) -> None:
         self._machine, self._on_verdict = machine, on_verdict
         self._machine_wake_ms = self._loop.now_ms
         self.plan_turn(self._loop.now_ms)
@@ -125,7 +125,7 @@ class DriverHost:
         self.plan_turn(min(self._machine_wake_ms, wake_ms))
 
     def _step(
-        self, now_ms: int, events: list[c.Input], questions: tuple[Question, ...]
+        self, now_ms: int, events: list[c.Input], questions: tuple[AdminRequest, ...]
     ) -> tuple[list[DriverAnswer], int]:
         step = self._asking.step(now_ms, events, questions)  # type: ignore[arg-type]  # the network makes no others
         for command in step.commands:
@@ -134,10 +134,10 @@ class DriverHost:
         answers = [answer for reply in step.replies for answer in self._answers(reply)]
         return answers, 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
 
-    def _answers(self, reply: Reply) -> list[DriverAnswer]:
+    def _answers(self, reply: AdminResponse) -> list[DriverAnswer]:
         return list(_current(self._questions, reply))
 
-    def _end(self, verdict: Verdict) -> None:
+    def _end(self, verdict: CommitResult) -> None:
         self._machine = None
         self._asking.forget_questions()
         self._questions.clear()

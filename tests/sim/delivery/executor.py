@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import partial
 from itertools import takewhile
 
-from kafka_sink.delivery.identity_pool import IdentityPool
-from kafka_sink.delivery.receipt import PreparedTransaction, TaskReceipt, Written
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.transaction import TransactionReceipt
 from kafka_sink.errors import OperationTimeout
+from kafka_sink.exactly_once.identity_pool import IdentityPool
+from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.spark.task import IDENTITIES_MAX
 from tests.sim.client import Client, Script
 from tests.sim.delivery.books import Attempt, Books
@@ -178,10 +178,10 @@ def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
     assert isinstance(prepared, TransactionReceipt) and prepared.is_started
     executor.transaction.is_prepared = True
     timeout_ms = executor.plan.options.transaction_timeout_ms
-    written: dict[tuple[str, int], Written] = {}
+    written: dict[tuple[str, int], WrittenPartition] = {}
     for record in records:
         where = record.topic_partition
-        one = Written(*where, 1, record.offset, record.offset)
+        one = WrittenPartition(*where, 1, record.offset, record.offset)
         written[where] = one if where not in written else _joined(written[where], one)
     return TaskReceipt(  # type: ignore[return-value]
         attempt.key,
@@ -202,7 +202,7 @@ def _finish(executor: Executor, attempt: Attempt, started_ms: int) -> Script:
     )
 
 
-def _joined(one: Written, other: Written) -> Written:
+def _joined(one: WrittenPartition, other: WrittenPartition) -> WrittenPartition:
     """An old duplicate's offset is not known (-1) and says nothing about where the others are."""
     known = [each for each in (one, other) if each.last_offset >= 0]
     count = one.row_count + other.row_count

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafka_sink.delivery.ledger import LedgerRecord
-from kafka_sink.delivery.ledger_codec import decode_record
-from kafka_sink.delivery.receipt import BatchKey
+from kafka_sink.exactly_once.ledger import LedgerRecord
+from kafka_sink.exactly_once.ledger_codec import decode_record
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.records.scalar import DecodedBatch, decode_batch
 from kafka_sink.testing import BrokerCluster
 from tests.sim.delivery.plan import LEDGER

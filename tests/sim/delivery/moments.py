@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from kafka_sink.delivery.phase import Phase
+from kafka_sink.exactly_once.phase import Phase
 
 # Those in which it matters most whether what is decided there is carried out, too.
 PHASES = (

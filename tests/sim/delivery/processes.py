@@ -10,7 +10,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from kafka_sink.delivery.session import DriverSession
+from kafka_sink.exactly_once.session import DriverSession
 from tests.sim.delivery.breakers import PROCESSES
 
 if TYPE_CHECKING:

@@ -10,12 +10,20 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from kafka_sink.delivery.committer import Committer
-from kafka_sink.delivery.identity import run_hash, run_of_label
-from kafka_sink.delivery.phase import Phase
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
-from kafka_sink.delivery.session import Conclusion, DeliverySettings, DriverSession, Job, OnMismatch, Operation, Verdict
 from kafka_sink.errors import CommitLost
+from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.identity import run_hash, run_of_label
+from kafka_sink.exactly_once.phase import Phase
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.session import (
+    CommitResult,
+    Conclusion,
+    DeliverySettings,
+    DriverOperation,
+    DriverSession,
+    Job,
+    OnMismatch,
+)
 from tests.sim.delivery.books import Batch
 from tests.sim.delivery.breakers import SET_BACK, UNNAMED
 from tests.sim.delivery.checkpoint import Checkpoint
@@ -55,7 +63,7 @@ class Query:
         self.cut_at: Moment | None = None
         self.crashes_before_spark_commits = False
         self.downtime_ms = 0
-        self.operation: Operation | None = None
+        self.operation: DriverOperation | None = None
         self._pick: Random = stage.dice[f"query {name}"]
         self._hosts: list[DriverHost] = []
         self._starts = 0
@@ -128,7 +136,7 @@ class Query:
     # ---- the driver's operations ----
 
     def _operate(
-        self, session: DriverSession, operation: Operation, batch: Batch | None, receipts: list[TaskReceipt]
+        self, session: DriverSession, operation: DriverOperation, batch: Batch | None, receipts: list[TaskReceipt]
     ) -> Callable[[Resume], None]:
         key = None if batch is None else batch.key
         asked = Asked(operation, session.sink_id, session.run, batch, receipts)
@@ -140,7 +148,7 @@ class Query:
             self.operation = operation
             stage.note(f"{self.name} {operation.value} {batch} with {len(receipts)} receipts")
 
-            def on_verdict(verdict: Verdict) -> None:
+            def on_verdict(verdict: CommitResult) -> None:
                 self.operation = None
                 host.kill(is_silent=False)
                 if verdict.error is not None:
@@ -227,7 +235,7 @@ class Query:
 
     def _plan(self) -> Script:
         """Planning does not know which query it is for: it looks at all under the sink's name."""
-        verdict = yield self._operate(new_session(SINK, "", ""), Operation.RECOVER, None, [])
+        verdict = yield self._operate(new_session(SINK, "", ""), DriverOperation.RECOVER, None, [])
         if verdict.error is None:
             self.stage.verdicts.on_planned(self.checkpoint.query_id)
             return None
@@ -284,7 +292,9 @@ class Query:
             yield from self._abort(batch, messages)
             return "a task failed too often"
         if batch.key.is_first or any(receipt.transaction is not None for receipt in messages):
-            operation = Operation.COMMIT if self.stage.plan.kind != UNNAMED else Operation.COMMIT_WITHOUT_LEDGER
+            operation = (
+                DriverOperation.COMMIT if self.stage.plan.kind != UNNAMED else DriverOperation.COMMIT_WITHOUT_LEDGER
+            )
             session = self._session(batch, is_forgetful=is_forgetful)
             verdict = yield self._operate(session, operation, batch, messages)
             if verdict.error is not None:
@@ -309,7 +319,7 @@ class Query:
         self.stage.note(f"{self.name}: Spark has committed {batch}")
         return None
 
-    def _on_commit_failed(self, batch: Batch, messages: list[TaskReceipt], verdict: Verdict) -> Script:
+    def _on_commit_failed(self, batch: Batch, messages: list[TaskReceipt], verdict: CommitResult) -> Script:
         error = verdict.error
         if not isinstance(error, CommitLost) or self._pick.random() < 0.5:
             yield from self._abort(batch, messages)
@@ -323,7 +333,9 @@ class Query:
     def _abort(self, batch: Batch, receipts: list[TaskReceipt]) -> Script:
         """In a process that knows nothing: the one that failed is closed. Where processes are reused, in any."""
         if any(receipt.transaction is not None for receipt in receipts):
-            operation = Operation.ABORT if self.stage.plan.kind != UNNAMED else Operation.ABORT_WITHOUT_LEDGER
+            operation = (
+                DriverOperation.ABORT if self.stage.plan.kind != UNNAMED else DriverOperation.ABORT_WITHOUT_LEDGER
+            )
             yield self._operate(self._session(batch, is_forgetful=True), operation, batch, receipts)
 
     # ---- a lost batch ----
@@ -334,9 +346,9 @@ class Query:
         loss = self.stage.verdicts.open_loss(key)
         if loss is None or self.is_second or loss.said_count < 2 + self._pick.randrange(2):
             return "a batch is lost"
-        choice = Operation.REPLAY if loss.is_replayed else Operation.ACCEPT
+        choice = DriverOperation.REPLAY if loss.is_replayed else DriverOperation.ACCEPT
         sink_id, named_sink_id = self.stage.sink_id(key, ""), self.stage.named_sink_id(key)
-        verdict = yield self._operate(new_session(sink_id, named_sink_id, ""), Operation.FINISH, None, [])
+        verdict = yield self._operate(new_session(sink_id, named_sink_id, ""), DriverOperation.FINISH, None, [])
         verdict = yield self._operate(new_session(sink_id, named_sink_id, ""), choice, loss.batch, [])
         if verdict.conclusion is Conclusion.RESOLVED or self.stage.verdicts.is_resolved_in_ledger(loss):
             self.stage.verdicts.on_resolved(loss)

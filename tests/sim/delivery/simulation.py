@@ -9,8 +9,8 @@ from unittest import mock
 
 from kafka_sink.spark.ledger_topic import LEDGER_CONFIGS
 from kafka_sink.testing import BrokerCluster, Settings
-from kafka_sink.testing.topics import Broker
-from kafka_sink.testing.transaction_state import State
+from kafka_sink.testing.topics import BrokerState
+from kafka_sink.testing.transaction_state import CoordinatorState
 from kafka_sink.testing.transactions import TransactionCoordinator
 from kafka_sink.wire.apis import INIT_PRODUCER_ID
 from tests.sim import network_faults
@@ -94,7 +94,7 @@ class DeliverySimulation:
         settings = Settings(
             properties=plan.properties, delay_ms=self._broker_delay_ms, chance=lambda _what: chance.random() < 0.5
         )
-        brokers = [Broker(number, f"b{number}", 9092) for number in range(1, plan.brokers + 1)]
+        brokers = [BrokerState(number, f"b{number}", 9092) for number in range(1, plan.brokers + 1)]
         core = BrokerCluster(brokers, topics=plan.partitions, settings=settings)
         lag_ms = LEDGER_LAG_MS if LOST_MARKERS in plan.breakers else 0
         configs = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)}
@@ -301,12 +301,12 @@ def _time_outs_noted(timed_out: set[tuple[str, int, int]]) -> Iterator[None]:
         candidates = {
             transactional_id: (transactional_id, transaction.record.producer_id, transaction.record.producer_epoch)
             for transactional_id, transaction in self.transactions.items()
-            if transaction.record.state is State.ONGOING and transaction.pending is None
+            if transaction.record.state is CoordinatorState.ONGOING and transaction.pending is None
         }
         abort_timed_out(self)
         for transactional_id, exact in candidates.items():
             transaction = self.transactions[transactional_id]
-            if transaction.pending is not None or transaction.record.state is not State.ONGOING:
+            if transaction.pending is not None or transaction.record.state is not CoordinatorState.ONGOING:
                 timed_out.add(exact)
 
     with mock.patch.object(TransactionCoordinator, "abort_timed_out", noting):

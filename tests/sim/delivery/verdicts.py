@@ -11,11 +11,11 @@ import re
 from random import Random
 from typing import NamedTuple
 
-from kafka_sink.delivery.identity import driver_transactional_id
-from kafka_sink.delivery.ledger import Kind
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
-from kafka_sink.delivery.session import Conclusion, Operation, Verdict
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
+from kafka_sink.exactly_once.identity import driver_transactional_id
+from kafka_sink.exactly_once.ledger import Kind
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation
 from kafka_sink.testing import BrokerCluster
 from tests.sim.delivery.assumptions import Assumptions
 from tests.sim.delivery.books import Attempt, Batch, Books, Loss
@@ -39,13 +39,13 @@ _DROPPED = "the rows of this time were not written"
 # What a driver finds where two attempts have begun a transaction under one id; it costs no row, but a repetition.
 SHARED_ID = "somebody else uses the id"
 REPLAY_SHARE = 0.5
-WITHOUT_LEDGER = (Operation.COMMIT_WITHOUT_LEDGER, Operation.ABORT_WITHOUT_LEDGER)
+WITHOUT_LEDGER = (DriverOperation.COMMIT_WITHOUT_LEDGER, DriverOperation.ABORT_WITHOUT_LEDGER)
 
 
 class Asked(NamedTuple):
     """One operation: who asked for it, about what."""
 
-    operation: Operation
+    operation: DriverOperation
     sink_id: str
     run: str
     batch: Batch | None
@@ -66,7 +66,7 @@ class Verdicts:
         self.claims = claims
         self._operator = operator
 
-    def on_verdict(self, asked: Asked, verdict: Verdict) -> None:
+    def on_verdict(self, asked: Asked, verdict: CommitResult) -> None:
         error, operation = verdict.error, asked.operation
         title = verdict.conclusion.value if error is None else type(error).__name__
         self.trace.count(f"{operation.value}: {title}")
@@ -82,7 +82,7 @@ class Verdicts:
         if isinstance(error, CommitLost):
             self._on_lost(asked, error)
         elif isinstance(error, CommitAborted):
-            if operation in (Operation.COMMIT, Operation.COMMIT_WITHOUT_LEDGER):
+            if operation in (DriverOperation.COMMIT, DriverOperation.COMMIT_WITHOUT_LEDGER):
                 self.books.forbid(asked.receipts, f"commit of {asked.batch} said: {error}")
         elif error is not None and (not isinstance(error, CommitPending) or operation in WITHOUT_LEDGER):
             # Nobody can read what a write without a ledger has decided, so nobody finishes it.
@@ -98,7 +98,7 @@ class Verdicts:
         if found is not None and not self.claims.has_successor(asked.sink_id, asked.run):
             raise Violation("I16", f"{asked.operation.value} of {asked.batch} ended although nobody took over: {text}")
 
-    def on_delivered(self, batch: Batch, verdict: Verdict) -> None:
+    def on_delivered(self, batch: Batch, verdict: CommitResult) -> None:
         """A repetition that was not written again: if it was something else, that has to be said."""
         for loss in batch.losses:
             if not (loss.is_resolved or loss.committed) and self.assumptions.lost_markers:
@@ -130,7 +130,7 @@ class Verdicts:
         if not others or (asked.batch.set_back_count == 0 and not any(batch.set_back_count for batch in others)):
             raise Violation("I18", f"{asked.batch} was refused although its checkpoint was never set back: {text}")
 
-    def _count_details(self, verdict: Verdict) -> None:
+    def _count_details(self, verdict: CommitResult) -> None:
         text = str(verdict.error or "")
         for what, words in _DETAILS.items():
             if words in text:
@@ -145,7 +145,7 @@ class Verdicts:
     # ---- losses ----
 
     def _on_lost(self, asked: Asked, error: CommitLost) -> None:
-        if asked.operation is Operation.COMMIT_WITHOUT_LEDGER:
+        if asked.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
             self._on_lost_without_ledger(asked, str(error))
             return
         key = BatchKey(error.query_id or "", error.batch_id)  # type: ignore[arg-type]  # a loss names its batch

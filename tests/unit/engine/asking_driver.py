@@ -1,4 +1,4 @@
-"""An `Asking` in front of a `FakeCluster`: three brokers, coordinators by name, a clock that the test moves.
+"""An `AdminEngine` in front of a `FakeCluster`: three brokers, coordinators by name, a clock that the test moves.
 
     driver = AskingDriver()
     question = driver.ask(Coordinator("tx-1"), END_TXN, {...})
@@ -15,9 +15,9 @@ from typing import Any
 
 from fake_cluster import NETWORK, Asked, FakeCluster
 
-from kafka_sink.engine.asking import Asking
+from kafka_sink.client.admin_engine import AdminEngine
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Target
 from kafka_sink.engine.commands import Input
-from kafka_sink.engine.question import Question, Reply, Target
 from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import FIND_COORDINATOR, Api
 
@@ -42,21 +42,21 @@ class AskingDriver:
         self.lookup_codes: dict[str, int] = {}
         options.setdefault("bootstrap_servers", tuple(places.values()))
         options.setdefault("max_in_flight_requests_per_connection", 100)
-        self.asking = Asking(ProducerOptions(**options), jitter=lambda: 0.0)
+        self.asking = AdminEngine(ProducerOptions(**options), jitter=lambda: 0.0)
         self.now_ms = START_MS
-        self.replies: dict[Question, Reply] = {}
+        self.replies: dict[AdminRequest, AdminResponse] = {}
         self.wake_at_ms: int | None = None
 
-    def ask(self, target: Target, api: Api, body: Mapping[str, Any] | None = None, **fields: Any) -> Question:
+    def ask(self, target: Target, api: Api, body: Mapping[str, Any] | None = None, **fields: Any) -> AdminRequest:
         fields.setdefault("timeout_ms", TIMEOUT_MS)
-        question = Question(target, api, body or {}, **fields)
+        question = AdminRequest(target, api, body or {}, **fields)
         self.run(question)
         return question
 
-    def reply_to(self, question: Question) -> Reply:
+    def reply_to(self, question: AdminRequest) -> AdminResponse:
         return self.replies[question]
 
-    def run(self, *questions: Question) -> None:
+    def run(self, *questions: AdminRequest) -> None:
         """Steps until the network is quiet at this moment."""
         events = self.cluster.deliver((), self.now_ms)
         for _ in range(STEPS_MAX):

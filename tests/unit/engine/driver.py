@@ -18,6 +18,7 @@ from typing import Any
 
 from fake_cluster import Asked, FakeCluster
 
+from kafka_sink.client.commands import Notice
 from kafka_sink.engine.commands import (
     Append,
     BatchObserved,
@@ -27,11 +28,10 @@ from kafka_sink.engine.commands import (
     Failed,
     Finished,
     Input,
-    Notice,
     WantTopic,
 )
 from kafka_sink.engine.engine import Engine
-from kafka_sink.engine.producer_batch import Identity, ProducerBatch
+from kafka_sink.engine.producer_batch import ProducerBatch, ProducerIdentity
 from kafka_sink.engine.sequences import SEQUENCE_MODULUS
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.options import ProducerOptions
@@ -65,7 +65,7 @@ class Sent:
 
     node_id: int
     partition: int
-    identity: Identity
+    identity: ProducerIdentity
     base_sequence: int
     decoded: DecodedBatch
 
@@ -231,6 +231,6 @@ def batches_of(request: Asked) -> list[Sent]:
     for topic in request.body["topic_data"]:
         for partition in topic["partition_data"]:
             decoded = decode_batch(bytes(partition["records"]))
-            identity = Identity(decoded.producer_id, decoded.producer_epoch)
+            identity = ProducerIdentity(decoded.producer_id, decoded.producer_epoch)
             batches.append(Sent(request.node_id, partition["index"], identity, decoded.base_sequence, decoded))
     return batches

@@ -15,20 +15,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kafka_sink.engine.commands import (
+from kafka_sink.client.commands import (
     Address,
-    Command,
     Connect,
     Connected,
     Disconnect,
     Disconnected,
-    Input,
     Received,
     Resolve,
     Resolved,
     Send,
     Written,
 )
+from kafka_sink.engine.commands import Command, Input
 from kafka_sink.errors import TransportError
 from kafka_sink.wire.apis import API_VERSIONS, APIS, INIT_PRODUCER_ID, METADATA, PRODUCE, Api
 from kafka_sink.wire.frames import FrameBuffer, decode_request_header, encode_response

@@ -7,7 +7,7 @@ from typing import Any
 from fake_cluster import FakeCluster
 from network_driver import Driver
 
-from kafka_sink.engine.metadata import Metadata
+from kafka_sink.client.metadata import Metadata
 from kafka_sink.wire.apis import METADATA
 
 AGE_MS = 300_000

@@ -7,12 +7,13 @@ from typing import Any
 
 from fake_cluster import FakeCluster
 
-from kafka_sink.engine.authentication import Authenticator
-from kafka_sink.engine.cluster import Endpoint
-from kafka_sink.engine.commands import Address, Command, Connect, Input, Notice, Resolve, Step
-from kafka_sink.engine.metadata import Metadata, MetadataQuestion
-from kafka_sink.engine.nodes import NodeSet
-from kafka_sink.engine.request import Answer, Request
+from kafka_sink.client.authentication import Authenticator
+from kafka_sink.client.cluster import Endpoint
+from kafka_sink.client.commands import Address, Connect, Notice, Resolve
+from kafka_sink.client.metadata import Metadata, MetadataRequest
+from kafka_sink.client.nodes import NodeSet
+from kafka_sink.client.request import Answer, Request
+from kafka_sink.engine.commands import Command, Input, Step
 from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import FIND_COORDINATOR, PRODUCE
 
@@ -66,7 +67,7 @@ class Driver:
             self.nodes.on_input(now_ms, event)  # type: ignore[arg-type]
         self.nodes.on_time(now_ms)
         for answer in self.nodes.take_answers():
-            if isinstance(answer.request.purpose, MetadataQuestion) and self.metadata is not None:
+            if isinstance(answer.request.purpose, MetadataRequest) and self.metadata is not None:
                 self.metadata.on_answer(now_ms, answer)
             else:
                 self.answers.append(answer)

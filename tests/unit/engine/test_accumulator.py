@@ -7,18 +7,18 @@ from collections.abc import Callable
 import pytest
 from driver import START_MS, new_batch
 
+from kafka_sink.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
 from kafka_sink.engine.accumulator import Accumulator
-from kafka_sink.engine.cluster import ClusterView, Endpoint, PartitionView, TopicView
-from kafka_sink.engine.producer_batch import Identity, ProducerBatch
+from kafka_sink.engine.producer_batch import ProducerBatch, ProducerIdentity
 
 NOW_MS = START_MS
 LARGE = 2**20
-IDENTITY = Identity(7, 0)
+IDENTITY = ProducerIdentity(7, 0)
 
 
 def cluster(*leaders: int, leader_epoch: int = 0) -> ClusterView:
     """Topic "t", one partition per given leader; leader -1 is none."""
-    partitions = {index: PartitionView(leader, leader_epoch) for index, leader in enumerate(leaders)}
+    partitions = {index: PartitionLeader(leader, leader_epoch) for index, leader in enumerate(leaders)}
     brokers = {leader: Endpoint("host", 9092) for leader in leaders if leader >= 0}
     return ClusterView(brokers=brokers, topics={"t": TopicView("t", partitions=partitions)})
 
@@ -51,7 +51,7 @@ def sent_once(batch: ProducerBatch, leader: tuple[int, int] = (0, 0), *, backoff
     return batch
 
 
-def numbered(base_sequence: int, record_count: int = 1, identity: Identity = IDENTITY) -> ProducerBatch:
+def numbered(base_sequence: int, record_count: int = 1, identity: ProducerIdentity = IDENTITY) -> ProducerBatch:
     batch = new_batch(0, record_count)
     batch.base_sequence, batch.identity = base_sequence, identity
     return batch

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.engine.cluster import (
+from kafka_sink.client.cluster import (
     BROKERS_MAX,
     PARTITIONS_MAX,
     ClusterView,
     Endpoint,
-    PartitionView,
+    PartitionLeader,
     is_host_plausible,
     merge,
     with_leader_hints,
@@ -115,7 +115,7 @@ def test_an_error_takes_the_leaders_away_and_keeps_the_epochs() -> None:
     view = merge(view_of(topic(epoch=10)), body(topic(error=3)))
     assert view.topics["t"].error_code == 3
     assert view.partition_count("t") is None
-    assert view.topics["t"].partitions[0] == PartitionView(-1, 10)
+    assert view.topics["t"].partitions[0] == PartitionLeader(-1, 10)
 
 
 def test_a_topic_created_again_starts_with_new_epochs_even_lower_ones() -> None:

@@ -7,26 +7,26 @@ import itertools
 import pytest
 from network_driver import produce
 
-from kafka_sink.engine.commands import Send
-from kafka_sink.engine.connection import CORRELATION_ID_MAX, TRANSITIONS, Connection, Event, State
+from kafka_sink.client.commands import Send
+from kafka_sink.client.connection import CORRELATION_ID_MAX, TRANSITIONS, Connection, ConnectionEvent, ConnectionState
 from kafka_sink.errors import LocalProtocolError, TransportError
 from kafka_sink.wire.apis import API_VERSIONS, APIS, PRODUCE
 from kafka_sink.wire.frames import decode_request_header, encode_response
 
 LEGAL = {
-    (State.CONNECTING, Event.CONNECTED): State.NEGOTIATING,
-    (State.CONNECTING, Event.LOST): State.CLOSED,
-    (State.NEGOTIATING, Event.VERSIONS_REFUSED): State.NEGOTIATING,
-    (State.NEGOTIATING, Event.VERSIONS_AGREED): State.READY,
-    (State.NEGOTIATING, Event.AUTHENTICATION_BEGUN): State.HANDSHAKING,
-    (State.NEGOTIATING, Event.LOST): State.CLOSED,
-    (State.HANDSHAKING, Event.MECHANISM_AGREED): State.AUTHENTICATING,
-    (State.HANDSHAKING, Event.LOST): State.CLOSED,
-    (State.AUTHENTICATING, Event.TOKEN_WANTED): State.AUTHENTICATING,
-    (State.AUTHENTICATING, Event.AUTHENTICATED): State.READY,
-    (State.AUTHENTICATING, Event.LOST): State.CLOSED,
-    (State.READY, Event.AUTHENTICATION_BEGUN): State.HANDSHAKING,
-    (State.READY, Event.LOST): State.CLOSED,
+    (ConnectionState.CONNECTING, ConnectionEvent.CONNECTED): ConnectionState.NEGOTIATING,
+    (ConnectionState.CONNECTING, ConnectionEvent.LOST): ConnectionState.CLOSED,
+    (ConnectionState.NEGOTIATING, ConnectionEvent.VERSIONS_REFUSED): ConnectionState.NEGOTIATING,
+    (ConnectionState.NEGOTIATING, ConnectionEvent.VERSIONS_AGREED): ConnectionState.READY,
+    (ConnectionState.NEGOTIATING, ConnectionEvent.AUTHENTICATION_BEGUN): ConnectionState.HANDSHAKING,
+    (ConnectionState.NEGOTIATING, ConnectionEvent.LOST): ConnectionState.CLOSED,
+    (ConnectionState.HANDSHAKING, ConnectionEvent.MECHANISM_AGREED): ConnectionState.AUTHENTICATING,
+    (ConnectionState.HANDSHAKING, ConnectionEvent.LOST): ConnectionState.CLOSED,
+    (ConnectionState.AUTHENTICATING, ConnectionEvent.TOKEN_WANTED): ConnectionState.AUTHENTICATING,
+    (ConnectionState.AUTHENTICATING, ConnectionEvent.AUTHENTICATED): ConnectionState.READY,
+    (ConnectionState.AUTHENTICATING, ConnectionEvent.LOST): ConnectionState.CLOSED,
+    (ConnectionState.READY, ConnectionEvent.AUTHENTICATION_BEGUN): ConnectionState.HANDSHAKING,
+    (ConnectionState.READY, ConnectionEvent.LOST): ConnectionState.CLOSED,
 }
 
 
@@ -51,8 +51,8 @@ def correlation_ids(connection: Connection) -> list[int]:
     return [decode_request_header(bytes(command.buffers[0])[4:])[2] for command in commands]
 
 
-@pytest.mark.parametrize(("state", "event"), list(itertools.product(State, Event)))
-def test_every_transition_is_the_one_of_the_table_or_raises(state: State, event: Event) -> None:
+@pytest.mark.parametrize(("state", "event"), list(itertools.product(ConnectionState, ConnectionEvent)))
+def test_every_transition_is_the_one_of_the_table_or_raises(state: ConnectionState, event: ConnectionEvent) -> None:
     connection = new_connection()
     connection.state = state
     if (state, event) in LEGAL:
@@ -64,8 +64,8 @@ def test_every_transition_is_the_one_of_the_table_or_raises(state: State, event:
         assert connection.state is state
 
 
-@pytest.mark.parametrize("state", [State.CONNECTING, State.NEGOTIATING, State.CLOSED])
-def test_sending_on_a_connection_that_is_not_ready_raises(state: State) -> None:
+@pytest.mark.parametrize("state", [ConnectionState.CONNECTING, ConnectionState.NEGOTIATING, ConnectionState.CLOSED])
+def test_sending_on_a_connection_that_is_not_ready_raises(state: ConnectionState) -> None:
     connection = new_connection()
     connection.state = state
     with pytest.raises(LocalProtocolError, match="which is"):

@@ -7,8 +7,8 @@ from fake_cluster import FakeCluster
 from metadata_driver import AGE_MS, asked_topics, start, tracker, two_topics, until_due_ms
 from network_driver import notices
 
-from kafka_sink.engine.metadata import MetadataQuestion
-from kafka_sink.engine.request import Answer, Request
+from kafka_sink.client.metadata import MetadataRequest
+from kafka_sink.client.request import Answer, Request
 from kafka_sink.errors import AuthorizationError, BrokerError, TransportError
 from kafka_sink.wire.apis import METADATA
 
@@ -150,7 +150,7 @@ def test_a_question_that_times_out_is_asked_again() -> None:
 
 def test_an_answer_to_an_older_question_is_ignored() -> None:
     driver = start("t")
-    asked = MetadataQuestion((), False)
+    asked = MetadataRequest((), False)
     before = tracker(driver).view
     request = driver.cluster.requests_of(METADATA)[0]
     body = {**driver.cluster.metadata_body(request), "cluster_id": "other"}

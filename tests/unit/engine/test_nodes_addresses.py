@@ -5,8 +5,8 @@ from __future__ import annotations
 from fake_cluster import FakeCluster
 from network_driver import Driver, fail_to_connect, notices, produce, produce_body, tried
 
-from kafka_sink.engine.cluster import Endpoint
-from kafka_sink.engine.commands import Address, Resolve, Resolved
+from kafka_sink.client.cluster import Endpoint
+from kafka_sink.client.commands import Address, Resolve, Resolved
 from kafka_sink.wire.apis import PRODUCE
 
 OLD: tuple[Address, ...] = tuple((2, (f"10.200.20.{last}", 9092)) for last in (100, 101, 102))

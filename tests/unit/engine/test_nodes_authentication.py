@@ -9,9 +9,9 @@ from driver import EngineDriver, new_batch
 from fake_cluster import Asked, FakeCluster
 from network_driver import Driver, notices, request
 
-from kafka_sink.engine.authentication import session_end_ms
+from kafka_sink.client.authentication import session_end_ms
+from kafka_sink.client.connection import NEGOTIATION_FRAME_BYTES_MAX
 from kafka_sink.engine.commands import Append
-from kafka_sink.engine.connection import NEGOTIATION_FRAME_BYTES_MAX
 from kafka_sink.errors import (
     AuthenticationError,
     ConfigError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fake_cluster import FakeCluster
 from network_driver import Driver, fail_to_connect, notices, produce, produce_body
 
-from kafka_sink.engine.cluster import Endpoint
+from kafka_sink.client.cluster import Endpoint
 from kafka_sink.wire.apis import PRODUCE
 
 FIRST_ALTERNATIVE = -2

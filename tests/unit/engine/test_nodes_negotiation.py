@@ -6,8 +6,8 @@ import pytest
 from fake_cluster import FakeCluster
 from network_driver import Driver, notices, produce, request
 
-from kafka_sink.engine.commands import Buffer, Connected, Disconnect, Notice, Received, Resolved, Send
-from kafka_sink.engine.request import Request
+from kafka_sink.client.commands import Buffer, Connected, Disconnect, Notice, Received, Resolved, Send
+from kafka_sink.client.request import Request
 from kafka_sink.errors import BrokerError, LocalProtocolError, TransportError
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID, PRODUCE

@@ -8,8 +8,8 @@ import pytest
 from fake_cluster import FakeCluster
 from network_driver import Driver, produce, produce_body
 
-from kafka_sink.engine.commands import Connected, Disconnect, Disconnected, Received, Resolved, Written
-from kafka_sink.engine.request import Request
+from kafka_sink.client.commands import Connected, Disconnect, Disconnected, Received, Resolved, Written
+from kafka_sink.client.request import Request
 from kafka_sink.errors import TransportError
 from kafka_sink.wire.apis import PRODUCE
 

@@ -6,8 +6,8 @@ import pytest
 from fake_cluster import FakeCluster
 from network_driver import Driver, fail_to_connect, notices
 
-from kafka_sink.engine.cluster import Endpoint
-from kafka_sink.engine.commands import Connected, Disconnect, Resolve, Resolved
+from kafka_sink.client.cluster import Endpoint
+from kafka_sink.client.commands import Connected, Disconnect, Resolve, Resolved
 
 
 def test_a_node_never_tried_has_no_delay() -> None:

@@ -8,8 +8,8 @@ import pytest
 from fake_cluster import FakeCluster
 from network_driver import Driver, notices, produce, produce_body, request
 
-from kafka_sink.engine.commands import Disconnect, RequestObserved
-from kafka_sink.engine.connection import FRAME_BYTES_MAX, NEGOTIATION_FRAME_BYTES_MAX, THROTTLE_MS_MAX
+from kafka_sink.client.commands import Disconnect, RequestObserved
+from kafka_sink.client.connection import FRAME_BYTES_MAX, NEGOTIATION_FRAME_BYTES_MAX, THROTTLE_MS_MAX
 from kafka_sink.errors import RemoteProtocolError, TransportError
 from kafka_sink.wire.apis import API_VERSIONS, FIND_COORDINATOR, PRODUCE
 from kafka_sink.wire.frames import encode_response

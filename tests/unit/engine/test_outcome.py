@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_sink.engine.outcome import (
+from kafka_sink.client.outcome import (
+    CoordinatorVerdict,
     ProduceOutcome,
-    Verdict,
     coordinated_verdict,
     describe,
     is_definite,
@@ -98,34 +98,38 @@ def test_codes_that_come_instead_of_an_append_leave_none(error_code: int) -> Non
 
 @pytest.mark.parametrize("api", TRANSACTIONAL, ids=lambda api: api.name)
 def test_success_is_done_for_every_transactional_request(api: object) -> None:
-    assert coordinated_verdict(api.key, 0) is Verdict.DONE  # type: ignore[attr-defined]
+    assert coordinated_verdict(api.key, 0) is CoordinatorVerdict.DONE  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("api", TRANSACTIONAL, ids=lambda api: api.name)
 @pytest.mark.parametrize(
     ("error_code", "verdict"),
     [
-        (14, Verdict.REPEAT),
-        (15, Verdict.FIND_COORDINATOR),
-        (16, Verdict.FIND_COORDINATOR),
-        (51, Verdict.REPEAT_SOON),
-        (90, Verdict.FENCED),
-        (53, Verdict.UNAUTHORIZED),
+        (14, CoordinatorVerdict.REPEAT),
+        (15, CoordinatorVerdict.FIND_COORDINATOR),
+        (16, CoordinatorVerdict.FIND_COORDINATOR),
+        (51, CoordinatorVerdict.REPEAT_SOON),
+        (90, CoordinatorVerdict.FENCED),
+        (53, CoordinatorVerdict.UNAUTHORIZED),
     ],
 )
 def test_trouble_with_the_coordinator_means_the_same_for_every_request(
-    api: object, error_code: int, verdict: Verdict
+    api: object, error_code: int, verdict: CoordinatorVerdict
 ) -> None:
     assert coordinated_verdict(api.key, error_code) is verdict  # type: ignore[attr-defined]
 
 
 def test_the_same_stale_epoch_is_final_from_a_coordinator_and_abortable_from_a_leader() -> None:
-    assert coordinated_verdict(END_TXN.key, 47) is Verdict.FENCED
+    assert coordinated_verdict(END_TXN.key, 47) is CoordinatorVerdict.FENCED
     assert produce_outcome(47) is ProduceOutcome.ABORT
 
 
-@pytest.mark.parametrize(("committing", "verdict"), [(True, Verdict.ABORT), (False, Verdict.FATAL)])
-def test_a_commit_may_be_turned_into_an_abort_but_an_abort_into_nothing(committing: bool, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("committing", "verdict"), [(True, CoordinatorVerdict.ABORT), (False, CoordinatorVerdict.FATAL)]
+)
+def test_a_commit_may_be_turned_into_an_abort_but_an_abort_into_nothing(
+    committing: bool, verdict: CoordinatorVerdict
+) -> None:
     assert coordinated_verdict(END_TXN.key, 120, committing=committing) is verdict
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from driver import BACKOFF_MS, INVALID_RECORD, NOT_LEADER, START_MS, WARM_UP_MS, EngineDriver, new_batch
 
-from kafka_sink.engine.commands import Abandon, Append, Close, Disconnect, Drained, Flush
-from kafka_sink.engine.production import REQUEST_OVERHEAD_BYTES
+from kafka_sink.client.commands import Disconnect
+from kafka_sink.engine.batch_sender import REQUEST_OVERHEAD_BYTES
+from kafka_sink.engine.commands import Abandon, Append, Close, Drained, Flush
 from kafka_sink.errors import (
     AuthorizationError,
     BrokerError,

@@ -7,7 +7,7 @@ from driver import BACKOFF_MS, DUPLICATE, INVALID_RECORD, NOT_LEADER, OUT_OF_ORD
 from transaction_driver import TransactionDriver
 
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.engine.transaction import State
+from kafka_sink.engine.transaction import TransactionState
 from kafka_sink.errors import DeliveryError, DeliveryTimeout, ProducerFenced, TransactionAborted
 from kafka_sink.wire.apis import END_TXN, PRODUCE
 
@@ -267,7 +267,7 @@ def test_an_abort_waits_for_the_late_answer_of_an_expired_batch_whatever_it_says
     driver.answer(late)
     assert driver.ok(abort)
     assert driver.engine._transaction is not None
-    assert driver.engine._transaction.state is not State.FATAL
+    assert driver.engine._transaction.state is not TransactionState.FATAL
     assert driver.ok(driver.begin())
     driver.send()
     assert driver.epochs_and_sequences_sent == [(0, 0), (1, 0)]

@@ -7,17 +7,17 @@ from driver import BACKOFF_MS, INVALID_RECORD, NOT_LEADER, OUT_OF_ORDER, EngineD
 from fake_cluster import FakeCluster
 
 from kafka_sink.engine.commands import Abandon, Close, Flush
-from kafka_sink.engine.producer_batch import Identity
+from kafka_sink.engine.producer_batch import ProducerIdentity
 from kafka_sink.engine.sequences import PRODUCER_EPOCH_MAX
 from kafka_sink.errors import AuthorizationError, BrokerError, DeliveryError, TransportError
 from kafka_sink.wire.apis import INIT_PRODUCER_ID
 
 CLUSTER_AUTHORIZATION_FAILED, COORDINATOR_LOAD_IN_PROGRESS, NOT_SUPPORTED = 31, 14, 35
-LAST_EPOCH = Identity(1000, PRODUCER_EPOCH_MAX)
-NEXT_ID = Identity(1001, 0)
+LAST_EPOCH = ProducerIdentity(1000, PRODUCER_EPOCH_MAX)
+NEXT_ID = ProducerIdentity(1001, 0)
 
 
-def cluster_with_ids(*answers: int | Identity) -> FakeCluster:
+def cluster_with_ids(*answers: int | ProducerIdentity) -> FakeCluster:
     """InitProducerId is answered with these in turn: an error code or an id; after the last one not at all."""
     cluster = FakeCluster({0: ("host0", 9092)}, {"t": {0: 0, 1: 0}})
     waiting = list(answers)
@@ -26,7 +26,7 @@ def cluster_with_ids(*answers: int | Identity) -> FakeCluster:
         if not waiting:
             return None
         first = waiting.pop(0)
-        if isinstance(first, Identity):
+        if isinstance(first, ProducerIdentity):
             return {"error_code": 0, "producer_id": first.producer_id, "producer_epoch": first.producer_epoch}
         return {"error_code": first, "producer_id": -1, "producer_epoch": -1}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from driver import new_batch
 
-from kafka_sink.engine.producer_batch import NO_IDENTITY, Identity, ProducerBatch
+from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity
 from kafka_sink.engine.sequences import (
     BATCHES_REMEMBERED,
     PRODUCER_EPOCH_MAX,
@@ -16,10 +16,10 @@ from kafka_sink.engine.sequences import (
 from kafka_sink.errors import LocalProtocolError
 
 PARTITION = ("t", 0)
-IDENTITY = Identity(7, 0)
+IDENTITY = ProducerIdentity(7, 0)
 
 
-def started(identity: Identity = IDENTITY) -> Sequences:
+def started(identity: ProducerIdentity = IDENTITY) -> Sequences:
     """Both partitions have written 2**31 records, so that the brokers know them and the next sequence is 0."""
     sequences = Sequences()
     sequences.adopt(identity)
@@ -405,7 +405,7 @@ def test_without_a_reason_nothing_is_renumbered() -> None:
 
 
 def test_with_the_last_epoch_used_up_a_new_producer_id_is_needed_and_nothing_is_lost_meanwhile() -> None:
-    sequences = started(Identity(7, PRODUCER_EPOCH_MAX))
+    sequences = started(ProducerIdentity(7, PRODUCER_EPOCH_MAX))
     batch, other = put_on_wire(sequences), put_on_wire(sequences, partition=1)
     batch.on_answered(is_definite=True)
     sequences.want_renumbering(PARTITION)
@@ -415,15 +415,15 @@ def test_with_the_last_epoch_used_up_a_new_producer_id_is_needed_and_nothing_is_
     assert not sequences.may_send(new_batch())
     other.on_answered(is_definite=True)
     assert sequences.may_send(other), "its old number is still good"
-    sequences.adopt(Identity(8, 0))
-    assert (batch.identity, batch.base_sequence) == (Identity(8, 0), 0)
+    sequences.adopt(ProducerIdentity(8, 0))
+    assert (batch.identity, batch.base_sequence) == (ProducerIdentity(8, 0), 0)
     assert sequences.may_send(batch)
 
 
 def test_a_new_producer_id_does_not_renumber_what_is_on_the_wire() -> None:
     # 1 Partition 0 uses up the last epoch. 2 While the new id is fetched, partition 1 needs new numbers, too, but one
     # of its batches is on the wire. 3 The id arrives first: that batch must keep its number until it is answered.
-    sequences = started(Identity(7, PRODUCER_EPOCH_MAX))
+    sequences = started(ProducerIdentity(7, PRODUCER_EPOCH_MAX))
     quiet = put_on_wire(sequences)
     refused, travelling = put_on_wire(sequences, partition=1), put_on_wire(sequences, partition=1)
     quiet.on_answered(is_definite=True)
@@ -432,9 +432,9 @@ def test_a_new_producer_id_does_not_renumber_what_is_on_the_wire() -> None:
     refused.on_answered(is_definite=True)
     give_up(sequences, refused)
     sequences.want_renumbering(("t", 1))
-    sequences.adopt(Identity(8, 0))
-    assert quiet.identity == Identity(8, 0)
-    assert (travelling.identity, travelling.base_sequence) == (Identity(7, PRODUCER_EPOCH_MAX), 1)
+    sequences.adopt(ProducerIdentity(8, 0))
+    assert quiet.identity == ProducerIdentity(8, 0)
+    assert (travelling.identity, travelling.base_sequence) == (ProducerIdentity(7, PRODUCER_EPOCH_MAX), 1)
     travelling.on_answered(is_definite=True)
     assert not sequences.may_send(travelling)
     assert sequences.renumber_when_quiet()
@@ -445,7 +445,7 @@ def test_a_new_producer_id_does_not_renumber_what_is_on_the_wire() -> None:
 def test_a_transaction_s_new_epoch_starts_every_partition_at_zero() -> None:
     sequences = started()
     ack(sequences, put_on_wire(sequences, 4))
-    sequences.restart_all(Identity(7, 1))
+    sequences.restart_all(ProducerIdentity(7, 1))
     assert numbers(put_on_wire(sequences)) == [(1, 0)]
 
 
@@ -453,7 +453,7 @@ def test_a_transaction_s_new_epoch_while_a_batch_is_unsettled_is_a_bug_and_raise
     sequences = started()
     put_on_wire(sequences)
     with pytest.raises(LocalProtocolError, match="unsettled"):
-        sequences.restart_all(Identity(7, 1))
+        sequences.restart_all(ProducerIdentity(7, 1))
 
 
 def test_after_retention_took_everything_the_partition_starts_at_zero_in_the_same_epoch() -> None:

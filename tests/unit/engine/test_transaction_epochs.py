@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from transaction_driver import PRODUCER_ID, TransactionDriver, started
 
-from kafka_sink.engine.producer_batch import Identity
+from kafka_sink.engine.producer_batch import ProducerIdentity
 from kafka_sink.engine.sequences import SEQUENCE_MODULUS, sequence_after
 from kafka_sink.errors import AuthorizationError, BrokerError, ProducerFenced, TransactionAborted
 from kafka_sink.wire.apis import (
@@ -27,7 +27,7 @@ def set_features(driver: TransactionDriver, features: Mapping[str, int]) -> None
     driver.engine.nodes.finalized_features = features
 
 
-def next_transaction(driver: TransactionDriver) -> Identity:
+def next_transaction(driver: TransactionDriver) -> ProducerIdentity:
     begin = driver.begin()
     driver.run_for(1_000)
     assert driver.ok(begin)
@@ -198,8 +198,8 @@ def test_every_request_of_a_transaction_carries_one_identity(generation: int) ->
     epochs = {sent.identity for sent in driver.sent}
     for api, prefix in ((ADD_PARTITIONS_TO_TXN, "v3_and_below_"), (TXN_OFFSET_COMMIT, ""), (END_TXN, "")):
         for request in driver.cluster.requests_of(api):
-            epochs.add(Identity(request.body[f"{prefix}producer_id"], request.body[f"{prefix}producer_epoch"]))
-    assert epochs == {Identity(PRODUCER_ID, 0)}
+            epochs.add(ProducerIdentity(request.body[f"{prefix}producer_id"], request.body[f"{prefix}producer_epoch"]))
+    assert epochs == {ProducerIdentity(PRODUCER_ID, 0)}
 
 
 @both_generations

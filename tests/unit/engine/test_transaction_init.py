@@ -6,7 +6,7 @@ import pytest
 from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver
 
 from kafka_sink.engine.commands import Abandon, Append, StartOver
-from kafka_sink.engine.producer_batch import Identity
+from kafka_sink.engine.producer_batch import ProducerIdentity
 from kafka_sink.errors import (
     AuthorizationError,
     BrokerError,
@@ -41,7 +41,7 @@ def test_init_finds_the_coordinator_and_takes_an_identity_from_it(generation: in
     assert (asked.body["producer_id"], asked.body["producer_epoch"]) == (-1, -1)
     driver.begin()
     driver.send()
-    assert driver.sent[-1].identity == Identity(PRODUCER_ID, 0)
+    assert driver.sent[-1].identity == ProducerIdentity(PRODUCER_ID, 0)
 
 
 def test_a_record_before_init_is_refused_and_asks_for_nothing() -> None:

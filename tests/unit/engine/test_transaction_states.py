@@ -7,8 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from kafka_sink.engine.commands import SendOffsets
-from kafka_sink.engine.producer_batch import Identity
-from kafka_sink.engine.transaction import TRANSITIONS, Event, State, Transaction, TransactionReceipt
+from kafka_sink.engine.producer_batch import ProducerIdentity
+from kafka_sink.engine.transaction import (
+    TRANSITIONS,
+    Transaction,
+    TransactionEvent,
+    TransactionReceipt,
+    TransactionState,
+)
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, ProducerFenced, TransactionAborted, TransactionError
 
 RECEIPT = TransactionReceipt("id", 7, 3, 2, True, {("t", 0): 9})
@@ -25,32 +31,41 @@ WISHES: dict[str, Callable[[Transaction], None]] = {
 }
 
 # Where a wish is heard, and what the state is afterwards. Everywhere else it is refused.
-HEARD: dict[str, dict[State, State]] = {
-    "init": {State.UNINITIALIZED: State.INITIALIZING, State.INITIALIZING: State.INITIALIZING},
-    "begin": {State.READY: State.IN_TRANSACTION, State.RENEWING: State.RENEWING},
-    "send_offsets": {State.IN_TRANSACTION: State.IN_TRANSACTION},
-    "prepare": {State.IN_TRANSACTION: State.PREPARING, State.PREPARING: State.PREPARING},
-    "resume": {State.UNINITIALIZED: State.PREPARED},
+HEARD: dict[str, dict[TransactionState, TransactionState]] = {
+    "init": {
+        TransactionState.UNINITIALIZED: TransactionState.INITIALIZING,
+        TransactionState.INITIALIZING: TransactionState.INITIALIZING,
+    },
+    "begin": {
+        TransactionState.READY: TransactionState.IN_TRANSACTION,
+        TransactionState.RENEWING: TransactionState.RENEWING,
+    },
+    "send_offsets": {TransactionState.IN_TRANSACTION: TransactionState.IN_TRANSACTION},
+    "prepare": {
+        TransactionState.IN_TRANSACTION: TransactionState.PREPARING,
+        TransactionState.PREPARING: TransactionState.PREPARING,
+    },
+    "resume": {TransactionState.UNINITIALIZED: TransactionState.PREPARED},
     "commit": {
-        State.IN_TRANSACTION: State.COMMITTING,
-        State.PREPARED: State.COMMITTING,
-        State.COMMITTING: State.COMMITTING,
+        TransactionState.IN_TRANSACTION: TransactionState.COMMITTING,
+        TransactionState.PREPARED: TransactionState.COMMITTING,
+        TransactionState.COMMITTING: TransactionState.COMMITTING,
     },
     "abort": {
-        State.IN_TRANSACTION: State.ABORTING,
-        State.PREPARING: State.ABORTING,
-        State.PREPARED: State.ABORTING,
-        State.ABORTABLE: State.ABORTING,
-        State.ABORTING: State.ABORTING,
+        TransactionState.IN_TRANSACTION: TransactionState.ABORTING,
+        TransactionState.PREPARING: TransactionState.ABORTING,
+        TransactionState.PREPARED: TransactionState.ABORTING,
+        TransactionState.ABORTABLE: TransactionState.ABORTING,
+        TransactionState.ABORTING: TransactionState.ABORTING,
     },
 }
 
 
-def transaction_in(state: State) -> Transaction:
+def transaction_in(state: TransactionState) -> Transaction:
     transaction = Transaction("id")
     transaction.state = state
-    transaction.identity = Identity(7, 3)
-    if state in (State.ABORTABLE, State.FATAL):
+    transaction.identity = ProducerIdentity(7, 3)
+    if state in (TransactionState.ABORTABLE, TransactionState.FATAL):
         transaction.error = CAUSE
     return transaction
 
@@ -59,9 +74,11 @@ def facts_of(transaction: Transaction) -> tuple[object, ...]:
     return transaction.state, transaction.identity, transaction.generation, transaction.error, transaction.is_started
 
 
-@pytest.mark.parametrize("state", State, ids=lambda state: state.name.lower())
-@pytest.mark.parametrize("event", Event, ids=lambda event: event.name.lower())
-def test_an_event_moves_to_the_state_of_the_table_or_raises_and_changes_nothing(state: State, event: Event) -> None:
+@pytest.mark.parametrize("state", TransactionState, ids=lambda state: state.name.lower())
+@pytest.mark.parametrize("event", TransactionEvent, ids=lambda event: event.name.lower())
+def test_an_event_moves_to_the_state_of_the_table_or_raises_and_changes_nothing(
+    state: TransactionState, event: TransactionEvent
+) -> None:
     transaction = transaction_in(state)
     before = facts_of(transaction)
     target = TRANSITIONS[state].get(event)
@@ -75,27 +92,31 @@ def test_an_event_moves_to_the_state_of_the_table_or_raises_and_changes_nothing(
 
 
 def test_the_table_has_a_row_for_every_state_and_only_a_fatal_error_is_final() -> None:
-    assert set(TRANSITIONS) == set(State)
-    assert [state for state, row in TRANSITIONS.items() if not row] == [State.FATAL]
+    assert set(TRANSITIONS) == set(TransactionState)
+    assert [state for state, row in TRANSITIONS.items() if not row] == [TransactionState.FATAL]
 
 
 def test_every_state_but_the_fatal_one_can_end_fatally() -> None:
-    for state in State:
-        assert (TRANSITIONS[state].get(Event.FATAL_ERROR) is State.FATAL) == (state is not State.FATAL), state
+    for state in TransactionState:
+        assert (TRANSITIONS[state].get(TransactionEvent.FATAL_ERROR) is TransactionState.FATAL) == (
+            state is not TransactionState.FATAL
+        ), state
 
 
 def test_every_state_is_reached_from_the_first() -> None:
-    reached, front = {State.UNINITIALIZED}, [State.UNINITIALIZED]
+    reached, front = {TransactionState.UNINITIALIZED}, [TransactionState.UNINITIALIZED]
     while front:
         new = set(TRANSITIONS[front.pop()].values()) - reached
         reached |= new
         front += new
-    assert reached == set(State)
+    assert reached == set(TransactionState)
 
 
-@pytest.mark.parametrize("state", State, ids=lambda state: state.name.lower())
+@pytest.mark.parametrize("state", TransactionState, ids=lambda state: state.name.lower())
 @pytest.mark.parametrize("name", WISHES)
-def test_a_wish_is_heard_in_its_states_and_refused_in_all_others_without_a_trace(name: str, state: State) -> None:
+def test_a_wish_is_heard_in_its_states_and_refused_in_all_others_without_a_trace(
+    name: str, state: TransactionState
+) -> None:
     transaction = transaction_in(state)
     before = facts_of(transaction)
     WISHES[name](transaction)
@@ -111,14 +132,14 @@ def test_a_wish_is_heard_in_its_states_and_refused_in_all_others_without_a_trace
 
 @pytest.mark.parametrize("name", WISHES)
 def test_after_a_fatal_error_every_wish_is_answered_with_that_error(name: str) -> None:
-    transaction = transaction_in(State.FATAL)
+    transaction = transaction_in(TransactionState.FATAL)
     WISHES[name](transaction)
     assert [item.error for item in transaction.take_finished()] == [CAUSE]
 
 
 @pytest.mark.parametrize("name", ["begin", "commit", "prepare", "init", "send_offsets"])
 def test_in_a_doomed_transaction_a_wish_is_answered_with_the_reason(name: str) -> None:
-    transaction = transaction_in(State.ABORTABLE)
+    transaction = transaction_in(TransactionState.ABORTABLE)
     WISHES[name](transaction)
     [finished] = transaction.take_finished()
     assert isinstance(finished.error, TransactionAborted) and "somebody else" in str(finished.error)
@@ -128,21 +149,21 @@ def test_in_a_doomed_transaction_a_wish_is_answered_with_the_reason(name: str) -
 @pytest.mark.parametrize(
     ("state", "kind", "text"),
     [
-        (State.UNINITIALIZED, LocalProtocolError, "init_transactions"),
-        (State.INITIALIZING, LocalProtocolError, "has not finished"),
-        (State.READY, LocalProtocolError, "begin_transaction"),
-        (State.RENEWING, LocalProtocolError, "begin_transaction"),
-        (State.IN_TRANSACTION, None, ""),
-        (State.PREPARING, LocalProtocolError, "being prepared"),
-        (State.PREPARED, LocalProtocolError, "can only be ended"),
-        (State.COMMITTING, LocalProtocolError, "being committed"),
-        (State.ABORTING, LocalProtocolError, "being aborted"),
-        (State.ABORTABLE, TransactionAborted, "must be aborted"),
-        (State.FATAL, ProducerFenced, "somebody else"),
+        (TransactionState.UNINITIALIZED, LocalProtocolError, "init_transactions"),
+        (TransactionState.INITIALIZING, LocalProtocolError, "has not finished"),
+        (TransactionState.READY, LocalProtocolError, "begin_transaction"),
+        (TransactionState.RENEWING, LocalProtocolError, "begin_transaction"),
+        (TransactionState.IN_TRANSACTION, None, ""),
+        (TransactionState.PREPARING, LocalProtocolError, "being prepared"),
+        (TransactionState.PREPARED, LocalProtocolError, "can only be ended"),
+        (TransactionState.COMMITTING, LocalProtocolError, "being committed"),
+        (TransactionState.ABORTING, LocalProtocolError, "being aborted"),
+        (TransactionState.ABORTABLE, TransactionAborted, "must be aborted"),
+        (TransactionState.FATAL, ProducerFenced, "somebody else"),
     ],
 )
 def test_a_record_is_accepted_in_an_open_transaction_only(
-    state: State, kind: type[KafkaSinkError] | None, text: str
+    state: TransactionState, kind: type[KafkaSinkError] | None, text: str
 ) -> None:
     refusal = transaction_in(state).refusal
     if kind is None:
@@ -151,9 +172,11 @@ def test_a_record_is_accepted_in_an_open_transaction_only(
         assert isinstance(refusal, kind) and text in str(refusal)
 
 
-@pytest.mark.parametrize("state", State, ids=lambda state: state.name.lower())
-def test_batches_leave_while_the_transaction_may_still_be_committed_and_in_no_other_state(state: State) -> None:
-    alive = state in (State.IN_TRANSACTION, State.PREPARING, State.COMMITTING)
+@pytest.mark.parametrize("state", TransactionState, ids=lambda state: state.name.lower())
+def test_batches_leave_while_the_transaction_may_still_be_committed_and_in_no_other_state(
+    state: TransactionState,
+) -> None:
+    alive = state in (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.COMMITTING)
     transaction = transaction_in(state)
     transaction.generation = 2
     assert transaction.may_send(("t", 0)) is alive
@@ -164,13 +187,13 @@ def test_batches_leave_while_the_transaction_may_still_be_committed_and_in_no_ot
     assert transaction.may_send(("t", 1)) is False
 
 
-@pytest.mark.parametrize("state", State, ids=lambda state: state.name.lower())
-def test_only_an_error_or_an_abort_makes_queued_batches_pointless(state: State) -> None:
-    assert transaction_in(state).drops_unsent is (state in (State.ABORTABLE, State.ABORTING))
+@pytest.mark.parametrize("state", TransactionState, ids=lambda state: state.name.lower())
+def test_only_an_error_or_an_abort_makes_queued_batches_pointless(state: TransactionState) -> None:
+    assert transaction_in(state).drops_unsent is (state in (TransactionState.ABORTABLE, TransactionState.ABORTING))
 
 
 def test_the_first_error_of_a_transaction_is_the_one_that_is_told() -> None:
-    transaction = transaction_in(State.IN_TRANSACTION)
+    transaction = transaction_in(TransactionState.IN_TRANSACTION)
     transaction.on_error(TransactionAborted("first"))
     transaction.on_error(TransactionAborted("second"))
     transaction.end(1, commit=True)
@@ -179,7 +202,7 @@ def test_the_first_error_of_a_transaction_is_the_one_that_is_told() -> None:
 
 
 def test_the_first_fatal_error_is_the_one_that_is_told() -> None:
-    transaction = transaction_in(State.READY)
+    transaction = transaction_in(TransactionState.READY)
     transaction.on_fatal(CAUSE)
     transaction.on_fatal(ProducerFenced("another"))
     assert transaction.refusal is CAUSE
@@ -190,4 +213,4 @@ def test_a_receipt_of_another_id_is_refused_and_changes_nothing() -> None:
     transaction.resume(1, RECEIPT)
     [finished] = transaction.take_finished()
     assert isinstance(finished.error, LocalProtocolError) and "'id'" in str(finished.error)
-    assert transaction.state is State.UNINITIALIZED
+    assert transaction.state is TransactionState.UNINITIALIZED

@@ -11,7 +11,7 @@ from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.columns import RecordColumns
 from kafka_sink.records.compression import compressor
-from kafka_sink.records.shrinkage import MARGIN, Shrinkage
+from kafka_sink.records.compression_ratio import MARGIN, CompressionRatio
 
 BATCH_BYTES, REQUEST_BYTES = 10_000, 50_000
 RANDOM = random.Random(7)
@@ -107,7 +107,7 @@ def test_small_batches_say_nothing() -> None:
 
 @pytest.mark.parametrize(("after", "share"), [(500, MARGIN * 0.5), (2_000, 1.0)])
 def test_less_shrinking_is_believed_at_once(after: int, share: float) -> None:
-    shrinkage = Shrinkage()
+    shrinkage = CompressionRatio()
     for _ in range(100):
         shrinkage.on_compressed("t", 1000, 100)
     shrinkage.on_compressed("t", 1000, after)

@@ -18,8 +18,8 @@ from kafka_sink.errors import (
 )
 from kafka_sink.registry.answer import ANSWER_BYTES_MAX, RegistryAnswer
 from kafka_sink.registry.request import LATEST, RegistryRequest
-from kafka_sink.registry.resolution import DEPENDENCIES_MAX, Question, resolution
-from kafka_sink.registry.schema import AVRO, Reference, Resolved, Schema
+from kafka_sink.registry.resolution import DEPENDENCIES_MAX, SchemaQuery, resolution
+from kafka_sink.registry.schema import AVRO, Reference, ResolvedSchema, Schema
 from kafka_sink.testing import RegistryCore
 
 SOURCE = "the schema registry http://registry:8081"
@@ -54,18 +54,18 @@ class Desk:
         told: dict[str, Any] = json.loads(made.body)
         return told
 
-    def resolved(self, **question: Any) -> Resolved:
-        return answered(Question(**{"side": "value", "subject": SUBJECT, **question}), self.answer)
+    def resolved(self, **question: Any) -> ResolvedSchema:
+        return answered(SchemaQuery(**{"side": "value", "subject": SUBJECT, **question}), self.answer)
 
 
-def answered(question: Question, answer: Callable[[RegistryRequest], RegistryAnswer]) -> Resolved:
+def answered(question: SchemaQuery, answer: Callable[[RegistryRequest], RegistryAnswer]) -> ResolvedSchema:
     steps = resolution(question)
     try:
         request = next(steps)
         while True:
             request = steps.send(answer(request))
     except StopIteration as end:
-        found: Resolved = end.value
+        found: ResolvedSchema = end.value
         return found
 
 
@@ -76,7 +76,7 @@ def desk() -> Desk:
 
 def refusal(question: dict[str, Any], answer: Callable[[RegistryRequest], RegistryAnswer]) -> KafkaSinkError:
     with pytest.raises(KafkaSinkError) as caught:
-        answered(Question(**{"side": "value", "subject": SUBJECT, **question}), answer)
+        answered(SchemaQuery(**{"side": "value", "subject": SUBJECT, **question}), answer)
     return caught.value
 
 
@@ -89,7 +89,7 @@ def test_the_latest_version_is_one_request(desk: Desk) -> None:
     told = desk.register(SUBJECT, TWO)
     found = desk.resolved(version=LATEST)
     assert desk.asked == [("GET", f"/subjects/{SUBJECT}/versions/latest")]
-    assert found == Resolved(TWO, SUBJECT, 2, told["id"], told["guid"])
+    assert found == ResolvedSchema(TWO, SUBJECT, 2, told["id"], told["guid"])
 
 
 def test_a_numbered_version_is_one_request(desk: Desk) -> None:
@@ -152,7 +152,7 @@ def test_a_guid_that_is_needed_and_was_not_told_is_asked_for(desk: Desk) -> None
             return RegistryAnswer(made.source, made.status, json.dumps(told).encode())
         return made
 
-    question = Question("value", SUBJECT, ONE, registers=True, needs_guid=True)
+    question = SchemaQuery("value", SUBJECT, ONE, registers=True, needs_guid=True)
     found = answered(question, without_guid)
     assert [method for method, _ in desk.asked] == ["POST", "GET"]
     assert found.guid is not None and found.schema == ONE
@@ -210,7 +210,7 @@ def test_references_in_a_circle_come_to_an_end() -> None:
         said = {"schema": '"int"', "id": 1, "references": [{"name": "other", "subject": SUBJECT, "version": 1}]}
         return RegistryAnswer(SOURCE, 200, json.dumps(said).encode())
 
-    found = answered(Question("value", SUBJECT, version=1), circle)
+    found = answered(SchemaQuery("value", SUBJECT, version=1), circle)
     assert [each.name for each in found.dependencies] == ["other"]
 
 
@@ -279,19 +279,19 @@ def test_every_refusal_says_where_and_what_to_do(
 ) -> None:
     body = json.dumps({"error_code": 40301 if status == 403 else status, "message": "so it is"}).encode()
     with pytest.raises(error, match=words) as caught:
-        answered(Question("value", SUBJECT, **question), lambda _: RegistryAnswer(SOURCE, status, body))
+        answered(SchemaQuery("value", SUBJECT, **question), lambda _: RegistryAnswer(SOURCE, status, body))
     assert SOURCE in str(caught.value) and "so it is" in str(caught.value)
 
 
 def test_one_who_may_not_register_is_told_so() -> None:
     with pytest.raises(AuthorizationError, match="may not register a schema under subject"):
-        answered(Question("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 403, b""))
+        answered(SchemaQuery("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 403, b""))
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"{", b'{"error_code":"x","message":{}}', b"[" * 100_000])
 def test_a_refusal_need_not_be_json(body: bytes) -> None:
     with pytest.raises(ConfigError, match="answered 404"):
-        answered(Question("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 404, body))
+        answered(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 404, body))
 
 
 def test_a_refusal_is_shown_on_one_line_and_not_for_ever() -> None:
@@ -317,7 +317,7 @@ WRONG: list[tuple[str, Any]] = [
 def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) -> None:
     body = json.dumps({**GOOD, field: value}).encode()
     with pytest.raises(RemoteProtocolError, match=f"{field} is missing or not what it should be"):
-        answered(Question("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
+        answered(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) 
     [b"", b"<html>log in</html>", b"{", b'{"id":', b"[" * 1_000_000, b'{"a":' * 100_000, b"\xff\xfe", b"1" * 10_000],
 )
 def test_what_is_no_json_is_no_registry(body: bytes) -> None:
-    for question in (Question("value", SUBJECT, version=1), Question("value", SUBJECT, ONE, registers=True)):
+    for question in (SchemaQuery("value", SUBJECT, version=1), SchemaQuery("value", SUBJECT, ONE, registers=True)):
         with pytest.raises(RemoteProtocolError, match="is it"):
             answered(question, lambda _: RegistryAnswer(SOURCE, 200, body, "text/html"))
 
@@ -333,9 +333,9 @@ def test_what_is_no_json_is_no_registry(body: bytes) -> None:
 def test_an_answer_that_is_too_long_is_not_read() -> None:
     body = b'{"schema": "' + b"x" * ANSWER_BYTES_MAX + b'"}'
     with pytest.raises(RemoteProtocolError, match="that is no schema"):
-        answered(Question("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
+        answered(SchemaQuery("value", SUBJECT, version=1), lambda _: RegistryAnswer(SOURCE, 200, body))
 
 
 def test_an_answer_without_any_id_is_none() -> None:
     with pytest.raises(RemoteProtocolError, match="without an id"):
-        answered(Question("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 200, b"{}"))
+        answered(SchemaQuery("value", SUBJECT, ONE, registers=True), lambda _: RegistryAnswer(SOURCE, 200, b"{}"))

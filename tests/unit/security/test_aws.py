@@ -10,7 +10,7 @@ from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.security import aws_answers
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
 from kafka_sink.security.sigv4 import AwsCredentials
-from kafka_sink.testing.aws import AwsMskIamExchange as ServerExchange
+from kafka_sink.testing.aws import AwsMskIamServer as ServerExchange
 from kafka_sink.testing.errors import AuthenticationFailed
 from kafka_sink.version import VERSION
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_sink.security.sigv4 import AwsCredentials, Scope, canonical_query, scope_at, signature, signed_headers
+from kafka_sink.security.sigv4 import (
+    AwsCredentials,
+    CredentialScope,
+    canonical_query,
+    scope_at,
+    signature,
+    signed_headers,
+)
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
-SUITE = Scope("20150830T123600Z", "us-east-1", "service")
+SUITE = CredentialScope("20150830T123600Z", "us-east-1", "service")
 HOST = {"host": "example.amazonaws.com", "x-amz-date": SUITE.time}
 S3_SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
-S3 = Scope("20130524T000000Z", "us-east-1", "s3")
+S3 = CredentialScope("20130524T000000Z", "us-east-1", "s3")
 S3_HOST = {
     "host": "examplebucket.s3.amazonaws.com",
     "x-amz-date": S3.time,

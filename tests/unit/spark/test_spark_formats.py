@@ -17,11 +17,11 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from kafka_sink.admin.side_plan import SidePlan
+from kafka_sink.admin.side_planning import planned_side
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.options.format_options import FormatOptions
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.runtime.side_plan import SidePlan
-from kafka_sink.runtime.side_planning import planned_side
 from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.spark.columns import WrittenColumns, written_columns
 from kafka_sink.spark.encoding import RowEncoding

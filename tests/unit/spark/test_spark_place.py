@@ -7,9 +7,9 @@ import pickle
 import pytest
 from pyspark import TaskContext
 
-from kafka_sink.delivery.identity import run_hash
-from kafka_sink.delivery.receipt import BatchKey
 from kafka_sink.errors import ConfigError, LocalProtocolError
+from kafka_sink.exactly_once.identity import run_hash
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.place import (
     BATCH_ID,
     CONTINUOUS,

@@ -9,8 +9,15 @@ from typing import Any
 
 import pytest
 
-from kafka_sink.delivery.receipt import BatchKey, BatchSummary, TaskReceipt, TopicSummary, Written, summarised
-from kafka_sink.delivery.session import Conclusion
+from kafka_sink.exactly_once.receipt import (
+    BatchKey,
+    BatchSummary,
+    TaskReceipt,
+    TopicSummary,
+    WrittenPartition,
+    summarised,
+)
+from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark import summary as summary_module
@@ -20,12 +27,12 @@ from kafka_sink.spark.summary import PARTITIONS_SHOWN_MAX, line, tell_aborted, t
 KEY = BatchKey("q-1", 7)
 FIRST = TaskReceipt(
     KEY, "run", 0, 11,
-    written=(Written("a", 0, 2, 10, 11), Written("b", 0, 1, 0, 0)),
+    written=(WrittenPartition("a", 0, 2, 10, 11), WrittenPartition("b", 0, 1, 0, 0)),
     row_count=3, bytes=30, retry_count=1, send_ms=40, record_errors={"too large": 1},
 )  # fmt: skip
 SECOND = TaskReceipt(
     KEY, "run", 1, 12,
-    written=(Written("a", 0, 1, 5, 5), Written("a", 1, 4, 0, 3)),
+    written=(WrittenPartition("a", 0, 1, 5, 5), WrittenPartition("a", 1, 4, 0, 3)),
     row_count=5, bytes=50, retry_count=0, send_ms=90, record_errors={"too large": 2, "no topic": 1},
 )  # fmt: skip
 EMPTY = TaskReceipt(KEY, "run", 2, 13)
@@ -85,7 +92,11 @@ def test_receipts_fold_into_one_summary() -> None:
         retry_count=1,
         send_ms_max=90,
         topics={"a": TopicSummary(7, 2), "b": TopicSummary(1, 1)},
-        written=(Written("a", 0, 3, 5, 11), Written("a", 1, 4, 0, 3), Written("b", 0, 1, 0, 0)),
+        written=(
+            WrittenPartition("a", 0, 3, 5, 11),
+            WrittenPartition("a", 1, 4, 0, 3),
+            WrittenPartition("b", 0, 1, 0, 0),
+        ),
         record_errors={"no topic": 1, "too large": 3},
     )
 
@@ -113,7 +124,7 @@ def test_the_line_of_a_batch_without_rows_is_short() -> None:
 
 
 def test_the_line_does_not_name_a_thousand_partitions() -> None:
-    many = replace(FIRST, written=tuple(Written("t", number, 1, 0, 0) for number in range(1000)))
+    many = replace(FIRST, written=tuple(WrittenPartition("t", number, 1, 0, 0) for number in range(1000)))
     said = line(options(), KEY, summarised([many]))
     assert said.count(" rows at ") == PARTITIONS_SHOWN_MAX
     assert said.endswith(f"and {1000 - PARTITIONS_SHOWN_MAX} partitions more)")

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.delivery.receipt import BatchKey, TaskReceipt
 from kafka_sink.errors import ConfigError, LocalProtocolError
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.spark.columns import written_columns
 from kafka_sink.spark.planning import planned_stream

@@ -1,0 +1,48 @@
+"""What one process was told by a registry, for the next one of the same application.
+
+Spark ends Python processes that plan when they were idle for a minute, so a stream with rare batches is planned by a
+new one each time. Each asks the registry once; while that does not answer, it goes by what an earlier one was told. The
+files hold schemas and ids, no credentials; they are in a folder of Spark's and go with the application.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+from kafka_sink.registry.record import from_text, to_text
+from kafka_sink.registry.resolution import SchemaQuery
+from kafka_sink.registry.schema import ResolvedSchema
+
+_folders: list[Callable[[], str | None]] = []
+
+
+def keep_schemas_in(folder: Callable[[], str | None]) -> None:
+    """`folder` gives None where there is none; told by whoever knows Spark."""
+    if folder not in _folders:
+        _folders.append(folder)
+
+
+def recall(urls: tuple[str, ...], question: SchemaQuery) -> ResolvedSchema | None:
+    for path in _paths(urls, question):
+        with suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as opened:
+            return from_text(opened.read())
+    return None
+
+
+def remember(urls: tuple[str, ...], question: SchemaQuery, found: ResolvedSchema) -> None:
+    for path in _paths(urls, question):
+        with suppress(OSError):
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            unfinished = f"{path}.{os.getpid()}"
+            with open(unfinished, "w", encoding="utf-8") as opened:
+                opened.write(to_text(found))
+            os.replace(unfinished, path)
+
+
+def _paths(urls: tuple[str, ...], question: SchemaQuery) -> list[str]:
+    told = hashlib.sha256(repr((urls, question)).encode()).hexdigest()
+    folders = (each() for each in _folders)
+    return [os.path.join(folder, "schemas", told) for folder in folders if folder is not None]

@@ -1,0 +1,295 @@
+"""Asks a schema registry on the driver, and remembers what it said.
+
+`resolve` is what planning calls, before every micro-batch of a stream. What a registry says of ids, GUIDs, numbered
+versions, and of a schema under its subject never changes, so each is asked once by a process, for as long as it lives.
+What the latest version is does change, and is remembered all the same (`latest.cache.ttl.sec`, by default for ever): a
+query goes on as it was planned while somebody changes the subject, or while the registry is down. Which schema a batch
+was written by is settled in its plan, so batches of before and after never mix.
+
+A refusal is not remembered: what is missing may be registered the next minute. Another process asks again; while the
+registry does not answer, it goes by what the one before was told (registry_memory.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import os
+import random
+import time
+from collections.abc import Mapping
+from functools import cache
+
+from kafka_sink.admin.registry_memory import recall, remember
+from kafka_sink.auth.login import login_options
+from kafka_sink.auth.renewal import Renewed
+from kafka_sink.auth.token import token_source
+from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
+from kafka_sink.io import web
+from kafka_sink.io.files import looked_up, read_file
+from kafka_sink.io.tls import tls_context
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.registry_names import REGISTRY
+from kafka_sink.options.registry_options import (
+    CUSTOM,
+    OAUTHBEARER,
+    SASL_INHERIT,
+    SASL_OAUTHBEARER_INHERIT,
+    STATIC_TOKEN,
+    USER_INFO,
+    RegistryOptions,
+    SchemaOptions,
+)
+from kafka_sink.registry.answer import ANSWER_BYTES_MAX, RETRIABLE, RegistryAnswer
+from kafka_sink.registry.framing import BY_GUID
+from kafka_sink.registry.request import ACCEPT, CONTENT_TYPE, RegistryRequest
+from kafka_sink.registry.resolution import SchemaQuery, resolution
+from kafka_sink.registry.schema import ResolvedSchema, Schema
+from kafka_sink.registry.subject import in_context, subject_of
+from kafka_sink.version import VERSION
+
+_LOGGER = logging.getLogger("kafka_sink")
+HIDDEN = "[hidden]"
+TIMEOUT_MS = 10_000
+# What a process remembers: a query that makes a schema for each batch must not fill its memory.
+KNOWN_MAX = 1_000
+# Characters of which the text of a schema has at least one, and the name of a file none.
+_TEXT_MARKS = frozenset('{"[\n;')
+
+
+def resolve(
+    registry: RegistryOptions | None,
+    options: SchemaOptions,
+    schema: Schema | None,
+    *,
+    topic: str | None,
+    record_name: str | None,
+) -> ResolvedSchema:
+    """The schema that rows of one side are written by: asked of the registry, or remembered.
+
+    `schema`: what was given, or made from the columns. None: what the registry has must do.
+    """
+    subject = options.subject or _subject(registry, options, topic, record_name)
+    if options.identity is not None and schema is not None and options.text is not None:
+        is_guid = isinstance(options.identity, str)
+        return ResolvedSchema(
+            schema,
+            subject,
+            schema_id=None if is_guid else int(options.identity),
+            guid=str(options.identity) if is_guid else None,
+        )
+    if registry is None:
+        if schema is None:
+            raise ConfigError(f"no schema for the {options.side}: set {options.side}.schema or {REGISTRY}url")
+        return ResolvedSchema(schema, subject)
+    question = SchemaQuery(
+        side=options.side,
+        subject=subject,
+        schema=schema,
+        identity=options.identity,
+        version=options.version,
+        registers=options.registers,
+        normalizes=options.normalizes,
+        needs_guid=options.framing in BY_GUID,
+    )
+    return registry_client(registry, os.getpid()).resolved(question)
+
+
+def _subject(
+    registry: RegistryOptions | None, options: SchemaOptions, topic: str | None, record_name: str | None
+) -> str:
+    if registry is None or options.identity is not None:
+        return ""
+    return in_context(registry.context, subject_of(options.strategy, options.side, topic, record_name))
+
+
+def schema_text(options: SchemaOptions) -> str | None:
+    """The schema that was given, read from its file if it is one."""
+    if options.text is None or _TEXT_MARKS.intersection(options.text):
+        return options.text
+    name = f"{options.side}.schema"
+    try:
+        return read_file(name, options.text).decode()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{name}={options.text} is no text in UTF-8") from None
+
+
+@cache
+def registry_client(options: RegistryOptions, pid: int) -> RegistryClient:
+    """Per process: a forked child must not go by its parent's tokens."""
+    return RegistryClient(options)
+
+
+class RegistryClient:
+    """One registry. Not for several threads: planning has one."""
+
+    def __init__(self, options: RegistryOptions) -> None:
+        self._options = options
+        self._tokens = _token_source(options)
+        self._known: dict[SchemaQuery, tuple[float, ResolvedSchema]] = {}
+        # The address that answered last is asked first.
+        self._urls = list(options.urls)
+
+    def resolved(self, question: SchemaQuery) -> ResolvedSchema:
+        known = self._known.get(question)
+        if known is not None and (question.is_for_ever or self._is_fresh(known[0])):
+            return known[1]
+        found = self._asked_or_recalled(question)
+        self._known[question] = time.monotonic(), found
+        while len(self._known) > KNOWN_MAX:
+            self._known.pop(next(iter(self._known)))
+        return found
+
+    def _asked_or_recalled(self, question: SchemaQuery) -> ResolvedSchema:
+        before = recall(self._options.urls, question)
+        try:
+            # Nobody waits for a registry that is not needed.
+            found = self._asked(question, self._options.retries_max if before is None else 0)
+        except TransportError as error:
+            if before is None:
+                raise
+            _LOGGER.warning(
+                "%s; the schema is the one that an earlier process was told: %s", error, before.subject or before.guid
+            )
+            return before
+        remember(self._options.urls, question, found)
+        return found
+
+    def _asked(self, question: SchemaQuery, retries_max: int) -> ResolvedSchema:
+        steps = resolution(question)
+        try:
+            request = next(steps)
+            while True:
+                request = steps.send(self.ask(request, retries_max))
+        except StopIteration as end:
+            found: ResolvedSchema = end.value
+            return found
+
+    def _is_fresh(self, since_s: float) -> bool:
+        life_s = self._options.latest_life_s
+        return life_s < 0 or time.monotonic() - since_s < life_s
+
+    def ask(self, request: RegistryRequest, retries_max: int) -> RegistryAnswer:
+        """Every address, and all of them again after a wait, until one answers for good."""
+        attempt = 0
+        while True:
+            try:
+                answer = self._ask_each(request)
+                if answer.status not in RETRIABLE or attempt >= retries_max:
+                    return answer
+                wanted_s = answer.retry_after_s
+            except TransportError:
+                if attempt >= retries_max:
+                    raise
+                wanted_s = 0.0
+            longest_s = self._options.retry_wait_max_ms / 1000
+            wait_s = max(self._options.retry_wait_ms / 1000 * 2**attempt * random.uniform(0.8, 1.0), wanted_s)
+            time.sleep(min(wait_s, longest_s))
+            attempt += 1
+
+    def _ask_each(self, request: RegistryRequest) -> RegistryAnswer:
+        """The first answer that is more than trouble of that one host; else the last one's trouble."""
+        trouble: TransportError | None = None
+        answer: RegistryAnswer | None = None
+        for url in list(self._urls):
+            try:
+                answer = self._ask_one(url, request)
+            except TransportError as error:
+                trouble = error
+                continue
+            if answer.status not in RETRIABLE:
+                self._urls.remove(url)
+                self._urls.insert(0, url)
+                return answer
+        if answer is None:
+            assert trouble is not None
+            raise trouble
+        return answer
+
+    def _ask_one(self, url: str, request: RegistryRequest) -> RegistryAnswer:
+        login, secrets = self._login()
+        source = f"the schema registry {url}"
+        headers = {"Accept": ACCEPT, "User-Agent": f"pykafka-sink/{VERSION}", **login}
+        if request.body is not None:
+            headers["Content-Type"] = CONTENT_TYPE
+        answer = web.ask(
+            source,
+            self._options.login,
+            url + request.path,
+            headers=headers,
+            body=request.body,
+            method=request.method,
+            bytes_max=ANSWER_BYTES_MAX,
+            timeout_ms=TIMEOUT_MS,
+            context=tls_context,
+        )
+        return RegistryAnswer(
+            source, answer.status, _without(secrets, answer), answer.content_type, _seconds(answer.retry_after)
+        )
+
+    def _login(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Headers, and what of them must be in no text. References are looked up each time: secrets are renewed."""
+        options = self._options
+        if options.credentials is None:
+            return {}, ()
+        if options.credentials in (USER_INFO, SASL_INHERIT):
+            user, password = _user_and_password(options)
+            pair = base64.b64encode(f"{user}:{password}".encode()).decode()
+            return {"Authorization": f"Basic {pair}"}, (pair, password)
+        token = self._token()
+        of_cloud = {"target-sr-cluster": options.logical_cluster, "Confluent-Identity-Pool-Id": options.identity_pool}
+        known = {header: value for header, value in of_cloud.items() if value is not None}
+        return {"Authorization": f"Bearer {token}", **known}, (token,)
+
+    def _token(self) -> str:
+        if self._tokens is not None:
+            token = self._tokens.current()
+        else:
+            token = looked_up(f"{REGISTRY}bearer.auth.token", self._options.bearer_token or "").strip()
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise AuthenticationError("the bearer token for the schema registry is empty, or has letters of no token")
+        return token
+
+
+def _token_source(options: RegistryOptions) -> Renewed[str] | None:
+    if options.credentials in (OAUTHBEARER, CUSTOM):
+        return token_source(options.login, dict)
+    if options.credentials == SASL_OAUTHBEARER_INHERIT:
+        kafka = _kafka(options)
+        return token_source(kafka, lambda: login_options(kafka))
+    assert options.credentials in (None, USER_INFO, SASL_INHERIT, STATIC_TOKEN)
+    return None
+
+
+def _user_and_password(options: RegistryOptions) -> tuple[str, str]:
+    if options.credentials == SASL_INHERIT:
+        kafka = _kafka(options)
+        named: Mapping[str, str] = login_options(kafka) or {
+            "username": looked_up("sasl.username", kafka.sasl_username or ""),
+            "password": looked_up("sasl.password", kafka.sasl_password or ""),
+        }
+        return named.get("username", ""), named.get("password", "")
+    name = f"{REGISTRY}basic.auth.user.info"
+    user, found, password = looked_up(name, options.user_info or "").strip().partition(":")
+    if not found:
+        raise ConfigError(f"{name} is not valid: expected user:password")
+    return user, password
+
+
+def _kafka(options: RegistryOptions) -> ProducerOptions:
+    assert options.kafka is not None
+    return options.kafka
+
+
+def _without(secrets: tuple[str, ...], answer: web.HttpAnswer) -> bytes:
+    """A registry, or what stands in front of it, may repeat what it was sent in the text of an error."""
+    body = answer.body
+    if not answer.is_good:
+        for secret in secrets:
+            if secret:
+                body = body.replace(secret.encode(), HIDDEN.encode())
+    return body
+
+
+def _seconds(text: str) -> float:
+    return float(text) if text.isdigit() and len(text) < 10 else 0.0

@@ -1,0 +1,192 @@
+"""Credentials of AWS, found where Amazon's own libraries find them, and those of a role that is taken on with them.
+
+    what the options or sasl.jaas.config name: keys, or a profile
+    AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN
+    AWS_WEB_IDENTITY_TOKEN_FILE with AWS_ROLE_ARN (EKS)      asked of STS
+    the profile AWS_PROFILE or default, of ~/.aws
+    AWS_CONTAINER_CREDENTIALS_RELATIVE_URI or _FULL_URI      asked of the container's host
+    the role of the instance                                 asked of 169.254.169.254 (IMDSv2)
+
+The first place where something stands is the one: what is wrong there is an error, and nothing else is tried. Keys in
+files and in the environment are read anew for each session; what ends is renewed as tokens are (`Renewed`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from kafka_sink.auth import aws_endpoints
+from kafka_sink.auth.renewal import Renewed
+from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
+from kafka_sink.io.files import looked_up, read_file
+from kafka_sink.options import ProducerOptions
+from kafka_sink.security import aws_answers
+from kafka_sink.security.aws_msk_iam import REGION, region_of
+from kafka_sink.security.mechanisms import AWS_MSK_IAM
+from kafka_sink.security.sigv4 import AwsCredentials
+
+ROLE_SESSION_NAME = "pykafka-sink"
+# What a profile may say that only Amazon's own programs can do.
+_ELSEWHERE = ("sso_session", "sso_start_url", "credential_process", "mfa_serial", "login_session")
+Named = Mapping[str, str]
+
+
+def credentials_source(options: ProducerOptions, named: Callable[[], Named]) -> Renewed[AwsCredentials]:
+    """`named`: what stands in sasl.jaas.config now."""
+    return Renewed(
+        lambda: _found(options, named()), lambda found: found.end_s, options, what="AWS credentials", is_kept=False
+    )
+
+
+def region(options: ProducerOptions, host: str) -> str:
+    """That of a broker."""
+    found = options.sasl_aws_region or region_of(host) or _region_here()
+    if found is None or not REGION.fullmatch(found):
+        raise ConfigError(f"{AWS_MSK_IAM}: the host name {host} says no region of AWS: set sasl.aws.region")
+    return found
+
+
+def _region_here() -> str | None:
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None
+
+
+def _found(options: ProducerOptions, named: Named) -> AwsCredentials:
+    own = _named_ones(options, named) or _of_surroundings(options)
+    role = named.get("awsRoleArn") or options.sasl_aws_role_arn
+    if not role:
+        return own
+    form = {"RoleArn": role, "RoleSessionName": named.get("awsRoleSessionName") or ROLE_SESSION_NAME}
+    if named.get("awsRoleExternalId"):
+        form["ExternalId"] = named["awsRoleExternalId"]
+    return aws_endpoints.assumed_role(options, own, form, named.get("awsStsRegion") or _region_here())
+
+
+def _named_ones(options: ProducerOptions, named: Named) -> AwsCredentials | None:
+    key_id, secret = options.sasl_aws_access_key_id, options.sasl_aws_secret_access_key
+    if key_id is not None and secret is not None:
+        return _checked(
+            "sasl.aws.access.key.id",
+            looked_up("sasl.aws.access.key.id", key_id),
+            looked_up("sasl.aws.secret.access.key", secret),
+            looked_up("sasl.aws.session.token", options.sasl_aws_session_token or ""),
+        )
+    if "awsRoleAccessKeyId" in named:
+        keys = (named.get(f"awsRole{part}", "") for part in ("AccessKeyId", "SecretAccessKey", "SessionToken"))
+        return _checked("awsRoleAccessKeyId of sasl.jaas.config", *keys)
+    profile = named.get("awsProfileName") or options.sasl_aws_profile
+    return _of_profile(options, profile, _profiles()) if profile else None
+
+
+def _of_surroundings(options: ProducerOptions) -> AwsCredentials:
+    environment = os.environ
+    if environment.get("AWS_ACCESS_KEY_ID"):
+        return _of_environment()
+    if environment.get("AWS_WEB_IDENTITY_TOKEN_FILE") and environment.get("AWS_ROLE_ARN"):
+        path, role = environment["AWS_WEB_IDENTITY_TOKEN_FILE"], environment["AWS_ROLE_ARN"]
+        return _of_web_identity(options, path, role, environment.get("AWS_ROLE_SESSION_NAME"))
+    profiles, chosen = _profiles(), environment.get("AWS_PROFILE")
+    if chosen or "default" in profiles:
+        return _of_profile(options, chosen or "default", profiles)
+    if aws_endpoints.has_container():
+        return aws_endpoints.of_container(options)
+    if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() != "true":
+        try:
+            return aws_endpoints.of_instance(options)
+        except TransportError as error:
+            raise TransportError(f"no AWS credentials in options, environment and ~/.aws, and {error}") from None
+    raise ConfigError(
+        "no AWS credentials in options, environment and ~/.aws, no container, and AWS_EC2_METADATA_DISABLED is set"
+    )
+
+
+def _of_environment() -> AwsCredentials:
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    return _checked(names[0], *(os.environ.get(name, "") for name in names))
+
+
+def _checked(what: str, key_id: str, secret: str, session_token: str) -> AwsCredentials:
+    found = aws_answers.checked(key_id, secret, session_token)
+    if found is None:
+        raise ConfigError(f"{what} and what belongs to it (secret key, session token) are no AWS credentials")
+    return found
+
+
+# ---- profiles --------------------------------------------------------------------------------------------------
+
+
+def _profiles() -> aws_answers.Profiles:
+    """Of both files; what the credentials file says of a profile counts more."""
+    profiles: dict[str, dict[str, str]] = {}
+    for variable, name in (("AWS_CONFIG_FILE", "config"), ("AWS_SHARED_CREDENTIALS_FILE", "credentials")):
+        path = Path(os.environ.get(variable) or f"~/.aws/{name}").expanduser()
+        if path.is_file():
+            text = read_file(variable, str(path)).decode(errors="replace")
+            for profile, settings in aws_answers.parse_profiles(variable, text, is_config=name == "config").items():
+                profiles.setdefault(profile, {}).update(settings)
+    return profiles
+
+
+def _of_profile(
+    options: ProducerOptions, name: str, profiles: aws_answers.Profiles, above: tuple[str, ...] = ()
+) -> AwsCredentials:
+    if name in above:
+        raise ConfigError(f"the AWS profile {name!a} is its own source_profile")
+    if name not in profiles:
+        raise ConfigError(f"there is no AWS profile {name!a} in ~/.aws (on this host, for this user)")
+    profile = profiles[name]
+    for setting in _ELSEWHERE:
+        if setting in profile:
+            raise ConfigError(
+                f"the AWS profile {name!a} uses {setting}, which is not built in: get keys with the AWS command line "
+                "(aws configure export-credentials) and pass them in the environment"
+            )
+    role = profile.get("role_arn")
+    if role is None:
+        return _keys_of(name, profile)
+    session = profile.get("role_session_name")
+    if "web_identity_token_file" in profile:
+        return _of_web_identity(options, profile["web_identity_token_file"], role, session)
+    form = {"RoleArn": role, "RoleSessionName": session or ROLE_SESSION_NAME}
+    if "external_id" in profile:
+        form["ExternalId"] = profile["external_id"]
+    own = _source_of(options, name, profiles, above)
+    return aws_endpoints.assumed_role(options, own, form, profile.get("region") or _region_here())
+
+
+def _source_of(
+    options: ProducerOptions, name: str, profiles: aws_answers.Profiles, above: tuple[str, ...]
+) -> AwsCredentials:
+    """What the role of that profile is taken on with."""
+    profile = profiles[name]
+    source = profile.get("source_profile")
+    if source == name:
+        return _keys_of(name, profile)
+    if source is not None:
+        return _of_profile(options, source, profiles, (*above, name))
+    places: dict[str, Callable[[], AwsCredentials]] = {
+        "Environment": _of_environment,
+        "EcsContainer": lambda: aws_endpoints.of_container(options),
+        "Ec2InstanceMetadata": lambda: aws_endpoints.of_instance(options),
+    }
+    place = profile.get("credential_source", "")
+    if place not in places:
+        raise ConfigError(
+            f"the AWS profile {name!a} has a role_arn, but neither source_profile, web_identity_token_file nor a "
+            f"credential_source of {', '.join(places)}"
+        )
+    return places[place]()
+
+
+def _keys_of(name: str, profile: Named) -> AwsCredentials:
+    keys = (profile.get(key, "") for key in ("aws_access_key_id", "aws_secret_access_key", "aws_session_token"))
+    return _checked(f"aws_access_key_id of the AWS profile {name!a}", *keys)
+
+
+def _of_web_identity(options: ProducerOptions, path: str, role: str, session: str | None) -> AwsCredentials:
+    token = read_file("AWS_WEB_IDENTITY_TOKEN_FILE", path).decode(errors="replace").strip()
+    if not token:
+        raise AuthenticationError("the file of AWS_WEB_IDENTITY_TOKEN_FILE is empty")
+    form = {"RoleArn": role, "RoleSessionName": session or ROLE_SESSION_NAME, "WebIdentityToken": token}
+    return aws_endpoints.asked_of_sts(options, "AssumeRoleWithWebIdentity", form, None, _region_here())

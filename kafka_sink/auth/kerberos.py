@@ -1,0 +1,163 @@
+"""Kerberos by the package `gssapi`: credentials from a keytab or a ticket cache, and one security context per session.
+
+The package wraps the host's Kerberos library, which finds realms and their servers (krb5.conf, KRB5_CONFIG) and asks
+them. It is loaded only when somebody chooses GSSAPI. A keytab's tickets live in a cache in memory, shared by all
+connections of the process with that principal and keytab; the library gets new ones at half of their life, or when they
+have ended, whenever a session begins.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kafka_sink.client.authentication import Authenticator
+from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
+from kafka_sink.io.files import located, looked_up, read_file
+from kafka_sink.options import ProducerOptions
+from kafka_sink.security.kerberos import GssapiExchange, KerberosLogin, kerberos_login
+
+if TYPE_CHECKING:
+    import gssapi
+
+INSTALL = "pip install 'pykafka-sink[kerberos]'"
+TOLD_CHARACTERS_MAX = 500
+# Numbers of the library's errors, counted from the first one of its table (krb5.h).
+_TABLE = -1765328384
+_CLIENT_UNKNOWN, _SERVER_UNKNOWN, _WRONG_KEY, _EXPIRED, _CLOCKS = 6, 7, 24, 32, 37
+_BAD_INTEGRITY = 31
+# Also said when a keytab has no key for the principal.
+_NO_CACHE = 195
+_DEFECTIVE_TOKEN = 9 << 16  # a major status (RFC 2744)
+# The realm's server is down, cannot be reached, or its name is not resolved at the moment.
+_PASSING = frozenset((29, 156, 220))
+_HINTS = {
+    _CLIENT_UNKNOWN: "check the principal",
+    _SERVER_UNKNOWN: "check sasl.kerberos.service.name, and the host name that the broker advertises",
+    _WRONG_KEY: "the keytab does not have the principal's current key",
+    _EXPIRED: "the ticket has expired: get a new one with kinit, or use a keytab",
+    _CLOCKS: "compare the clocks of this host, the KDC and the broker",
+}
+_HINT = "check principal, keytab or ticket cache (klist shows them), and krb5.conf"
+
+
+def kerberos_authenticator(
+    options: ProducerOptions, module_options: Callable[[], Mapping[str, str] | None]
+) -> Authenticator:
+    """`module_options`: the entries of sasl.jaas.config, None if that is not set."""
+    library()
+
+    def next_exchange(host: str) -> GssapiExchange:
+        principal, keytab = options.sasl_kerberos_principal, options.sasl_kerberos_keytab
+        if principal is not None:
+            principal = looked_up("sasl.kerberos.principal", principal)
+        login = kerberos_login(options.sasl_kerberos_service_name, principal, keytab, module_options())
+        return GssapiExchange(KerberosContext(login, host))
+
+    return next_exchange
+
+
+def library() -> None:
+    """Raises if the package, or the library that it wraps, cannot be loaded."""
+    try:
+        import gssapi  # noqa: F401
+    except (ImportError, OSError) as error:
+        raise ConfigError(
+            f"sasl.mechanism=GSSAPI needs the package gssapi, which cannot be loaded here ({error}): install it on the "
+            f"driver and each executor with {INSTALL}; where it has to be built, that takes a C compiler and the "
+            "headers of Kerberos (Debian: libkrb5-dev)"
+        ) from None
+
+
+class KerberosContext:
+    """A client's side of one security context; `host` is the broker's as it is advertised."""
+
+    def __init__(self, login: KerberosLogin, host: str) -> None:
+        import gssapi
+
+        self._login = login
+        self._target = f"{login.service}@{host}"
+        self._errors: type[gssapi.exceptions.GSSError] = gssapi.exceptions.GSSError
+        flag = gssapi.RequirementFlag
+        try:
+            target = gssapi.Name(self._target, gssapi.NameType.hostbased_service)
+            self._context = gssapi.SecurityContext(
+                name=target,
+                creds=_credentials(login),
+                mech=gssapi.MechType.kerberos,
+                # Mutual: the server proves that it has the service's key. Integrity: the last message is signed.
+                flags=flag.mutual_authentication | flag.integrity,
+                usage="initiate",
+            )
+        except self._errors as error:
+            raise self._told("no credentials", error) from None
+
+    @property
+    def is_established(self) -> bool:
+        return self._context.complete
+
+    def step(self, token: bytes | None) -> bytes | None:
+        try:
+            return self._context.step(token)
+        except self._errors as error:
+            raise self._told("no ticket" if token is None else "no proof", error) from None
+
+    def wrap(self, message: bytes) -> bytes:
+        try:
+            return self._context.wrap(message, False).message
+        except self._errors as error:
+            raise self._told("no answer", error) from None
+
+    def unwrap(self, message: bytes) -> bytes:
+        try:
+            return self._context.unwrap(message).message
+        except self._errors as error:
+            raise self._told("no offer", error) from None
+
+    def initiator(self) -> str:
+        return str(self._context.initiator_name)
+
+    def _told(self, what: str, error: gssapi.exceptions.GSSError) -> KafkaSinkError:
+        # The library's numbers are signed, those of the package are not.
+        number = (error.min_code - _TABLE) % (1 << 32)
+        # Of bytes that are no token at all only the major status tells; the number beside it is called "Success".
+        is_major = error.min_code == 0 or error.maj_code == _DEFECTIVE_TOKEN
+        statuses = error.get_all_statuses(error.maj_code if is_major else error.min_code, is_major)
+        if number == _BAD_INTEGRITY and what == "no credentials":
+            number = _WRONG_KEY  # what a KDC says to that without pre-authentication
+        said = "".join(letter if letter.isprintable() else "?" for letter in "; ".join(statuses))[:TOLD_CHARACTERS_MAX]
+        if number == _NO_CACHE and self._login.keytab is not None:
+            said = f"the keytab {self._login.keytab} has no key for the principal {self._login.principal}"
+        if number in _PASSING:
+            return TransportError(f"Kerberos gives {what} for {self._target}: {said}")
+        return AuthenticationError(
+            f"Kerberos gives {what} for {self._target}: {said}. It is not tried again: {_HINTS.get(number, _HINT)}"
+        )
+
+
+def _credentials(login: KerberosLogin) -> gssapi.Credentials:
+    """Of this moment: a cache or a keytab that was replaced is read anew."""
+    import gssapi
+
+    name = None
+    if login.principal is not None:
+        name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
+    store: dict[str, str] = {}
+    if login.keytab is not None:
+        keytab = _file("keyTab", login.keytab)
+        shared = hashlib.sha256(f"{login.principal}\0{keytab}".encode()).hexdigest()
+        store = {"client_keytab": keytab, "ccache": f"MEMORY:pykafka-sink-{shared}"}
+    elif login.ticket_cache is not None:
+        store = {"ccache": _file("ticketCache", login.ticket_cache)}
+    return gssapi.Credentials(name=name, mechs=[gssapi.MechType.kerberos], usage="initiate", store=store or None)
+
+
+def _file(what: str, name: str) -> str:
+    """FILE:/path, with the path found as other files are; places that are no files (KEYRING:, KCM:) as they stand."""
+    kind, colon, path = name.partition(":")
+    if colon and kind.upper() != "FILE" and "/" not in kind:
+        return name
+    path = path if colon and kind.upper() == "FILE" else name
+    read_file(what, path)  # the library would call a file that it may not read empty
+    return f"FILE:{located(what, path)}"

@@ -1,0 +1,100 @@
+"""Makes the exchange for each new session: reads the credentials as they are at that moment, and draws the nonce.
+
+So a password that was changed in a file or in the environment is used by the next connection, without a restart. What
+asks others for credentials (HTTP, the Kerberos library) is loaded when it is chosen: a Spark worker starts with this.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+
+from kafka_sink.auth.renewal import Renewed
+from kafka_sink.client.authentication import Authenticator
+from kafka_sink.errors import ConfigError
+from kafka_sink.io.files import looked_up
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.sasl_rules import EXTENSION, MODULES, NEEDS
+from kafka_sink.security.aws_msk_iam import AwsMskIamExchange
+from kafka_sink.security.jaas import parse_jaas
+from kafka_sink.security.login import Login, new_exchange
+from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, OAUTHBEARER, Exchange
+from kafka_sink.security.reference import is_reference
+
+NONCE_BYTES = 24
+
+
+def sasl_authenticator(options: ProducerOptions) -> Authenticator:
+    if options.sasl_mechanism == AWS_MSK_IAM:
+        return _aws_authenticator(options)
+    if options.sasl_mechanism == GSSAPI:
+        return _kerberos_authenticator(options)
+    tokens = _tokens(options) if options.sasl_mechanism == OAUTHBEARER else None
+
+    def next_exchange(_host: str) -> Exchange:
+        return new_exchange(_login(options, tokens), secrets.token_urlsafe(NONCE_BYTES))
+
+    return next_exchange
+
+
+def _tokens(options: ProducerOptions) -> Renewed[str]:
+    from kafka_sink.auth.token import token_source
+
+    return token_source(options, lambda: login_options(options))
+
+
+def _kerberos_authenticator(options: ProducerOptions) -> Authenticator:
+    from kafka_sink.auth.kerberos import kerberos_authenticator
+
+    has_module = options.sasl_jaas_config is not None
+    return kerberos_authenticator(options, lambda: login_options(options) if has_module else None)
+
+
+def _aws_authenticator(options: ProducerOptions) -> Authenticator:
+    from kafka_sink.auth import aws
+
+    credentials = aws.credentials_source(options, lambda: login_options(options))
+
+    def next_exchange(host: str) -> Exchange:
+        return AwsMskIamExchange(credentials.current(), host, aws.region(options, host), time.time())
+
+    return next_exchange
+
+
+def _login(options: ProducerOptions, tokens: Renewed[str] | None) -> Login:
+    named = login_options(options)
+    if tokens is not None:
+        extensions = {
+            name.removeprefix(EXTENSION): value for name, value in named.items() if name.startswith(EXTENSION)
+        }
+        return Login(mechanism=OAUTHBEARER, token=tokens.current(), extensions=extensions)
+    if not named:
+        if options.sasl_username is None or options.sasl_password is None:
+            raise ConfigError(f"sasl.mechanism={options.sasl_mechanism} needs {NEEDS}")
+        named = {
+            "username": looked_up("sasl.username", options.sasl_username),
+            "password": looked_up("sasl.password", options.sasl_password),
+        }
+    return Login(
+        mechanism=options.sasl_mechanism,
+        username=named.get("username", ""),
+        password=named.get("password", ""),
+        is_token=named.get("tokenauth", "").lower() == "true",
+    )
+
+
+def login_options(options: ProducerOptions) -> Mapping[str, str]:
+    """What stands in sasl.jaas.config, references replaced; nothing if it is not set.
+
+    A value is looked up after the text was taken apart: a secret may contain quotes.
+    """
+    text = options.sasl_jaas_config
+    if text is None:
+        return {}
+    if is_reference(text):
+        text = looked_up("sasl.jaas.config", text)
+    module = parse_jaas(text)
+    if options.sasl_mechanism not in MODULES.get(module.name, ()):
+        raise ConfigError(f"sasl.jaas.config names {module.name}, which does not fit {options.sasl_mechanism}")
+    return {name: looked_up("sasl.jaas.config", value) for name, value in module.options.items()}

@@ -1,0 +1,128 @@
+"""Access tokens for OAUTHBEARER: from a function of the user's, or from a token endpoint (OIDC).
+
+The endpoint wants a client id and secret, or an assertion that somebody else has signed (RFC 7523).
+"""
+
+from __future__ import annotations
+
+import base64
+import urllib.parse
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka_sink.auth.renewal import Renewed
+from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
+from kafka_sink.io import web
+from kafka_sink.io.files import looked_up, read_file
+from kafka_sink.io.user_function import load_user_function
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.security_values import JWT_BEARER
+from kafka_sink.security.token import ANSWER_BYTES_MAX, error_of_answer, expiry_s, token_of_answer
+
+DEFAULT_TIMEOUT_MS = 10_000
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+PROVIDER = "sasl.oauthbearer.token.provider"
+ASSERTION = "sasl.oauthbearer.assertion.file"
+_CREDENTIALS = "sasl.oauthbearer.client.credentials."
+_JWT = "urn:ietf:params:oauth"
+
+
+def token_source(options: ProducerOptions, named: Callable[[], Mapping[str, str]]) -> Renewed[str]:
+    """`named`: what stands in sasl.jaas.config now."""
+    provider = options.sasl_oauthbearer_token_provider
+    get = _asking(provider) if provider is not None else lambda: _token_of_endpoint(options, named())
+    return Renewed(get, expiry_s, options, what="token for OAUTHBEARER", is_kept=True)
+
+
+# ---- a function of the user's ----------------------------------------------------------------------------------
+
+
+def _asking(provider: str | Callable[[], str]) -> Callable[[], str]:
+    function: Callable[[], Any] = provider if callable(provider) else load_user_function(provider, PROVIDER)
+
+    def get() -> str:
+        try:
+            token = function()
+        except (AuthenticationError, ConfigError, TransportError):
+            raise
+        except Exception as error:
+            # Its text may hold the token, or what the token was got with.
+            raise AuthenticationError(f"the function of {PROVIDER} raised {type(error).__name__}") from None
+        if not isinstance(token, str):
+            raise AuthenticationError(f"the function of {PROVIDER} returned {type(token).__name__}, not text")
+        return token
+
+    return get
+
+
+# ---- a token endpoint ------------------------------------------------------------------------------------------
+
+
+def _token_of_endpoint(options: ProducerOptions, named: Mapping[str, str]) -> str:
+    url = looked_up(ENDPOINT, options.sasl_oauthbearer_token_endpoint_url or "")
+    web.check_is_safe(ENDPOINT, url)
+    source = f"the token endpoint {web.shown(url)}"
+    headers, form = _request(options, named)
+    answer = web.ask(
+        source,
+        options,
+        url,
+        headers=headers,
+        body=urllib.parse.urlencode(form).encode(),
+        bytes_max=ANSWER_BYTES_MAX,
+        timeout_ms=DEFAULT_TIMEOUT_MS,
+    )
+    if answer.is_good:
+        return token_of_answer(answer.body, source)
+    word = error_of_answer(answer.body)
+    text = f"{source} answered {answer.status}" + (f" ({word})" if word else "")
+    if answer.is_for_now:
+        raise TransportError(f"{text}; it is asked again")
+    raise AuthenticationError(f"{text}: check client id, secret and scope")
+
+
+def _request(options: ProducerOptions, named: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Headers and form."""
+    headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
+    client_id = options.sasl_oauthbearer_client_credentials_client_id
+    scope = options.sasl_oauthbearer_scope or named.get("scope")
+    if options.sasl_oauthbearer_assertion_file is not None:
+        assertion = _assertion(options.sasl_oauthbearer_assertion_file)
+        if options.sasl_oauthbearer_jwt_retriever_class == JWT_BEARER:
+            form = {"grant_type": f"{_JWT}:grant-type:jwt-bearer", "assertion": assertion}
+        else:
+            form = {"grant_type": "client_credentials", "client_assertion": assertion}
+            form["client_assertion_type"] = f"{_JWT}:client-assertion-type:jwt-bearer"
+            if client_id is not None or "clientId" in named:
+                form["client_id"] = _credential(client_id, "client.id", named.get("clientId"))
+    else:
+        form = {"grant_type": "client_credentials"}
+        headers["Authorization"] = _basic(options, named)
+    if scope:
+        form["scope"] = scope
+    return headers, form
+
+
+def _basic(options: ProducerOptions, named: Mapping[str, str]) -> str:
+    client_id = _credential(options.sasl_oauthbearer_client_credentials_client_id, "client.id", named.get("clientId"))
+    secret = _credential(
+        options.sasl_oauthbearer_client_credentials_client_secret, "client.secret", named.get("clientSecret")
+    )
+    if options.sasl_oauthbearer_header_urlencode:
+        client_id, secret = urllib.parse.quote_plus(client_id), urllib.parse.quote_plus(secret)
+    return f"Basic {base64.b64encode(f'{client_id}:{secret}'.encode()).decode()}"
+
+
+def _assertion(name: str) -> str:
+    """Read anew each time: whoever signs it replaces it before it ends."""
+    text = read_file(ASSERTION, name).decode("ascii", errors="replace").strip()
+    if not text:
+        raise ConfigError(f"{ASSERTION}={name} is empty")
+    return text
+
+
+def _credential(value: str | None, name: str, of_module: str | None) -> str:
+    found = looked_up(_CREDENTIALS + name, value) if value is not None else of_module
+    if not found:
+        raise ConfigError(f"{_CREDENTIALS}{name} is missing or empty")
+    return found

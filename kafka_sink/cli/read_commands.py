@@ -1,0 +1,126 @@
+"""The commands that only look: `ledger` and `transactions`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafka_sink.cli.report import DONE, OPEN, REFUSED, Report, age_word, batch_word, decision, table, verdict_word
+from kafka_sink.cli.sink_client import SinkClient
+from kafka_sink.exactly_once import messages
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
+from kafka_sink.exactly_once.listing import Listed
+from kafka_sink.exactly_once.preflight import TransactionDescription
+from kafka_sink.exactly_once.session import DeliverySettings
+
+_LEDGER_TITLES = ("SINK", "BATCH", "VERDICT", "ROWS", "TOPICS", "AGE")
+_TRANSACTION_TITLES = ("TRANSACTIONAL ID", "STATE", "AGE", "TIMEOUT", "DECIDED", "PARTITIONS")
+
+
+def ledger(desk: SinkClient, _given: object) -> Report:
+    desk.check_ledger()
+    if desk.sink_id is not None:
+        desk.check_sink_is_known()
+    found = desk.listed()
+    wall_ms = desk.wall_ms
+    records = [each.record for each in found if each.record is not None]
+    unreadable = [each for each in found if each.record is None]
+    needing = [record for record in records if record.kind in (Kind.INTENT, Kind.STUCK)]
+    content = {
+        "ledger_topic": desk.ledger_topic,
+        "decisions": [decision(record, wall_ms) for record in records],
+        "unreadable": [
+            {"ledger_key": each.ledger_key, "offset": each.offset, "problem": each.problem} for each in unreadable
+        ],
+    }
+    lines = _decision_lines(records, wall_ms) or [f"the ledger {desk.ledger_topic} holds no decision"]
+    for record in needing:
+        lines += ["", next_step(record, desk.settings())]
+    for each in unreadable:
+        command = f"pykafka-sink resolve --set-aside --sink-id {each.sink_id} --key {each.ledger_key}"
+        lines += ["", f"{each.ledger_key}: the record at offset {each.offset} cannot be read: {each.problem}"]
+        lines += [f"What can be done is said, and asked, by `{command}`"]
+    exit_code = REFUSED if unreadable else OPEN if needing else DONE
+    return Report(exit_code, content, lines)
+
+
+def next_step(record: LedgerRecord, settings: DeliverySettings) -> str:
+    if record.kind is Kind.INTENT and record.is_of_another_cluster(settings.cluster_id):
+        return str(messages.other_cluster(record, settings))
+    if record.kind is Kind.STUCK:
+        return str(messages.lost(record, record.fates))
+    return (
+        f"batch {batch_word(record.key)} of sink {record.sink_id} is decided, and its {len(record.pledges)} "
+        "transactions are not known to be committed. If no query is at it, start the query again or run "
+        f"`pykafka-sink recover --sink-id {record.sink_id}` before they time out"
+    )
+
+
+def transactions(desk: SinkClient, _given: object) -> Report:
+    decided = decided_ids(desk.listed()) if desk.has_ledger() else frozenset()
+    listing = desk.open_transactions()
+    wall_ms = desk.wall_ms
+    content = {
+        "sink_id": desk.sink_id,
+        "transactions": [_transaction(one, one.transactional_id in decided, wall_ms) for one in listing.found],
+        "notes": listing.notes,
+    }
+    rows = [
+        (
+            one.transactional_id,
+            one.state,
+            age_word(wall_ms - one.start_ms),
+            age_word(one.timeout_ms),
+            "yes" if one.transactional_id in decided else "no",
+            ", ".join(_partitions(one)) or "none yet",
+        )
+        for one in listing.found
+    ]
+    nothing = f"no open transaction of {'any sink' if desk.sink_id is None else f'sink {desk.sink_id}'}"
+    lines = [*(table(_TRANSACTION_TITLES, rows) if rows else [nothing]), *listing.notes]
+    exit_code = REFUSED if listing.notes else OPEN if rows else DONE
+    return Report(exit_code, content, lines)
+
+
+def decided_ids(found: Sequence[Listed]) -> frozenset[str]:
+    """Transactions of open decisions: they are to be committed."""
+    return frozenset(
+        each.record.transactional_id(pledge)
+        for each in found
+        if each.record is not None and each.record.kind is Kind.INTENT
+        for pledge in each.record.pledges
+    )
+
+
+def _decision_lines(records: Sequence[LedgerRecord], wall_ms: int) -> list[str]:
+    if not records:
+        return []
+    rows = [
+        (
+            record.sink_id,
+            batch_word(record.key),
+            verdict_word(record),
+            record.row_count,
+            ", ".join(sorted(record.topics)),
+            age_word(wall_ms - record.wall_ms),
+        )
+        for record in records
+    ]
+    return table(_LEDGER_TITLES, rows)
+
+
+def _transaction(one: TransactionDescription, is_decided: bool, wall_ms: int) -> dict[str, Any]:
+    return {
+        "transactional_id": one.transactional_id,
+        "state": one.state,
+        "producer_id": one.producer_id,
+        "producer_epoch": one.producer_epoch,
+        "age_ms": max(0, wall_ms - one.start_ms),
+        "timeout_ms": one.timeout_ms,
+        "is_decided": is_decided,
+        "partitions": _partitions(one),
+    }
+
+
+def _partitions(one: TransactionDescription) -> list[str]:
+    return [f"{topic}-{partition}" for topic, partition in sorted(one.partitions)]

@@ -1,0 +1,85 @@
+"""What a command says in the end: a JSON object, or lines for people. Words and figures are the same in both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionOutcome
+from kafka_sink.exactly_once.receipt import BatchKey
+
+DONE, OPEN, USAGE, UNREACHABLE, REFUSED = range(5)
+
+_FATES = {
+    TransactionOutcome.COMMITTED: "committed",
+    TransactionOutcome.LOST: "lost",
+    TransactionOutcome.UNRESOLVED: "unresolved",
+}
+_UNITS = (("d", 86_400), ("h", 3_600), ("min", 60))
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    exit_code: int
+    content: dict[str, Any]
+    lines: Sequence[str] = field(default_factory=list)
+
+
+def verdict_word(record: LedgerRecord) -> str:
+    if record.kind is Kind.DONE:
+        return "accepted" if record.is_accepted else "delivered"
+    return {Kind.INTENT: "open", Kind.STUCK: "lost", Kind.REPLAY: "replay"}[record.kind]
+
+
+def decision(record: LedgerRecord, wall_ms: int) -> dict[str, Any]:
+    """`transactions` are named until the decision is closed."""
+    fates: list[str | None] = [_FATES[fate] for fate in record.fates] or [None] * len(record.pledges)
+    return {
+        "sink_id": record.sink_id,
+        "query_id": record.key.query_id or None,
+        "batch_id": record.key.batch_id,
+        "verdict": verdict_word(record),
+        "row_count": record.row_count,
+        "topics": dict(sorted(record.topics.items())),
+        "run": record.run,
+        "recorded_at_ms": record.wall_ms,
+        "age_ms": max(0, wall_ms - record.wall_ms),
+        "transactions": [
+            {
+                "transactional_id": record.transactional_id(pledge),
+                "spark_partition": pledge.spark_task,
+                "row_count": pledge.row_count,
+                "fate": fate,
+                "witness": {"topic": pledge.topic, "partition": pledge.partition, "offset": pledge.last_offset},
+            }
+            for pledge, fate in zip(record.pledges, fates, strict=True)
+        ],
+    }
+
+
+def batch_word(key: BatchKey) -> str:
+    return f"{key.batch_id} of {key.query_id}" if key.query_id else f"{key.batch_id!r}"
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Columns as wide as they have to be; numbers to the right."""
+    every = [list(row) for row in rows]
+    cells = [list(titles), *([str(cell) for cell in row] for row in every)]
+    widths = [max(len(row[index]) for row in cells) for index in range(len(titles))]
+    is_number = [all(isinstance(row[index], int) for row in every) for index in range(len(titles))]
+    return [
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(row, widths, is_number, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
+
+
+def age_word(age_ms: int) -> str:
+    seconds = max(0, age_ms) // 1000
+    for unit, size in _UNITS:
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"

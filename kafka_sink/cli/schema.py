@@ -1,0 +1,107 @@
+"""`schema show` and `schema check`: what would be registered for some columns, and whether they fit what is.
+
+Columns are told as `df.schema.json()`, as DDL, or as a file of either. Nothing is registered here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from kafka_sink.admin.side_planning import derived, planned_side
+from kafka_sink.cli.brokers import properties_of, without_repetition
+from kafka_sink.cli.report import DONE, OPEN, Report
+from kafka_sink.errors import ConfigError
+from kafka_sink.options.format_names import ENCODED, JSON, PROTOBUF, is_format_option
+from kafka_sink.options.format_options import SideFormat
+from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.options.parse_formats import parse_format_options
+from kafka_sink.options.registry_options import RegistryOptions
+from kafka_sink.schemas.spark_types import struct_of
+
+
+class SchemaDesk:
+    """The columns, and how they are to be written."""
+
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.kind: pa.DataType = _kind(given.columns, given.column)
+        self.side: str = given.side
+        self.topic: str | None = given.topic
+        self.registry: RegistryOptions | None
+        self.chosen: SideFormat
+        self.registry, self.chosen = _format(given)
+
+    def __enter__(self) -> SchemaDesk:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return
+
+
+def show(desk: SchemaDesk, _given: object) -> Report:
+    chosen = desk.chosen
+    if chosen.format in (PROTOBUF, JSON):
+        raise ConfigError(f"{desk.side}.format={chosen.format}: no schema is made from columns")
+    text = derived(chosen.format, desk.kind, chosen.record_name).text
+    return Report(DONE, {"schema": json.loads(text)}, [json.dumps(json.loads(text), indent=2, ensure_ascii=False)])
+
+
+def check(desk: SchemaDesk, _given: object) -> Report:
+    """By what the registry has now. A schema that is not registered is no error of the columns, so the text says
+    whether it could be."""
+    try:
+        _, resolved = planned_side(desk.side, desk.chosen, desk.registry, desk.kind, desk.topic)
+    except ConfigError as error:
+        return Report(OPEN, {"fits": False, "text": str(error)}, [str(error)])
+    found: dict[str, Any] = {"fits": True, "subject": None, "version": None, "id": None, "guid": None}
+    if resolved is not None:
+        found |= {
+            "subject": resolved.subject or None,
+            "version": resolved.version,
+            "id": resolved.schema_id,
+            "guid": resolved.guid,
+        }
+    about = ", ".join(f"{name} {value}" for name, value in found.items() if name != "fits" and value is not None)
+    return Report(DONE, found, [f"the columns fit: {about or f'{desk.side}.format={desk.chosen.format}'}"])
+
+
+def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideFormat]:
+    found = {**properties_of(given.properties), **without_repetition(given.option)}
+    settings = {name.lower(): value for name, value in found.items()}
+    for name in settings:
+        if not is_format_option(name):
+            raise ConfigError(f"{name} is no option of formats, schemas or the registry")
+    if given.format is not None:
+        settings[f"{given.side}.format"] = given.format
+    if given.record_name is not None:
+        settings[f"{given.side}.record.name"] = given.record_name
+    # Nobody connects to it: what the registry may inherit is not known to this command.
+    kafka = parse_producer_options({"bootstrap.servers": "localhost:9092"})
+    # A look changes nothing.
+    options, _ = parse_format_options({**settings, "auto.register.schemas": "false"}, kafka)
+    chosen = options.value if given.side == "value" else options.key
+    if chosen is None or chosen.format not in ENCODED:
+        raise ConfigError(f"the format of the {given.side} is not named: add --format, one of {', '.join(ENCODED)}")
+    return options.registry, chosen
+
+
+def _kind(columns: str, column: str | None) -> pa.DataType:
+    is_text = any(mark in columns for mark in " {<")
+    if not is_text:
+        try:
+            columns = Path(columns).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"--columns {columns} cannot be read: {error.strerror}") from None
+    kind = struct_of(columns)
+    if column is None:
+        return kind
+    if kind.get_field_index(column) < 0:
+        raise ConfigError(f"--column {column}: there is no such column")
+    return kind.field(kind.get_field_index(column)).type

@@ -1,0 +1,159 @@
+"""Where an operator's command sits: a client of the cluster, the settings, and the sink in question.
+
+Whoever orders something does it as the driver of the sink, with a machine of delivery/; nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import time
+from dataclasses import replace
+from types import TracebackType
+from typing import TypeVar
+
+from kafka_sink.admin.client import Client
+from kafka_sink.cli.brokers import producer_options
+from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
+from kafka_sink.exactly_once.commit_step import CommitStep
+from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.identity import checked_sink_id, parsed_task_identity, sink_id_of_checkpoint
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
+from kafka_sink.exactly_once.listing import LedgerListing, Listed, SingleStep, TransactionListing
+from kafka_sink.exactly_once.preflight import ONGOING
+from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.exactly_once.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
+from kafka_sink.exactly_once.set_aside import AsideVerdict, SetAside
+from kafka_sink.options.sink_table import TopicName
+
+UNKNOWN_TOPIC = 3
+LOOK_AGAIN_S = 0.05
+
+PartT = TypeVar("PartT", bound=CommitStep)
+
+
+class NotAnswered(KafkaSinkError):
+    """The brokers answered, but not what was asked for."""
+
+
+class SinkClient:
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.sink_id = _sink_id(given)
+        self.ledger_topic = TopicName().parse("--ledger-topic", given.ledger_topic)
+        options = producer_options(given)
+        self._patience_ms: int = given.timeout * 1000
+        self.client = Client(replace(options, max_block_ms=self._patience_ms))
+        self._known_settings: DeliverySettings | None = None
+
+    def __enter__(self) -> SinkClient:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.client.close()
+
+    @property
+    def named_sink(self) -> str:
+        assert self.sink_id is not None, "the parser of the command line asks for it"
+        return self.sink_id
+
+    @property
+    def wall_ms(self) -> int:
+        return int(time.time() * 1000)
+
+    # ---- looking ---------------------------------------------------------------------------------------------------
+
+    def has_ledger(self) -> bool:
+        self.client.reach(self._patience_ms)
+        try:
+            if self.client.topic_configs(self.ledger_topic, ["cleanup.policy"]) is None:
+                self.client.describe_topic(self.ledger_topic, create=False)
+        except BrokerError as error:
+            if error.code != UNKNOWN_TOPIC:
+                raise
+            return False
+        return True
+
+    def check_ledger(self) -> None:
+        if not self.has_ledger():
+            raise ConfigError(
+                f"there is no ledger topic {self.ledger_topic} in this cluster: no sink has kept decisions under that "
+                "name. Compare --bootstrap-server and --ledger-topic with the options of the query"
+            )
+
+    def listed(self) -> list[Listed]:
+        """Of the sink that was named, or of all."""
+        found = self._looked(LedgerListing(self.settings(), self.sink_id, self.client.now_ms()), "the ledger").listed
+        assert found is not None
+        return found
+
+    def check_sink_is_known(self) -> None:
+        """A misspelled sink must not be told that all is well with it."""
+        if self.listed():
+            return
+        listing = LedgerListing(self.settings(), None, self.client.now_ms())
+        known = sorted({each.sink_id for each in self._looked(listing, "the ledger").listed or ()})
+        nearest = difflib.get_close_matches(self.named_sink, known, 1)
+        hint = f"; did you mean {nearest[0]}?" if nearest else "; `pykafka-sink ledger` shows those that it knows"
+        raise ConfigError(f"the ledger {self.ledger_topic} has no record of sink {self.named_sink}{hint}")
+
+    def open_transactions(self) -> TransactionListing:
+        listing = TransactionListing(self.settings(), self.sink_id, self.client.now_ms())
+        return self._looked(listing, "the list of transactions")
+
+    def transactions_left(self) -> TransactionListing:
+        """After some were ended. The brokers answer that before the markers are written, and list them until then."""
+        give_up_ms = self.client.now_ms() + self._patience_ms
+        while True:
+            left = self.open_transactions()
+            if all(one.state == ONGOING for one in left.found) or self.client.now_ms() >= give_up_ms:
+                return left
+            time.sleep(LOOK_AGAIN_S)
+
+    def _looked(self, part: PartT, what: str) -> PartT:
+        finished = self.client.run(SingleStep(part, self.client.now_ms() + self._patience_ms))
+        if finished.failure is not None:
+            raise NotAnswered(f"{what} was not to be had: {finished.failure.reason}")
+        return finished
+
+    def is_elsewhere(self, record: LedgerRecord) -> bool:
+        """Decided in another cluster, of which this ledger is a copy: nothing of it can be finished here."""
+        return record.kind is Kind.INTENT and record.is_of_another_cluster(self.settings().cluster_id)
+
+    # ---- acting ----------------------------------------------------------------------------------------------------
+
+    def run(self, operation: DriverOperation, sink_id: str, key: BatchKey | None = None) -> CommitResult:
+        """As the driver of the sink: whoever was it is fenced."""
+        job = Job(operation, key, wall_ms=self.wall_ms)
+        return self.client.run(Committer(self.settings(), DriverSession(sink_id), job, self.client.now_ms()))
+
+    def run_for_each(self, operation: DriverOperation) -> list[CommitResult]:
+        """For every sink under the name: the query of a stream is part of its sink's id."""
+        known = {each.sink_id for each in self.listed()}
+        identities = map(parsed_task_identity, (one.transactional_id for one in self.open_transactions().found))
+        known |= {identity.sink_id for identity in identities if identity is not None}
+        return [self.run(operation, sink_id) for sink_id in sorted(known)]
+
+    def set_aside(self, ledger_key: str, offset: int) -> AsideVerdict:
+        return self.client.run(SetAside(self.settings(), ledger_key, offset, self.wall_ms, self.client.now_ms()))
+
+    def settings(self) -> DeliverySettings:
+        if self._known_settings is None:
+            support = self.client.transaction_support()
+            self._known_settings = DeliverySettings(
+                ledger_topic=self.ledger_topic,
+                cluster_id=self.client.cluster_id(),
+                generation=support.generation,
+                brokers_verify=support.verifies,
+                patience_ms=self._patience_ms,
+                sweep_ms=self._patience_ms,
+                request_timeout_ms=self.client.options.request_timeout_ms,
+            )
+        return self._known_settings
+
+
+def _sink_id(given: argparse.Namespace) -> str | None:
+    if given.checkpoint is not None:
+        return sink_id_of_checkpoint(given.checkpoint)
+    return checked_sink_id(given.sink_id) if given.sink_id is not None else None

@@ -1,0 +1,141 @@
+"""The commands that change something: `recover`, `resolve` and `transactions --abort`.
+
+Each is an operation of the driver's machine. A person is asked before something happens that cannot be taken back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka_sink.cli import read_commands
+from kafka_sink.cli.report import DONE, OPEN, REFUSED, Report, batch_word, decision, verdict_word
+from kafka_sink.cli.sink_client import SinkClient
+from kafka_sink.errors import ConfigError, RemoteProtocolError
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
+from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation
+
+
+def recover(desk: SinkClient, _given: object) -> Report:
+    desk.check_ledger()
+    desk.check_sink_is_known()
+    before = [record for record in _records(desk) if record.kind is Kind.INTENT]
+    verdicts = [_succeeded(verdict) for verdict in desk.run_for_each(DriverOperation.FINISH)]
+    recovered = [verdict for verdict in verdicts if verdict.conclusion is Conclusion.RECOVERED]
+    verdict = (recovered or verdicts)[0]
+    if recovered:
+        named = ", ".join(batch_word(record.key) for record in before) or "an open batch"
+        rows = sum(record.row_count for record in before)
+        text = f"finished {named} of sink {desk.named_sink}: {rows} rows are visible"
+    else:
+        text = f"no decision of sink {desk.named_sink} is open; nothing was to be done"
+    return _verdict_report(desk, verdict, DONE, text)
+
+
+def abort_transactions(desk: SinkClient, given: argparse.Namespace) -> Report:
+    desk.check_ledger()
+    found = read_commands.transactions(desk, given)
+    if found.exit_code == DONE:
+        return Report(DONE, {**found.content, "aborted": []}, found.lines)
+    ask(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
+    verdicts = [_succeeded(verdict) for verdict in desk.run_for_each(DriverOperation.SWEEP)]
+    swept = sorted(one for verdict in verdicts for one in verdict.swept)
+    told = [note for verdict in verdicts for note in verdict.notes]
+    left = desk.transactions_left()
+    lines = [f"aborted {one}" for one in swept] or ["nothing was left to abort"]
+    lines += [f"still open: {one.transactional_id} ({one.state})" for one in left.found]
+    content = {
+        "sink_id": desk.named_sink,
+        "aborted": swept,
+        "left_open": [one.transactional_id for one in left.found],
+        "notes": [*told, *left.notes],
+    }
+    exit_code = REFUSED if content["notes"] else OPEN if left.found else DONE
+    return Report(exit_code, content, [*lines, *told, *left.notes])
+
+
+def resolve(desk: SinkClient, given: argparse.Namespace) -> Report:
+    desk.check_ledger()
+    desk.check_sink_is_known()
+    records = _records(desk)
+    lost = [record for record in records if record.kind is Kind.STUCK or desk.is_elsewhere(record)]
+    if given.batch is not None:
+        lost = [record for record in lost if str(record.key.batch_id) == given.batch]
+    if not lost:
+        return _nothing_lost(desk, given, records)
+    if len(lost) > 1:
+        labels = ", ".join(str(record.key.batch_id) for record in lost)
+        raise ConfigError(f"{len(lost)} batches of sink {desk.named_sink} are lost ({labels}): choose one with --batch")
+    (chosen,) = lost
+    consequence = (
+        "It will run again when the query starts: rows that are visible already will appear twice."
+        if given.replay
+        else "The query will go on without its missing rows, for good."
+    )
+    ask(given, [read_commands.next_step(chosen, desk.settings()), "", consequence])
+    choice = DriverOperation.REPLAY if given.replay else DriverOperation.ACCEPT
+    verdict = _succeeded(desk.run(choice, chosen.sink_id, chosen.key))
+    if verdict.conclusion is not Conclusion.RESOLVED:
+        return _verdict_report(desk, verdict, OPEN, "the ledger has changed meanwhile; nothing was written. Look again")
+    word = "will run again" if given.replay else "was accepted as it is"
+    return _verdict_report(
+        desk, verdict, DONE, f"batch {batch_word(chosen.key)} of sink {desk.named_sink} {word}; start the query"
+    )
+
+
+def _nothing_lost(desk: SinkClient, given: argparse.Namespace, records: Sequence[LedgerRecord]) -> Report:
+    named = "no batch" if given.batch is None else f"no batch {given.batch}"
+    pending = [record for record in records if record.kind is Kind.INTENT]
+    states = ", ".join(f"{batch_word(record.key)} is {verdict_word(record)}" for record in records)
+    text = f"{named} of sink {desk.named_sink} is lost ({states}); there is nothing to choose"
+    if pending:
+        text += f". An open decision is finished by `pykafka-sink recover --sink-id {desk.named_sink}`"
+    content = {"sink_id": desk.named_sink, "conclusion": Conclusion.NOTHING_TO_DO.value, "decisions": [
+        decision(record, desk.wall_ms) for record in records]}  # fmt: skip
+    return Report(OPEN if pending else DONE, content, [text])
+
+
+def _records(desk: SinkClient) -> list[LedgerRecord]:
+    found = desk.listed()
+    for each in found:
+        if each.record is None:
+            raise RemoteProtocolError(
+                f"the record of {each.ledger_key} at offset {each.offset} of the ledger cannot be read: {each.problem}"
+                ". `pykafka-sink resolve --set-aside` says what can be done"
+            )
+    return [each.record for each in found if each.record is not None]
+
+
+def _succeeded(verdict: CommitResult) -> CommitResult:
+    if verdict.error is not None:
+        raise verdict.error
+    return verdict
+
+
+def _verdict_report(desk: SinkClient, verdict: CommitResult, exit_code: int, text: str) -> Report:
+    content: Mapping[str, Any] = {
+        "sink_id": desk.named_sink,
+        "conclusion": verdict.conclusion.value,
+        "text": text,
+        "notes": list(verdict.notes),
+    }
+    return Report(exit_code, dict(content), [text, *verdict.notes])
+
+
+class Declined(Exception):
+    """The person said no."""
+
+
+def ask(given: argparse.Namespace, lines: Sequence[str]) -> None:
+    """On standard error, so that a JSON object stays alone on standard output."""
+    if given.yes:
+        return
+    sys.stderr.write("\n".join([*lines, "Go on? [yes/no] "]))
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer:
+        raise ConfigError("nobody is there to be asked: nothing was changed. --yes does not ask")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise Declined("nothing was changed")

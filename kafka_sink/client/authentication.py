@@ -1,0 +1,81 @@
+"""What the answers to SaslHandshake and SaslAuthenticate mean: the next token, the end of the session, or a refusal.
+
+The mechanism's own exchange decides what is said; here are the broker's error codes around it. A refusal is an
+`AuthenticationError`, which ends the producer: whoever tries wrong credentials again and again locks the account. Other
+codes are troubles of the broker, and the connection is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafka_sink.client.outcome import describe
+from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError
+from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, Exchange
+
+# Makes the exchange of a new session, with the credentials as they are now, for the broker of that host name.
+Authenticator = Callable[[str], Exchange]
+
+UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED = 33, 34, 58
+# Java's: somewhere between these shares of its life a session is renewed, so that not all connections do it at once.
+RENEWED_FROM, RENEWED_UNTIL = 0.85, 0.95
+# Of a broker's own words, in an error text and in the log.
+TOLD_CHARACTERS_MAX = 1000
+WHERE = "sasl.jaas.config, or sasl.username and sasl.password"
+WHERE_OF_AWS = (
+    "the policy of the IAM identity (kafka-cluster:Connect), its keys, sasl.aws.region, and this host's clock"
+)
+WHERE_OF_KERBEROS = "sasl.kerberos.service.name, the broker's keytab, and the clocks of both hosts"
+_WHERE_OF = {AWS_MSK_IAM: WHERE_OF_AWS, GSSAPI: WHERE_OF_KERBEROS}
+
+
+def next_token(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> bytes | None:
+    """What to send next after an answer to SaslAuthenticate; None: both sides are content."""
+    error_code = answer["error_code"]
+    if error_code:
+        raise _refusal(exchange, title, error_code, answer["error_message"])
+    try:
+        return exchange.step(answer["auth_bytes"])
+    except AuthenticationError as error:
+        raise AuthenticationError(f"{title}: {error}. Nothing was sent to it but what the mechanism demands") from None
+
+
+def check_handshake(exchange: Exchange, title: str, answer: Mapping[str, Any], *, is_renewal: bool) -> None:
+    error_code = answer["error_code"]
+    if is_renewal and error_code:
+        # Such as a second time within a second, which Kafka forbids: a new connection is the way out.
+        raise TransportError(f"{title} did not begin a new session: {describe(error_code)}")
+    if error_code == UNSUPPORTED_SASL_MECHANISM:
+        offered = ", ".join(_printable(name) for name in answer["mechanisms"]) or "none"
+        raise AuthenticationError(
+            f"{title} does not take sasl.mechanism={exchange.mechanism}: it offers {offered[:TOLD_CHARACTERS_MAX]}"
+        )
+    if error_code == ILLEGAL_SASL_STATE:
+        raise AuthenticationError(
+            f"{title} does not want SASL on this port: {describe(error_code)}. Choose security.protocol=PLAINTEXT or "
+            "SSL, or the port of its SASL listener"
+        )
+    if error_code:
+        raise _refusal(exchange, title, error_code, None)
+
+
+def session_end_ms(now_ms: int, lifetime_ms: int, dice: float) -> int | None:
+    """When to renew the session; None: it has no end."""
+    if lifetime_ms <= 0:
+        return None
+    return now_ms + int(lifetime_ms * (RENEWED_FROM + (RENEWED_UNTIL - RENEWED_FROM) * dice))
+
+
+def _refusal(exchange: Exchange, title: str, error_code: int, told: str | None) -> KafkaSinkError:
+    said = f"; the broker says: {_printable(told)}" if told else ""
+    if error_code not in (SASL_AUTHENTICATION_FAILED, ILLEGAL_SASL_STATE):
+        return TransportError(f"{title} could not authenticate this client: {describe(error_code)}{said}")
+    return AuthenticationError(
+        f"{title} refused the credentials for {exchange.mechanism}: {describe(error_code)}{said}. They are not tried "
+        f"again. Check {_WHERE_OF.get(exchange.mechanism, WHERE)}"
+    )
+
+
+def _printable(told: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in told[:TOLD_CHARACTERS_MAX])

@@ -1,0 +1,237 @@
+"""What the cluster looks like: brokers, topics, partition leaders. Immutable, so that application threads may read it.
+
+Every change makes a new view out of the old one and an answer of a broker. Brokers learn of changes one after the
+other, so an answer may be older than what is known already. Two rules keep an old answer from undoing a newer one:
+
+1. The leader epoch of a partition never goes back (KIP-320). An answer with a lower epoch changes nothing.
+2. Except when the topic was deleted and created again: its topic id is another one, and its epochs start over.
+
+It must not know connections, time or how the answers were obtained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import field, replace
+from types import MappingProxyType
+from typing import Any
+
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.frozen import frozen
+
+NO_LEADER = -1
+NO_EPOCH = -1
+NO_TOPIC_ID = bytes(16)
+UNKNOWN_TOPIC_OR_PARTITION = 3
+
+# The largest clusters known run a few thousand brokers and, with KRaft, about two million partitions. An answer that
+# claims more is a broken or hostile peer, and believing it would cost memory without end.
+BROKERS_MAX = 10_000
+PARTITIONS_MAX = 4_000_000
+HOST_CHARACTERS_MAX = 255  # RFC 1035: a domain name has at most 255 octets
+# Of printable ASCII these never occur in a host name or address and do occur in attempts to pass something else.
+HOST_CHARACTERS_REFUSED = frozenset("/\\@?#\"'<>`{}|^&;,*$()=!+~")
+
+
+@frozen
+class Endpoint:
+    host: str
+    port: int
+    rack: str | None = None
+
+
+@frozen
+class PartitionLeader:
+    leader_id: int = NO_LEADER
+    leader_epoch: int = NO_EPOCH
+
+
+@frozen
+class TopicView:
+    """While `error_code` is set the partitions have no leader; they are kept for the epochs seen so far."""
+
+    name: str
+    topic_id: bytes = NO_TOPIC_ID
+    partitions: Mapping[int, PartitionLeader] = field(default_factory=lambda: MappingProxyType({}))
+    error_code: int = 0
+    is_internal: bool = False
+
+
+@frozen
+class ClusterView:
+    brokers: Mapping[int, Endpoint] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicView] = field(default_factory=lambda: MappingProxyType({}))
+    cluster_id: str | None = None
+    controller_id: int = NO_LEADER
+
+    def partition_count(self, topic: str) -> int | None:
+        """None while the topic is unknown or has an error: nobody can tell yet where its records go."""
+        topic_view = self.topics.get(topic)
+        if topic_view is None or topic_view.error_code or not topic_view.partitions:
+            return None
+        # Partition numbers are dense in Kafka; a gap in an answer must not shift the key hash of all other records.
+        return max(topic_view.partitions) + 1
+
+    def available_partitions(self, topic: str) -> tuple[int, ...]:
+        """The partitions that have a known leader now, in order."""
+        topic_view = self.topics.get(topic)
+        if topic_view is None:
+            return ()
+        return tuple(sorted(index for index, view in topic_view.partitions.items() if view.leader_id in self.brokers))
+
+    def leader_with_epoch(self, topic: str, partition: int) -> tuple[int, int] | None:
+        """None when there is no leader or when the leader's address is unknown."""
+        topic_view = self.topics.get(topic)
+        view = None if topic_view is None else topic_view.partitions.get(partition)
+        if view is None or view.leader_id not in self.brokers:
+            return None
+        return view.leader_id, view.leader_epoch
+
+    def leader(self, topic: str, partition: int) -> int | None:
+        leader = self.leader_with_epoch(topic, partition)
+        return None if leader is None else leader[0]
+
+    def leader_rack(self, topic: str, partition: int) -> str | None:
+        leader = self.leader(topic, partition)
+        return None if leader is None else self.brokers[leader].rack
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """None where the brokers know no topic ids (before 2.8)."""
+        topic_view = self.topics.get(topic)
+        return None if topic_view is None or topic_view.topic_id == NO_TOPIC_ID else topic_view.topic_id
+
+    def topic_ids(self) -> dict[str, bytes]:
+        return {view.name: view.topic_id for view in self.topics.values() if view.topic_id != NO_TOPIC_ID}
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        if topic_id == NO_TOPIC_ID:
+            return None
+        return next((view.name for view in self.topics.values() if view.topic_id == topic_id), None)
+
+
+def merge(
+    view: ClusterView,
+    metadata_body: Mapping[str, Any],
+    *,
+    asked: Collection[str] = (),
+    has_reliable_epochs: bool = True,
+) -> ClusterView:
+    """The view after a Metadata answer. Topics the answer does not mention stay, unless they were `asked` for.
+
+    `has_reliable_epochs` is False for answers before version 9: brokers older than 2.4 report wrong epochs while a
+    partition is being moved, so that the guard would lock out the truth.
+    """
+    brokers = _read_brokers(metadata_body["brokers"])
+    _check_partition_count(metadata_body["topics"])
+    cluster_id = metadata_body.get("cluster_id")
+    known = view.topics
+    if view.cluster_id is not None and cluster_id is not None and cluster_id != view.cluster_id:
+        known = {}  # another cluster: neither its epochs nor its ids compare with what was known
+    topics = dict(known)
+    for answer in metadata_body["topics"]:
+        name = answer["name"]
+        # A null name answers a question by topic id, which is never asked here.
+        if name is not None:
+            topics[name] = _merge_topic(known.get(name), answer, has_reliable_epochs)
+    for name in set(asked) - {answer["name"] for answer in metadata_body["topics"]}:
+        topics[name] = _without_leaders(topics.get(name, TopicView(name)), UNKNOWN_TOPIC_OR_PARTITION)
+    return ClusterView(
+        brokers=MappingProxyType(brokers),
+        topics=MappingProxyType(topics),
+        cluster_id=cluster_id,
+        controller_id=metadata_body.get("controller_id", NO_LEADER),
+    )
+
+
+def with_leader_hints(view: ClusterView, produce_body: Mapping[str, Any]) -> ClusterView:
+    """The view after the leader hints of a Produce answer (KIP-951); the same object when there was nothing new.
+
+    A hint counts only if it is complete, newer than what is known, and about a partition that is known.
+    """
+    endpoints = dict(view.brokers)
+    endpoints.update(_read_brokers(produce_body.get("node_endpoints") or ()))
+    topics: dict[str, TopicView] = {}
+    for answer in produce_body["responses"]:
+        name = answer.get("name") or view.topic_name(answer.get("topic_id") or NO_TOPIC_ID)
+        topic_view = None if name is None else view.topics.get(name)
+        if name is None or topic_view is None:
+            continue
+        partitions = dict(topic_view.partitions)
+        for partition_answer in answer["partition_responses"]:
+            hint = partition_answer.get("current_leader") or {}
+            hinted = PartitionLeader(hint.get("leader_id", NO_LEADER), hint.get("leader_epoch", NO_EPOCH))
+            known = partitions.get(partition_answer["index"])
+            if known is not None and hinted.leader_epoch > known.leader_epoch and hinted.leader_id in endpoints:
+                partitions[partition_answer["index"]] = hinted
+        if partitions != topic_view.partitions:
+            topics[name] = replace(topic_view, partitions=MappingProxyType(partitions))
+    if not topics:
+        return view
+    return replace(view, brokers=MappingProxyType(endpoints), topics=MappingProxyType({**view.topics, **topics}))
+
+
+def without_topics(view: ClusterView, names: Collection[str]) -> ClusterView:
+    kept = {name: topic_view for name, topic_view in view.topics.items() if name not in names}
+    return replace(view, topics=MappingProxyType(kept))
+
+
+def without_brokers(view: ClusterView) -> ClusterView:
+    """Back to the start: no partition has a reachable leader, but counts, ids and epochs are remembered."""
+    return replace(view, brokers=MappingProxyType({}))
+
+
+def _merge_topic(known: TopicView | None, answer: Mapping[str, Any], has_reliable_epochs: bool) -> TopicView:
+    name, error_code = answer["name"], answer["error_code"]
+    topic_id = answer.get("topic_id") or NO_TOPIC_ID
+    if error_code:
+        # Kept under the old id: a topic that comes back with another id is a new one, with the same id it is the old.
+        return _without_leaders(known or TopicView(name), error_code)
+    old_partitions: Mapping[int, PartitionLeader] = {} if known is None else known.partitions
+    if known is not None and topic_id not in (NO_TOPIC_ID, known.topic_id):
+        old_partitions = {}
+    partitions: dict[int, PartitionLeader] = {}
+    if known is not None and topic_id != NO_TOPIC_ID and topic_id == known.topic_id:
+        # The partitions of one topic never become fewer: an answer that lacks some is older than their creation.
+        partitions.update(old_partitions)
+    for partition_answer in answer["partitions"]:
+        index = partition_answer["partition_index"]
+        if not 0 <= index < PARTITIONS_MAX:
+            raise RemoteProtocolError(f"Metadata answer names partition {index} of topic {name}")
+        leader_id = partition_answer["leader_id"]
+        epoch = partition_answer.get("leader_epoch", NO_EPOCH) if has_reliable_epochs else NO_EPOCH
+        old = old_partitions.get(index, PartitionLeader())
+        is_stale = epoch != NO_EPOCH and epoch < old.leader_epoch
+        partitions[index] = old if is_stale else PartitionLeader(max(leader_id, NO_LEADER), epoch)
+    return TopicView(name, topic_id, MappingProxyType(partitions), 0, bool(answer.get("is_internal", False)))
+
+
+def _without_leaders(topic_view: TopicView, error_code: int) -> TopicView:
+    leaderless = {index: replace(view, leader_id=NO_LEADER) for index, view in topic_view.partitions.items()}
+    return replace(topic_view, partitions=MappingProxyType(leaderless), error_code=error_code)
+
+
+def _read_brokers(brokers: Iterable[Mapping[str, Any]]) -> dict[int, Endpoint]:
+    endpoints: dict[int, Endpoint] = {}
+    for broker in brokers:
+        if len(endpoints) >= BROKERS_MAX:
+            raise RemoteProtocolError(f"an answer names more than {BROKERS_MAX} brokers")
+        node_id, host, port = broker["node_id"], broker["host"], broker["port"]
+        if node_id < 0:
+            raise RemoteProtocolError(f"an answer names a broker with the negative id {node_id}")
+        if not is_host_plausible(host) or not 0 < port < 65_536:
+            raise RemoteProtocolError(f"an answer gives broker {node_id} the impossible address {host[:80]!a}:{port}")
+        endpoints[node_id] = Endpoint(host, port, broker.get("rack"))
+    return endpoints
+
+
+def is_host_plausible(host: str) -> bool:
+    """Host names, with the underscores people use, and addresses of both families; neither paths nor URLs."""
+    return 0 < len(host) <= HOST_CHARACTERS_MAX and all(
+        "!" <= character <= "~" and character not in HOST_CHARACTERS_REFUSED for character in host
+    )
+
+
+def _check_partition_count(topics: Iterable[Mapping[str, Any]]) -> None:
+    count = sum(len(topic["partitions"]) for topic in topics)
+    if count > PARTITIONS_MAX:
+        raise RemoteProtocolError(f"a Metadata answer names {count} partitions, more than {PARTITIONS_MAX}")

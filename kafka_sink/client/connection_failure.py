@@ -1,0 +1,40 @@
+"""What it means that a connection was lost: the text by its state, and whether there is any sense in another one."""
+
+from __future__ import annotations
+
+from kafka_sink.client.connection import Connection, ConnectionState
+from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
+
+
+def is_final(failure: KafkaSinkError) -> bool:
+    """Credentials or a certificate were refused, or what they should be read from is not there."""
+    return isinstance(failure, (AuthenticationError, ConfigError))
+
+
+def failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSinkError:
+    text = f"connection to {connection.title}"
+    if is_final(reason):
+        return type(reason)(f"{text} was refused: {reason}")
+    if connection.state is ConnectionState.CONNECTING:
+        return TransportError(f"{text} could not be established: {reason}")
+    if connection.state is ConnectionState.NEGOTIATING:
+        hint = "is a TLS listener behind this port?"
+        return TransportError(f"{text} was closed by the peer during ApiVersions ({reason}): {hint}")
+    if connection.state in (ConnectionState.HANDSHAKING, ConnectionState.AUTHENTICATING):
+        return TransportError(f"{text} was lost while it authenticated: {reason}")
+    hint = "" if connection.has_served or connection.is_authenticated else "; does this listener want SASL?"
+    return TransportError(f"{text} was lost with {connection.in_flight_count} requests in flight: {reason}{hint}")
+
+
+def notice_level(failure: KafkaSinkError, *, was_ready: bool, failures: int) -> str:
+    if is_final(failure):
+        return "warning"
+    # Of a row of failures the first, second, fourth, eighth are told: a broker that is gone must not fill the log.
+    if failures & (failures - 1):
+        return "debug"
+    # A lost connection that had worked is daily life (a broker restarts); one that never worked needs a look.
+    return "info" if was_ready and isinstance(failure, TransportError) else "warning"
+
+
+def notice_text(failure: KafkaSinkError, wait_ms: int) -> str:
+    return str(failure) if is_final(failure) else f"{failure} (next attempt in {wait_ms} ms at the earliest)"

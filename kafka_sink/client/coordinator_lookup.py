@@ -1,0 +1,125 @@
+"""Which broker coordinates which transactional id: what was found, and the questions that find the rest.
+
+Ids that somebody waits for are asked for together, in one FindCoordinator as far as the broker takes many keys
+(KIP-699), else one request for each. A lookup changes nothing, so one that got lost is simply sent again, to whoever
+can be reached by then. What a broker says about an id goes to those who wait for it, good or bad: whether it is worth
+asking again they know, this does not.
+
+It must not know who waits, nor send anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafka_sink.client.cluster import ClusterView
+from kafka_sink.client.outcome import CoordinatorVerdict, coordinated_verdict, describe
+from kafka_sink.client.request import Answer, Request
+from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError, TransportError
+from kafka_sink.wire.apis import FIND_COORDINATOR
+
+TRANSACTION_KEY = 1
+FIRST_BATCHED = 4
+# An id has at most some hundred bytes; a thousand stay far below what a broker accepts as one request.
+KEYS_MAX = 1_000
+
+
+class FoundCoordinator(NamedTuple):
+    """`view` is what was known of the cluster then: a coordinator that joined since is not in it yet."""
+
+    node_id: int
+    view: ClusterView
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LookupRequest:
+    """The purpose of a FindCoordinator request."""
+
+    transactional_ids: tuple[str, ...]
+
+
+class CoordinatorLookup:
+    def __init__(self, *, request_timeout_ms: int) -> None:
+        self._request_timeout_ms = request_timeout_ms
+        self._found: dict[str, FoundCoordinator] = {}
+        # Keys only, in the order in which they were wanted.
+        self._wanted: dict[str, None] = {}
+        self._asked: set[str] = set()
+
+    @property
+    def is_wanting(self) -> bool:
+        return bool(self._wanted)
+
+    def found(self, transactional_id: str) -> FoundCoordinator | None:
+        return self._found.get(transactional_id)
+
+    def want(self, transactional_id: str) -> None:
+        if transactional_id not in self._asked:
+            self._wanted[transactional_id] = None
+
+    def forget(self, transactional_id: str) -> None:
+        self._found.pop(transactional_id, None)
+
+    def forget_node(self, node_id: int) -> None:
+        self._found = {key: found for key, found in self._found.items() if found.node_id != node_id}
+
+    def want_nothing(self) -> None:
+        self._wanted.clear()
+
+    def next_request(self, version: int | None) -> Request | None:
+        """`version`: what the broker that will be asked has in common with us; None: let the connection refuse it."""
+        if not self._wanted:
+            return None
+        is_batched = version is None or version >= FIRST_BATCHED
+        ids = tuple(self._wanted)[: KEYS_MAX if is_batched else 1]
+        for transactional_id in ids:
+            del self._wanted[transactional_id]
+        self._asked.update(ids)
+        body = {"key_type": TRANSACTION_KEY, "coordinator_keys": list(ids)} if is_batched else {
+            "key_type": TRANSACTION_KEY, "key": ids[0]}  # fmt: skip
+        return Request(
+            FIND_COORDINATOR,
+            body,
+            LookupRequest(ids),
+            self._request_timeout_ms,
+            version_min=FIRST_BATCHED if is_batched else 1,
+            version_max=FIND_COORDINATOR.version_max if is_batched else FIRST_BATCHED - 1,
+        )
+
+    def on_answer(self, answer: Answer, view: ClusterView) -> dict[str, KafkaSinkError | None]:
+        """What became of the ids that were asked for: None for those that were found. Missing: asked for again."""
+        question = answer.request.purpose
+        assert isinstance(question, LookupRequest)
+        self._asked.difference_update(question.transactional_ids)
+        failure = answer.failure
+        if isinstance(failure, (TransportError, RemoteProtocolError)):
+            self._wanted.update(dict.fromkeys(question.transactional_ids))
+            return {}
+        if failure is not None:
+            return dict.fromkeys(question.transactional_ids, failure)
+        assert answer.body is not None
+        rows = answer.body["coordinators"] if answer.version >= FIRST_BATCHED else [
+            {**answer.body, "key": question.transactional_ids[0]}]  # fmt: skip
+        results: dict[str, KafkaSinkError | None] = dict.fromkeys(
+            question.transactional_ids, RemoteProtocolError("an answer to FindCoordinator leaves out what was asked")
+        )
+        for row in rows:
+            if row["key"] not in results:
+                continue
+            results[row["key"]] = _refusal(row["key"], row["error_code"])
+            if not row["error_code"]:
+                self._found[row["key"]] = FoundCoordinator(row["node_id"], view)
+        return results
+
+
+def _refusal(transactional_id: str, error_code: int) -> KafkaSinkError | None:
+    verdict = coordinated_verdict(FIND_COORDINATOR.key, error_code)
+    if verdict is CoordinatorVerdict.DONE:
+        return None
+    if verdict is CoordinatorVerdict.UNAUTHORIZED:
+        return AuthorizationError(
+            f"{describe(error_code)}. The principal needs Describe or Write on transactional id {transactional_id!r}"
+        )
+    text = f"the coordinator of transactional id {transactional_id!r} is not to be found: {describe(error_code)}"
+    return BrokerError(text, code=error_code, api=FIND_COORDINATOR.name)

@@ -1,0 +1,289 @@
+"""Keeps the view of the cluster fresh: which topics are wanted, when to ask, and what an answer changes.
+
+Asked are topics by name only. A full refresh asks for every wanted topic, a partial one only for topics nobody asked
+for before, so that a first record does not wait for a thousand known topics. One request is under way at a time.
+
+Between two requests there is always a wait: after a failure, and after an answer that brought nothing new, it grows
+(a topic that does not exist yet is asked for again and again). A new topic does not wait.
+
+Going back to the bootstrap servers (KIP-899, KIP-1102) happens when all known brokers have just failed, when nobody
+answered for too long, or when a broker says so. What was learnt of topics stays; only the addresses are dropped.
+
+It must not know who waits for a topic, nor how long, nor send anything: the engine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kafka_sink.client.backoff import Backoff
+from kafka_sink.client.cluster import (
+    UNKNOWN_TOPIC_OR_PARTITION,
+    ClusterView,
+    merge,
+    with_leader_hints,
+    without_brokers,
+    without_topics,
+)
+from kafka_sink.client.nodes import NodeSet
+from kafka_sink.client.request import Answer, Request
+from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError
+from kafka_sink.options import ProducerOptions
+from kafka_sink.wire.apis import METADATA
+from kafka_sink.wire.codes import code
+
+INVALID_TOPIC = 17
+TOPIC_AUTHORIZATION_FAILED = 29
+REBOOTSTRAP_REQUIRED = 129
+# Asking again does not help before somebody else has done something: whoever waits for the topic is told at once.
+FINAL_TOPIC_ERRORS = frozenset((INVALID_TOPIC, TOPIC_AUTHORIZATION_FAILED))
+# Brokers before 2.4 (which do not speak this version) report wrong leader epochs while a partition is moved.
+RELIABLE_EPOCHS_SINCE = 9
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MetadataRequest:
+    """The purpose of a Metadata request."""
+
+    topics: tuple[str, ...]
+    is_partial: bool
+
+
+class Metadata:
+    def __init__(self, options: ProducerOptions, nodes: NodeSet, *, jitter: Callable[[], float]) -> None:
+        self._options = options
+        self._max_age_ms = options.metadata_max_age_ms
+        self._nodes = nodes
+        self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, jitter)
+        self.view = ClusterView()
+        self.last_failure: KafkaSinkError | None = None
+        self._last_used_ms: dict[str, int] = {}
+        self._new_topics: set[str] = set()
+        self._is_full_wanted = True
+        self._question: MetadataRequest | None = None
+        self._succeeded_ms: int | None = None
+        self._allowed_at_ms = 0
+        self._failures = 0
+        self._answers_without_news = 0
+        # Since when an answer is overdue; None: the last question was answered.
+        self._wanting_since_ms: int | None = None
+        self._losses_seen = 0
+
+    # ---- what is wanted --------------------------------------------------------------------------------------------
+
+    def want_topic(self, topic: str, now_ms: int) -> None:
+        """Call it at every use, too: an unused topic is forgotten."""
+        is_new = topic not in self._last_used_ms
+        self._last_used_ms[topic] = now_ms
+        if is_new:
+            self._new_topics.add(topic)
+            self._allowed_at_ms = now_ms
+            self._answers_without_news = 0
+        elif topic in self.view.topics and self.view.topics[topic].error_code in FINAL_TOPIC_ERRORS:
+            self._new_topics.add(topic)  # perhaps the permission has been granted meanwhile
+
+    def is_newer_than(self, moment_ms: int) -> bool:
+        return self._succeeded_ms is not None and self._succeeded_ms > moment_ms
+
+    def request_update(self) -> None:
+        """A leader was wrong, or is missing. Asked is at the next moment the back-off allows."""
+        self._is_full_wanted = True
+
+    def is_just_learnt(self, now_ms: int) -> bool:
+        """Nothing speaks against it, and it is younger than the shortest wait between two requests: asking again would
+        be waiting for nothing."""
+        is_doubted = self._is_full_wanted or self._nodes.losses != self._losses_seen
+        is_young = self._succeeded_ms is not None and now_ms < self._succeeded_ms + self._options.retry_backoff_ms
+        return is_young and not is_doubted
+
+    def refresh(self) -> None:
+        """Somebody wants to know it as it is now, though nothing is wrong: no news is no reason to ask less often."""
+        self._is_full_wanted = True
+        self._answers_without_news = 0
+
+    def topic_error(self, topic: str) -> KafkaSinkError | None:
+        """What makes waiting for the topic pointless. An unknown topic may still be created: None."""
+        topic_view = self.view.topics.get(topic)
+        if topic_view is None or topic_view.error_code not in FINAL_TOPIC_ERRORS:
+            return None
+        if topic_view.error_code == TOPIC_AUTHORIZATION_FAILED:
+            return AuthorizationError(
+                f"not authorized to describe topic {topic} (operation Describe, which Read and Write imply)"
+            )
+        text = f"{topic!a} is no valid topic name, or is reserved for the broker"
+        return BrokerError(text, code=topic_view.error_code, api=METADATA.name, topic=topic)
+
+    def topic_trouble(self, topic: str) -> str:
+        """Why the topic cannot be written to now, for the text of a time-out. Empty: nothing is known to be wrong."""
+        topic_view = self.view.topics.get(topic)
+        if topic_view is not None and topic_view.error_code:
+            row = code(topic_view.error_code)
+            return f"the brokers say {row.name} ({row.number}): {row.text}"
+        failure = self.last_failure or self._nodes.last_failure
+        return "" if failure is None else str(failure)
+
+    # ---- asking ----------------------------------------------------------------------------------------------------
+
+    def wants_request(self, now_ms: int) -> bool:
+        """Is it time to ask? Also the place where a hopeless set of brokers is given up."""
+        if self._nodes.losses != self._losses_seen:
+            self._losses_seen = self._nodes.losses
+            self._is_full_wanted = True  # a broker went away: somebody else leads its partitions, or soon will
+        if self._question is not None or now_ms < self._allowed_at_ms:
+            return False
+        if not (self._is_full_wanted or self._new_topics or self._is_expired(now_ms)):
+            return False
+        if self._wanting_since_ms is None:
+            self._wanting_since_ms = now_ms
+        overdue_ms = now_ms - self._wanting_since_ms
+        if overdue_ms >= self._options.metadata_recovery_rebootstrap_trigger_ms:
+            self._rebootstrap(now_ms, f"no broker answered for {overdue_ms} ms")
+        elif not self._nodes.is_any_reachable(now_ms):
+            self._rebootstrap(now_ms, "no known broker can be reached")
+        return True
+
+    def next_request(self, now_ms: int) -> Request | None:
+        if not self.wants_request(now_ms):
+            return None
+        is_partial = bool(self._new_topics) and not self._is_full_wanted and not self._is_expired(now_ms)
+        topics = tuple(sorted(self._new_topics if is_partial else self._last_used_ms))
+        self._question = MetadataRequest(topics, is_partial)
+        body = {
+            "topics": [{"name": topic} for topic in topics],
+            "allow_auto_topic_creation": self._options.allow_auto_create_topics,
+        }
+        return Request(METADATA, body, self._question, self._options.request_timeout_ms)
+
+    def next_deadline_ms(self, now_ms: int) -> int | None:
+        """When to look again though nothing happens. While a request is under way its own time limit counts."""
+        if self._question is not None:
+            return None
+        if self._is_full_wanted or self._new_topics or self._succeeded_ms is None:
+            due_ms = self._allowed_at_ms
+        else:
+            due_ms = max(self._allowed_at_ms, self._succeeded_ms + self._max_age_ms)
+        if due_ms > now_ms:
+            return due_ms
+        moments = [self._nodes.retry_at_ms()]
+        if self._wanting_since_ms is not None:
+            moments.append(self._wanting_since_ms + self._options.metadata_recovery_rebootstrap_trigger_ms)
+        return min((moment for moment in moments if moment is not None and moment > now_ms), default=None)
+
+    def _is_expired(self, now_ms: int) -> bool:
+        return self._succeeded_ms is None or now_ms >= self._succeeded_ms + self._max_age_ms
+
+    # ---- answers ---------------------------------------------------------------------------------------------------
+
+    def on_answer(self, now_ms: int, answer: Answer) -> None:
+        question = answer.request.purpose
+        if question is not self._question or not isinstance(question, MetadataRequest):
+            return
+        self._question = None
+        body = answer.body
+        if body is None:
+            self._on_failure(now_ms, answer.failure)
+        elif body.get("error_code", 0) == REBOOTSTRAP_REQUIRED:
+            self._on_failure(now_ms, _refusal(body))
+            self._rebootstrap(now_ms, "a broker asked for it")
+        elif body.get("error_code", 0):
+            self._on_failure(now_ms, _refusal(body))
+        elif not body["brokers"]:
+            # A broker that has just started and knows nobody yet, itself included.
+            self._on_failure(now_ms, RemoteProtocolError("a Metadata answer names no broker"))
+        else:
+            self._on_body(now_ms, question, body, answer.version)
+
+    def on_leader_hints(self, produce_body: Mapping[str, Any], now_ms: int) -> bool:
+        """True if the answer of a Produce request named a leader that was not known yet (KIP-951)."""
+        try:
+            view = with_leader_hints(self.view, produce_body)
+        except RemoteProtocolError as error:
+            self._nodes.tell("warning", f"leader hints are ignored: {error}")
+            return False
+        is_news = view is not self.view
+        if is_news:
+            self.view = view
+            self._nodes.set_brokers(now_ms, view.brokers)
+        return is_news
+
+    def _on_body(self, now_ms: int, question: MetadataRequest, body: Mapping[str, Any], version: int) -> None:
+        has_reliable_epochs = version >= RELIABLE_EPOCHS_SINCE
+        # The expiry of the last refresh is no sign of being stuck: the waits start short again.
+        if self._is_expired(now_ms):
+            self._answers_without_news = 0
+        try:
+            view = merge(self.view, body, asked=question.topics, has_reliable_epochs=has_reliable_epochs)
+        except RemoteProtocolError as error:
+            self._on_failure(now_ms, error)
+            self._nodes.tell("warning", f"a Metadata answer is ignored: {error}")
+            return
+        self._report(self.view, view)
+        self._answers_without_news = self._answers_without_news + 1 if view == self.view else 0
+        self._failures = 0
+        self.last_failure = None
+        self._wanting_since_ms = None
+        self._allowed_at_ms = now_ms + self._backoff.delay_ms(max(1, self._answers_without_news))
+        if not question.is_partial:
+            self._is_full_wanted = False
+            self._succeeded_ms = now_ms
+        self._is_full_wanted = self._is_full_wanted or _is_incomplete(body, view, question)
+        self.view = self._without_unused(view, now_ms)
+        self._new_topics.difference_update(question.topics)
+        self._nodes.set_brokers(now_ms, self.view.brokers)
+
+    def _on_failure(self, now_ms: int, failure: KafkaSinkError | None) -> None:
+        self.last_failure = failure
+        self._failures += 1
+        self._allowed_at_ms = now_ms + self._backoff.delay_ms(self._failures)
+        self._answers_without_news = 0
+        self._is_full_wanted = True
+
+    def _without_unused(self, view: ClusterView, now_ms: int) -> ClusterView:
+        idle_ms = self._options.metadata_max_idle_ms
+        for topic, used_ms in list(self._last_used_ms.items()):
+            # Not before it was answered once: somebody may wait for it longer than that.
+            if now_ms - used_ms >= idle_ms and topic not in self._new_topics:
+                del self._last_used_ms[topic]
+        unused = view.topics.keys() - self._last_used_ms.keys()
+        return without_topics(view, unused) if unused else view
+
+    def _rebootstrap(self, now_ms: int, reason: str) -> None:
+        if self._options.metadata_recovery_strategy != "rebootstrap":
+            return
+        self._wanting_since_ms = now_ms
+        if not self.view.brokers:
+            return  # there already
+        self._nodes.tell("info", f"back to the bootstrap servers: {reason}")
+        self.view = without_brokers(self.view)
+        self._nodes.rebootstrap(now_ms)
+        self._is_full_wanted = True
+        self._allowed_at_ms = now_ms
+
+    def _report(self, old: ClusterView, new: ClusterView) -> None:
+        if new.cluster_id != old.cluster_id and old.cluster_id is not None:
+            text = f"the brokers now belong to cluster {new.cluster_id}, before it was {old.cluster_id}"
+            self._nodes.tell("warning", text)
+        for topic, topic_view in new.topics.items():
+            known = old.topics.get(topic)
+            if topic_view.error_code and (known is None or known.error_code != topic_view.error_code):
+                row = code(topic_view.error_code)
+                level = "info" if row.number == UNKNOWN_TOPIC_OR_PARTITION else "warning"
+                self._nodes.tell(level, f"topic {topic}: {row.name} ({row.number}), {row.text}")
+
+
+def _refusal(body: Mapping[str, Any]) -> BrokerError:
+    row = code(body["error_code"])
+    return BrokerError(f"Metadata was refused: {row.name} ({row.number})", code=row.number, api=METADATA.name)
+
+
+def _is_incomplete(body: Mapping[str, Any], view: ClusterView, question: MetadataRequest) -> bool:
+    """Does somebody have to ask again soon, because a topic or a leader is missing that may come?"""
+    for topic in question.topics:
+        error_code = view.topics[topic].error_code
+        if error_code and error_code not in FINAL_TOPIC_ERRORS:
+            return True
+    return any(
+        code(partition["error_code"]).stale_metadata for topic in body["topics"] for partition in topic["partitions"]
+    )

@@ -1,0 +1,164 @@
+"""What is known of one broker's reachability: its addresses, and when which attempt to connect may be made.
+
+Addresses are tried in turn, each with its own wait before the next; when all have failed the name is resolved again
+(KIP-302). After a connection that had worked the name is resolved again too, because the broker may have moved, and
+the address just lost is not the first to be tried (it may be a dead load balancer).
+
+It must not know the protocol, nor decide that a connection is wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kafka_sink.client.backoff import Backoff
+from kafka_sink.client.cluster import Endpoint
+from kafka_sink.client.commands import Address
+from kafka_sink.client.connection import Connection, ConnectionState
+from kafka_sink.errors import KafkaSinkError
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    node_id: int
+    endpoint: Endpoint
+    is_bootstrap: bool = False
+    connection: Connection | None = None
+    # The endpoint that `connection` was made for: metadata may have moved the node since.
+    connected_endpoint: Endpoint | None = None
+    # Vanished from the metadata: no new requests, closed as soon as all answers are there.
+    is_leaving: bool = False
+    # A connection is wanted as soon as the name is resolved.
+    is_resolving: bool = False
+    # Host and port that the shell resolves right now; never two at once, and a late answer may be for an old name.
+    asked_endpoint: Endpoint | None = None
+    addresses: Sequence[Address] = ()
+    last_address: Address | None = None
+    attempt_ms: int = -1
+    setup_deadline_ms: int = 0
+    setup_failures: int = 0
+    failures: int = 0
+    # Why it cannot be used, from the first failure until a request is answered again.
+    failure: KafkaSinkError | None = None
+    retry_at_ms: int = 0
+    throttled_until_ms: int = 0
+    unavailable_since_ms: int | None = None
+
+    @property
+    def title(self) -> str:
+        name = "bootstrap server" if self.is_bootstrap else f"node {self.node_id}"
+        return f"{self.endpoint.host}:{self.endpoint.port} ({name})"
+
+    @property
+    def attempt_title(self) -> str:
+        """Names the address too, where it is not the host itself: of several only one may be broken."""
+        address = "" if self.last_address is None else str(self.last_address[1][0])
+        return self.title if address in ("", self.endpoint.host) else f"{self.title[:-1]}, address {address})"
+
+    @property
+    def is_ready(self) -> bool:
+        return self.connection is not None and self.connection.state is ConnectionState.READY and not self.is_outdated
+
+    def can_take(self, now_ms: int, in_flight_max: int) -> bool:
+        """Is it ready for one more request? Asked often, hence at one go."""
+        connection = self.connection
+        return (
+            connection is not None
+            and connection.state is ConnectionState.READY
+            and len(connection.in_flight) < in_flight_max
+            and self.throttled_until_ms <= now_ms
+            and not self.is_leaving
+            and (self.connected_endpoint is self.endpoint or self.connected_endpoint == self.endpoint)
+            and (connection.session_end_ms is None or now_ms < connection.session_end_ms)
+        )
+
+    @property
+    def is_preparing(self) -> bool:
+        return self.is_resolving or (
+            self.connection is not None and self.connection.state not in (ConnectionState.READY, ConnectionState.CLOSED)
+        )
+
+    @property
+    def is_outdated(self) -> bool:
+        return self.is_leaving or (self.connection is not None and self.connected_endpoint != self.endpoint)
+
+    def is_connectable(self, now_ms: int) -> bool:
+        """Could a connection be begun, or a new session on the one there is?"""
+        if self.connection is not None:
+            return self.is_session_over(now_ms) and now_ms >= self.throttled_until_ms
+        return not self.is_resolving and now_ms >= self.retry_at_ms
+
+    def is_session_over(self, now_ms: int) -> bool:
+        return self.connection is not None and self.connection.is_session_over(now_ms)
+
+    def is_setup_overdue(self, now_ms: int) -> bool:
+        return self.is_setting_up and now_ms >= self.setup_deadline_ms
+
+    @property
+    def is_setting_up(self) -> bool:
+        """Until TCP, and TLS, is established; what is asked before the first request has the time limit of one."""
+        return self.is_resolving or (
+            self.connection is not None and self.connection.state is ConnectionState.CONNECTING
+        )
+
+    def on_attempt(self, now_ms: int, setup_timeout: Backoff) -> None:
+        self.attempt_ms = now_ms
+        self.setup_deadline_ms = now_ms + setup_timeout.delay_ms(self.setup_failures + 1)
+        if self.unavailable_since_ms is None:
+            self.unavailable_since_ms = now_ms
+
+    def on_resolved(self, addresses: Sequence[Address]) -> None:
+        skip_first = len(addresses) > 1 and addresses[0] == self.last_address
+        self.addresses = tuple(addresses[1:] if skip_first else addresses)
+
+    def take_address(self) -> Address:
+        self.last_address, self.addresses = self.addresses[0], self.addresses[1:]
+        return self.last_address
+
+    def on_negotiated(self) -> None:
+        self.failures = self.setup_failures = 0
+
+    def on_failed(self, now_ms: int, reconnect: Backoff, failure: KafkaSinkError) -> None:
+        self.failure = failure
+        if self.is_setting_up:
+            self.setup_failures += 1
+        else:
+            self.setup_failures = 0
+            self.addresses = ()
+        self.failures += 1
+        self.retry_at_ms = now_ms + reconnect.delay_ms(self.failures)
+        if self.unavailable_since_ms is None:
+            self.unavailable_since_ms = now_ms
+        self.forget_connection()
+
+    def on_closed(self) -> None:
+        """Closed by choice: no failure, so nothing to wait for."""
+        self.addresses = ()
+        self.unavailable_since_ms = None
+        self.forget_connection()
+
+    def forget_connection(self) -> None:
+        self.connection = self.connected_endpoint = None
+        self.is_resolving = False
+
+
+def first_due_ms(nodes: Iterable[Node], now_ms: int, idle_ms: int) -> int | None:
+    """When something is due first: a time limit, the end of a pause, the end of an idle connection. It is looked for
+    in nearly every turn of the sender, hence in one loop."""
+    due = []
+    for node in nodes:
+        connection = node.connection
+        if connection is None:
+            if node.is_resolving:
+                due.append(node.setup_deadline_ms)
+            continue
+        if node.is_resolving or connection.state is ConnectionState.CONNECTING:
+            due.append(node.setup_deadline_ms)
+        if node.throttled_until_ms > now_ms:
+            due.append(node.throttled_until_ms)
+        if connection.deadline_ms is not None:
+            due.append(connection.deadline_ms)
+        elif connection.state is ConnectionState.READY and idle_ms >= 0:
+            due.append(connection.active_ms + idle_ms)
+    return min(due, default=None)

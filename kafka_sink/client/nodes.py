@@ -1,0 +1,401 @@
+"""All brokers and the connections to them: who can take a request now, who must be waited for, who answered what.
+
+Bootstrap servers are nodes too, with the ids -2, -3, ... in the order of their listing. They are connected to only
+while no broker is known: at the start, and again after `rebootstrap`. There is one connection per node.
+
+It must not know what requests mean, nor which of them is worth a connection: callers ask `connect` for that. It
+decides when a connection is given up; it never decides that a request is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+
+from kafka_sink.client import commands as client_commands
+from kafka_sink.client.authentication import Authenticator
+from kafka_sink.client.backoff import Backoff
+from kafka_sink.client.cluster import Endpoint
+from kafka_sink.client.connection import Connection, ConnectionState
+from kafka_sink.client.connection_failure import failure_of_loss, is_final, notice_level, notice_text
+from kafka_sink.client.node import Node, first_due_ms
+from kafka_sink.client.request import Answer, Request
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransportError
+from kafka_sink.options import ProducerOptions
+from kafka_sink.wire.apis import Api
+
+BOOTSTRAP_ID_FIRST = -2
+
+
+class NodeSet:
+    def __init__(
+        self, options: ProducerOptions, *, jitter: Callable[[], float], authenticator: Authenticator | None = None
+    ) -> None:
+        self._options = options
+        self._in_flight_max = options.max_in_flight_requests_per_connection
+        self._authenticator = authenticator
+        self._jitter = jitter
+        self._reconnect = Backoff(options.reconnect_backoff_ms, options.reconnect_backoff_max_ms, jitter)
+        self._setup_timeout = Backoff(
+            options.socket_connection_setup_timeout_ms, options.socket_connection_setup_timeout_max_ms, jitter
+        )
+        self._bootstrap = {
+            BOOTSTRAP_ID_FIRST - index: Node(BOOTSTRAP_ID_FIRST - index, Endpoint(host, port), is_bootstrap=True)
+            for index, (host, port) in enumerate(options.bootstrap_servers)
+        }
+        self._brokers: dict[int, Node] = {}
+        self._by_connection: dict[int, Node] = {}
+        self._next_connection_id = 1
+        self.answers: list[Answer] = []
+        # Connections put theirs in, too.
+        self.commands: list[client_commands.NetworkCommand] = []
+        # When something is due on some node. Looked for again only after something happened on one of them.
+        self.due_ms: int | None = None
+        self._has_changed = True
+        # Connections that failed since the start. Whoever cares for the cluster's shape compares it with last time.
+        self.losses = 0
+        self.last_failure: KafkaSinkError | None = None
+        # Why nothing is tried any more, on no node: credentials or certificates were refused, by us or by a broker.
+        self.refusal: KafkaSinkError | None = None
+        self.finalized_features: Mapping[str, int] = MappingProxyType({})
+        self.finalized_features_epoch = -1
+
+    # ---- what the metadata says ------------------------------------------------------------------------------------
+
+    def set_brokers(self, now_ms: int, brokers: Mapping[int, Endpoint]) -> None:
+        self._has_changed = True
+        for node_id, endpoint in brokers.items():
+            node = self._brokers.setdefault(node_id, Node(node_id, endpoint))
+            node.is_leaving = False
+            # Another rack is no other place.
+            if (node.endpoint.host, node.endpoint.port) != (endpoint.host, endpoint.port):
+                node.addresses = ()
+                node.last_address = None
+                node.retry_at_ms = node.failures = 0
+                node.endpoint = Endpoint(endpoint.host, endpoint.port)
+            self._settle(node)
+            self._note_availability(node, now_ms)
+        for node_id in self._brokers.keys() - brokers.keys():
+            self._brokers[node_id].is_leaving = True
+            self._settle(self._brokers[node_id])
+
+    def rebootstrap(self, now_ms: int) -> None:
+        """Forget the brokers; what they still owe is awaited, within its time limits.
+
+        A bootstrap connection that is still open leads to where the name pointed then: that is given up, too.
+        """
+        self.set_brokers(now_ms, {})
+        for node in self._bootstrap.values():
+            node.connected_endpoint = None
+            self._settle(node)
+
+    # ---- questions -------------------------------------------------------------------------------------------------
+
+    def is_ready(self, node_id: int, now_ms: int) -> bool:
+        node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
+        return node is not None and node.can_take(now_ms, self._in_flight_max)
+
+    def is_full(self, node_id: int, now_ms: int) -> bool:
+        """Nothing is wrong with it: it only has to answer something first."""
+        node = self._brokers.get(node_id)
+        connection = None if node is None else node.connection
+        return (
+            connection is not None
+            and len(connection.in_flight) >= self._in_flight_max
+            and (connection.session_end_ms is None or now_ms < connection.session_end_ms)
+        )
+
+    def blocked_until_ms(self, node_id: int, now_ms: int) -> int | None:
+        node = self._find(node_id)
+        if node is None or node.is_preparing:
+            return None
+        until_ms = node.throttled_until_ms if node.connection is not None else node.retry_at_ms
+        return until_ms if until_ms > now_ms else None
+
+    def is_unavailable_since_ms(self, node_id: int) -> int | None:
+        """Since when it was wanted and could take nothing: not connected, throttled or full. None: it can."""
+        node = self._find(node_id)
+        return None if node is None else node.unavailable_since_ms
+
+    def failure_of(self, node_id: int) -> KafkaSinkError | None:
+        """Why it could not be used the last time; None: it works, or was never tried."""
+        node = self._find(node_id)
+        return None if node is None else node.failure
+
+    def bootstrap_failures(self) -> list[tuple[str, KafkaSinkError | None]]:
+        return [(node.title, node.failure) for node in self._bootstrap.values()]
+
+    def in_flight_count(self, node_id: int) -> int:
+        node = self._find(node_id)
+        return 0 if node is None or node.connection is None else node.connection.in_flight_count
+
+    def version_of(self, node_id: int, api: Api) -> int | None:
+        """The version a request would have. None: not connected now, or the broker speaks no common version."""
+        node = self._find(node_id)
+        return None if node is None or node.connection is None else node.connection.version_for(api)
+
+    def least_loaded(self, now_ms: int) -> int | None:
+        """Whom to ask what any broker can answer: connected before connecting before connectable."""
+        active = list(self._active().values())
+        # Equals are taken in turn, or all producers of a fleet would ask the broker that is listed first.
+        offset = int(self._jitter() * len(active))
+        active = active[offset:] + active[:offset]
+        # A bootstrap connection that is still open saves a new one, but no broker is passed over for it.
+        extra = [node for node in self._bootstrap.values() if node not in active]
+        ready = [node for node in active + extra if node.can_take(now_ms, self._in_flight_max)]
+        if ready:
+            return min(ready, key=lambda node: (node in extra, self.in_flight_count(node.node_id))).node_id
+        preparing = [node for node in active if node.is_preparing]
+        if preparing:
+            return preparing[-1].node_id
+        connectable = [node for node in active if node.is_connectable(now_ms)]
+        return min(connectable, key=lambda node: node.attempt_ms).node_id if connectable else None
+
+    def is_any_reachable(self, now_ms: int) -> bool:
+        """False: every known node has just failed, and waits before it may be tried again."""
+        if any(node.is_ready for node in self._bootstrap.values()):
+            return True
+        return any(
+            node.connection is not None or node.is_resolving or node.is_connectable(now_ms)
+            for node in self._active().values()
+        )
+
+    def retry_at_ms(self) -> int | None:
+        """When the first of the failed nodes may be tried again."""
+        waiting = [n.retry_at_ms for n in self._active().values() if n.connection is None and not n.is_resolving]
+        return min(waiting, default=None)
+
+    def next_deadline_ms(self, now_ms: int) -> int | None:
+        # A request that was refused here has its answer already, and nothing from outside will announce it.
+        if self.answers:
+            return now_ms
+        if self._has_changed:
+            nodes = [*self._brokers.values(), *self._bootstrap.values()]
+            self.due_ms = first_due_ms(nodes, now_ms, self._options.connections_max_idle_ms)
+            self._has_changed = False
+        return self.due_ms
+
+    # ---- wishes ----------------------------------------------------------------------------------------------------
+
+    def connect(self, node_id: int, now_ms: int) -> None:
+        self._has_changed = True
+        node = self._find(node_id)
+        if node is None or node.is_leaving or self.refusal is not None or not node.is_connectable(now_ms):
+            return
+        if node.connection is not None:
+            node.connection.renew_session(now_ms)
+            self._take_from(node, node.connection, now_ms)
+            return
+        node.on_attempt(now_ms, self._setup_timeout)
+        if node.addresses:
+            self._open(node, now_ms)
+        else:
+            self._resolve(node)
+
+    def send(self, node_id: int, request: Request, now_ms: int) -> None:
+        """Only if it `is_ready`."""
+        node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
+        if node is None or node.connection is None:
+            raise LocalProtocolError(f"{request.api.name} sent to node {node_id}, which is not ready")
+        refusal = node.connection.send(request, now_ms)
+        if refusal is not None:
+            self.answers.append(refusal)
+        self._has_changed = True
+        # Nothing else about it has changed since it was asked.
+        if len(node.connection.in_flight) < self._in_flight_max:
+            node.unavailable_since_ms = None
+        elif node.unavailable_since_ms is None:
+            node.unavailable_since_ms = now_ms
+
+    def close_all(self) -> None:
+        self._has_changed = True
+        for node in self._all():
+            node.is_leaving = True
+            if node.connection is not None:
+                text = f"connection to {node.title} was closed because the producer was closed"
+                self.answers += node.connection.on_lost(node.connection.active_ms, TransportError(text))
+                self._disconnect(node)
+            node.forget_connection()
+
+    def tell(self, level: str, text: str) -> None:
+        """Something an operator may want to read, in its place among the commands."""
+        self.commands.append(client_commands.Notice(level, text))
+
+    def take_answers(self) -> list[Answer]:
+        taken, self.answers = self.answers, []
+        return taken
+
+    def take_commands(self) -> list[client_commands.NetworkCommand]:
+        taken = self.commands.copy()
+        self.commands.clear()
+        return taken
+
+    # ---- events ----------------------------------------------------------------------------------------------------
+
+    def on_input(self, now_ms: int, event: client_commands.NetworkEvent) -> None:
+        self._has_changed = True
+        if isinstance(event, client_commands.Resolved):
+            self._on_resolved(now_ms, event)
+            return
+        node = self._by_connection.get(event.connection_id)
+        if node is None or node.connection is None:
+            return  # closed by us before the event was made: whatever it says is settled
+        connection = node.connection
+        if isinstance(event, client_commands.Disconnected):
+            del self._by_connection[event.connection_id]
+            self._fail(node, now_ms, failure_of_loss(node.connection, event.reason))
+            return
+        if isinstance(event, client_commands.Connected):
+            connection.on_connected(now_ms)
+        elif isinstance(event, client_commands.Written):
+            self.answers += connection.on_written(now_ms)
+        else:
+            was_ready = connection.state is ConnectionState.READY
+            answers = connection.on_received(now_ms, event.data)
+            if answers:  # not before: a listener that wants SASL agrees on versions all the same
+                node.failure = self.last_failure = None
+            self.answers += answers
+            if connection.state is ConnectionState.READY and not was_ready:
+                self._on_negotiated(node, connection)
+        self._take_from(node, connection, now_ms)
+
+    def _take_from(self, node: Node, connection: Connection, now_ms: int) -> None:
+        """What the connection wants to be done after it was told something."""
+        if connection.throttled_until_ms > node.throttled_until_ms:
+            node.throttled_until_ms = connection.throttled_until_ms
+        if connection.failure is not None:
+            self._disconnect(node)
+            self._fail(node, now_ms, connection.failure)
+        elif node.is_leaving or node.connected_endpoint is not node.endpoint:
+            self._settle(node)
+        self._note_availability(node, now_ms)
+
+    def on_time(self, now_ms: int) -> None:
+        """Ends what is overdue. Before `due_ms`, found when somebody asked for the deadline, nothing is."""
+        self._has_changed = True
+        for node in self._all():
+            connection = node.connection
+            deadline_ms = None if connection is None else connection.deadline_ms
+            if node.is_setup_overdue(now_ms):
+                what = "name was not resolved" if node.is_resolving else "connection was not established"
+                waited_ms = now_ms - node.attempt_ms
+                failure = TransportError(f"{node.attempt_title}: {what} within {waited_ms} ms")
+                self._disconnect(node)
+                self._fail(node, now_ms, failure)
+            elif connection is not None and deadline_ms is not None:
+                if now_ms >= deadline_ms:
+                    failure = TransportError(connection.timeout_text(now_ms))
+                    self._disconnect(node)
+                    self._fail(node, now_ms, failure)
+            elif connection is not None and connection.is_idle(now_ms, self._options.connections_max_idle_ms):
+                self.tell("debug", f"connection to {node.title} was idle and is closed")
+                self._disconnect(node)
+                node.on_closed()
+            self._note_availability(node, now_ms)
+
+    # ---- inside ----------------------------------------------------------------------------------------------------
+
+    def _on_resolved(self, now_ms: int, event: client_commands.Resolved) -> None:
+        node = self._find(event.node_id)
+        if node is None or node.asked_endpoint is None:
+            return
+        is_current = node.asked_endpoint == node.endpoint
+        node.asked_endpoint = None
+        self._settle(node)
+        if event.addresses and is_current:
+            node.on_resolved(event.addresses)
+        if not node.is_resolving:
+            return  # given up meanwhile; the addresses serve the next attempt
+        if not is_current:
+            self._resolve(node)
+        elif event.addresses:
+            self._open(node, now_ms)
+        else:
+            reason = event.failure or "the name has no address"
+            failure = TransportError(f"the host name of {node.title} was not resolved: {reason}")
+            self._fail(node, now_ms, failure)
+
+    def _resolve(self, node: Node) -> None:
+        node.is_resolving = True
+        if node.asked_endpoint is None:
+            node.asked_endpoint = node.endpoint
+            self.commands.append(client_commands.Resolve(node.node_id, node.endpoint.host, node.endpoint.port))
+
+    def _open(self, node: Node, now_ms: int) -> None:
+        node.is_resolving = False
+        address, authenticator = node.take_address(), self._authenticator
+        node.connection = Connection(
+            self._next_connection_id,
+            node.node_id,
+            node.attempt_title,
+            client_id=self._options.client_id,
+            negotiation_timeout_ms=self._options.request_timeout_ms,
+            now_ms=now_ms,
+            new_exchange=partial(authenticator, node.endpoint.host) if authenticator is not None else None,
+            dice=self._jitter,
+            commands=self.commands,
+        )
+        node.connected_endpoint = node.endpoint
+        self._by_connection[self._next_connection_id] = node
+        self.commands.append(
+            client_commands.Connect(self._next_connection_id, node.node_id, address, node.endpoint.host)
+        )
+        self._next_connection_id += 1
+
+    def _on_negotiated(self, node: Node, connection: Connection) -> None:
+        node.on_negotiated()
+        self.tell("debug", f"{'connected to' if connection.sessions == 1 else 'new session with'} {connection.title}")
+        # Brokers learn of a feature one after the other; the highest epoch is the newest word of the cluster (KIP-584).
+        if connection.finalized_features_epoch > self.finalized_features_epoch:
+            self.finalized_features_epoch = connection.finalized_features_epoch
+            self.finalized_features = connection.finalized_features
+
+    def _fail(self, node: Node, now_ms: int, failure: KafkaSinkError) -> None:
+        connection = node.connection
+        was_ready = connection is not None and connection.state is ConnectionState.READY
+        node.on_failed(now_ms, self._reconnect, failure)
+        if connection is not None:
+            self.answers += connection.on_lost(now_ms, failure)
+        self.losses += 1
+        self.last_failure = failure
+        self.refusal = self.refusal or (failure if is_final(failure) else None)
+        level = notice_level(failure, was_ready=was_ready, failures=node.failures)
+        self.tell(level, notice_text(failure, node.retry_at_ms - now_ms))
+        self._settle(node)
+
+    def _disconnect(self, node: Node) -> None:
+        """The shell closes the socket; the caller decides what becomes of the node."""
+        if node.connection is not None:
+            del self._by_connection[node.connection.connection_id]
+            self.commands.append(client_commands.Disconnect(node.connection.connection_id))
+
+    def _settle(self, node: Node) -> None:
+        """Ends what is outdated, once it owes no answer."""
+        if not node.is_outdated:
+            return
+        if node.connection is not None and node.connection.in_flight_count == 0:
+            self.tell("debug", f"connection to {node.connection.title} is out of date and is closed")
+            self._disconnect(node)
+            node.on_closed()
+        if node.is_leaving and node.connection is None:
+            node.is_resolving = False
+            # An answer of the resolver that is under way must not be taken for one to a later question.
+            if node.asked_endpoint is None:
+                self._brokers.pop(node.node_id, None)
+
+    def _note_availability(self, node: Node, now_ms: int) -> None:
+        if node.can_take(now_ms, self._in_flight_max):
+            node.unavailable_since_ms = None
+        elif node.unavailable_since_ms is None and node.connection is not None:
+            node.unavailable_since_ms = now_ms
+
+    def _find(self, node_id: int) -> Node | None:
+        return self._brokers.get(node_id) or self._bootstrap.get(node_id)
+
+    def _all(self) -> list[Node]:
+        return [*self._brokers.values(), *self._bootstrap.values()]
+
+    def _active(self) -> dict[int, Node]:
+        brokers = {node_id: node for node_id, node in self._brokers.items() if not node.is_leaving}
+        return brokers or self._bootstrap

@@ -1,0 +1,72 @@
+"""One request on its way to a broker, and the answer to it: what the engine gives to a connection and gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_sink.client.commands import Buffer
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.frozen import frozen
+from kafka_sink.wire.api import Api
+from kafka_sink.wire.frames import decode_response, encode_request
+
+VERSION_MAX = 32767
+
+
+class Request:
+    """What is asked, and what became of it: the last four fields are the connection's, from the moment it is sent.
+
+    `purpose` belongs to whoever asked: it comes back untouched in the `Answer`. The body is a mapping of Kafka's field
+    names in snake case; a request that is written or read by hand overrides `encode` and `decode`.
+    """
+
+    __slots__ = (
+        "api", "body", "correlation_id", "deadline_ms", "expects_answer", "purpose", "sent_ms", "timeout_ms",
+        "version", "version_max", "version_min",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        api: Api,
+        body: Mapping[str, Any],
+        purpose: object,
+        timeout_ms: int,
+        version_min: int = 0,
+        version_max: int = VERSION_MAX,
+        expects_answer: bool = True,
+    ) -> None:
+        self.api = api
+        self.body = body
+        self.purpose = purpose
+        self.timeout_ms = timeout_ms
+        self.version_min = version_min
+        self.version_max = version_max
+        self.expects_answer = expects_answer
+        self.correlation_id = self.version = -1
+        self.sent_ms = self.deadline_ms = 0
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> list[Buffer]:
+        """The buffers of the whole frame."""
+        return [encode_request(self.api, version, correlation_id=correlation_id, client_id=client_id, body=self.body)]
+
+    def decode(self, frame: bytes) -> tuple[Any, int]:
+        """The body of the answer, and for how many milliseconds the broker wants to be left alone."""
+        body = decode_response(self.api, self.version, frame, self.correlation_id)
+        return body, body.get("throttle_time_ms") or 0
+
+
+@frozen
+class Answer:
+    """Exactly one per request. Either `body` or `failure` is set (neither for a request that expects no answer).
+
+    `was_sent` False means that no byte of the request left: the broker certainly does not know it.
+    """
+
+    request: Request
+    node_id: int
+    version: int
+    body: Any
+    failure: KafkaSinkError | None
+    was_sent: bool
+    latency_ms: int

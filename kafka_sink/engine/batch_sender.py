@@ -1,0 +1,399 @@
+"""Batches from their arrival to their end: queue, number, send, read the answer, try again, split, give up.
+
+It decides about batches only. Connections, metadata and transactions are asked or told through the engine. A batch is
+in exactly one place: queued in the accumulator, on the wire in a `ProduceRequest`, or done. `incomplete` holds all that
+are not done, in order of arrival; whoever is not in it has had its one `Delivered` or `Failed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from kafka_sink.client.backoff import Backoff
+from kafka_sink.client.cluster import ClusterView
+from kafka_sink.client.outcome import ProduceOutcome, describe, is_definite, produce_outcome
+from kafka_sink.client.request import Answer
+from kafka_sink.engine import failure
+from kafka_sink.engine.accumulator import Accumulator
+from kafka_sink.engine.commands import BatchObserved, Command, Delivered, Drained, Failed
+from kafka_sink.engine.produce_request import ProduceRequest
+from kafka_sink.engine.producer_batch import NO_SEQUENCE, UNKNOWN_OFFSET, ProducerBatch, TopicPartition
+from kafka_sink.engine.sequences import Sequences
+from kafka_sink.engine.transaction import Transaction
+from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted
+from kafka_sink.options import ProducerOptions
+from kafka_sink.records.compression import compressor
+from kafka_sink.records.scalar import split
+from kafka_sink.wire.apis import PRODUCE
+from kafka_sink.wire.produce import Acknowledgements
+
+# The last Produce of generation 1 (the client registers partitions); from the next one on the leader does it.
+PRODUCE_LAST_V1 = 11
+# From here topics go by id.
+PRODUCE_FIRST_TOPIC_ID = 13
+PRODUCE_LAST = PRODUCE.version_max
+REQUEST_OVERHEAD_BYTES = 512
+
+
+class BatchSender:
+    def __init__(
+        self,
+        options: ProducerOptions,
+        backoff: Backoff,
+        sequences: Sequences | None,
+        transaction: Transaction | None,
+        loads: dict[str, dict[int, int]] | None = None,
+    ) -> None:
+        self._options = options
+        self._backoff = backoff
+        self._sequences = sequences
+        self._transaction = transaction
+        self._keeps_order_by_muting = options.max_in_flight_requests_per_connection == 1
+        # When the first batch is to be given up; None while there are none.
+        self.next_expiry_ms: int | None = None
+        self._heads: dict[int, bytes] = {}
+        # How many batches were appended so far; each has its number.
+        self.appended_count = 0
+        # Of the answer that is being read.
+        self._delivered: list[ProducerBatch] = []
+        self.accumulator = Accumulator(loads)
+        self._may_send: Callable[[ProducerBatch], bool] = self._may_send_in_transaction
+        if transaction is None:
+            self._may_send = sequences.may_send if sequences is not None else lambda _: True
+        # Topic ids of the cluster as it was seen last, and back.
+        self._cluster: ClusterView | None = None
+        self._topic_ids: dict[str, bytes | None] = {}
+        self._topic_names: dict[bytes, str] = {}
+        self.incomplete: dict[ProducerBatch, None] = {}
+        self.requests_in_flight = 0
+        # What the engine collects after each step.
+        self.commands: list[Command] = []
+        self.metadata_is_stale = False
+        # Answers that may name new leaders themselves (KIP-951).
+        self.answers_with_hints: list[Mapping[str, Any]] = []
+
+    # ---- questions ----
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self.incomplete and self.requests_in_flight == 0
+
+    @property
+    def first_incomplete(self) -> int | None:
+        """The number of the oldest batch that is not done."""
+        return next(iter(self.incomplete)).number if self.incomplete else None
+
+    # ---- events ----
+
+    def append(self, batches: Iterable[ProducerBatch]) -> None:
+        transaction = self._transaction
+        refusal = None if transaction is None else transaction.refusal
+        for batch in batches:
+            self.appended_count += 1
+            batch.number = self.appended_count
+            if refusal is not None:
+                # It was never part of the transaction, whose commit may be on its way: only the batch fails.
+                batch.finish()
+                self.commands.append(Failed(batch, failure.dropped(batch, refusal)))
+                continue
+            self.incomplete[batch] = None
+            self.accumulator.append(batch)
+            expiry_ms = batch.opened_ms + self._options.delivery_timeout_ms
+            if self.next_expiry_ms is None or expiry_ms < self.next_expiry_ms:
+                self.next_expiry_ms = expiry_ms
+            if transaction is not None:
+                transaction.on_appended(batch.topic_partition)
+
+    def on_answer(self, now_ms: int, answer: Answer) -> None:
+        request = answer.request
+        assert isinstance(request, ProduceRequest)
+        self.requests_in_flight -= 1
+        if isinstance(answer.body, Acknowledgements):
+            self._on_acknowledgements(now_ms, request, answer.body)
+        elif isinstance(answer.failure, (BrokerError, LocalProtocolError)):
+            self._on_unsendable(request, answer.failure)
+        elif answer.failure is not None:
+            self._on_no_answer(now_ms, request, answer.failure, was_sent=answer.was_sent)
+        elif answer.body is None:
+            for batch in request.batches.values():  # acks=0: that it left is all there is to know
+                self._on_acknowledged(batch, UNKNOWN_OFFSET, -1)
+        else:
+            self._on_body(now_ms, request, answer.body)
+        if self._delivered:
+            self.commands.append(Delivered(self._delivered))
+            self._delivered = []
+        if self._keeps_order_by_muting:
+            for topic_partition in request.batches:
+                self.accumulator.unmute(topic_partition)
+
+    def expire(self, now_ms: int) -> None:
+        """Gives up what is older than delivery.timeout.ms, counted from the first record, on the wire or not."""
+        if self.next_expiry_ms is None or now_ms < self.next_expiry_ms:
+            return
+        limit_ms = self._options.delivery_timeout_ms
+        queued = self.accumulator.expired(now_ms - limit_ms)
+        on_wire = [batch for batch in self.incomplete if batch.is_on_wire and batch.opened_ms + limit_ms <= now_ms]
+        for batch in [*on_wire, *queued]:
+            reason = "waiting for an answer" if batch.is_on_wire else "waiting to be sent"
+            self._give_up(batch, failure.timed_out(batch, limit_ms, reason))
+        oldest = min((batch.opened_ms for batch in self.incomplete), default=None)
+        self.next_expiry_ms = None if oldest is None else oldest + limit_ms
+
+    def settle(self) -> None:
+        """Gets over partitions with unknown sequences; drops what a doomed transaction still has queued."""
+        if self._sequences is None:
+            return
+        drops_unsent = self._transaction is not None and self._transaction.drops_unsent
+        if not (drops_unsent or self._sequences.may_be_unresolved or self._sequences.to_renumber):
+            return
+        for topic, partition in self._sequences.settle_unresolved():
+            if self._transaction is None:
+                self._sequences.want_renumbering((topic, partition))
+            else:
+                text = f"records of {topic}-{partition} may or may not be in the log"
+                self._transaction.on_error(TransactionAborted(text))
+        if self._transaction is None:
+            self._sequences.renumber_when_quiet()
+        elif self._transaction.drops_unsent:
+            cause = self._transaction.error or TransactionAborted("the transaction was aborted")
+            for batch in self.accumulator.take_all():
+                self._give_up(batch, failure.dropped(batch, cause))
+
+    def fail_all(self, error: KafkaSinkError) -> None:
+        """The producer is finished: nothing will be sent or answered any more."""
+        self.accumulator.take_all()
+        for batch in list(self.incomplete):
+            self._give_up(batch, failure.dropped(batch, error))
+
+    # ---- sending ----
+
+    def next_request(self, now_ms: int, cluster: ClusterView, node_id: int) -> ProduceRequest | None:
+        batches = self.accumulator.drain(
+            now_ms, cluster, node_id, self._options.max_request_size - REQUEST_OVERHEAD_BYTES, self._may_send
+        )
+        if not batches:
+            return None
+        new = []
+        for batch in batches.values():
+            if self._sequences is not None:
+                self._sequences.on_drained(batch)
+            leader = cluster.topics[batch.topic].partitions[batch.partition]
+            if not batch.attempts:
+                new.append(batch)
+            batch.on_sent((leader.leader_id, leader.leader_epoch))
+            if self._keeps_order_by_muting:
+                self.accumulator.mute(batch.topic_partition)
+        if new:
+            self.commands.append(Drained(new))
+        if self._transaction is not None and self._transaction.generation >= 2:
+            self._transaction.on_sent()
+        self.requests_in_flight += 1
+        return self._request(batches, cluster)
+
+    def _may_send_in_transaction(self, batch: ProducerBatch) -> bool:
+        if self._transaction is not None and not self._transaction.may_send(batch.topic_partition):
+            return False
+        return self._sequences is None or self._sequences.may_send(batch)
+
+    def _request(self, batches: dict[TopicPartition, ProducerBatch], cluster: ClusterView) -> ProduceRequest:
+        if cluster is not self._cluster:
+            # Requests that are on the wire keep what they were sent by.
+            self._cluster, self._topic_ids, self._topic_names = cluster, {}, {}
+        version_min, version_max = 0, PRODUCE_LAST
+        for topic, _ in batches:
+            if topic not in self._topic_ids:
+                topic_id = self._topic_ids[topic] = cluster.topic_id(topic)
+                if topic_id is not None:
+                    self._topic_names[topic_id] = topic
+            if self._topic_ids[topic] is None:
+                version_max = PRODUCE_FIRST_TOPIC_ID - 1
+        if self._transaction is not None:
+            if self._transaction.generation == 1:
+                version_max = PRODUCE_LAST_V1
+            else:
+                version_min = PRODUCE_LAST_V1 + 1
+        return ProduceRequest(
+            batches, self._topic_ids, self._topic_names, self._options, self._heads, version_min, version_max
+        )
+
+    # ---- answers ----
+
+    def _on_unsendable(self, request: ProduceRequest, error: KafkaSinkError) -> None:
+        """The leader speaks no version that could carry the request: another try would end the same way."""
+        if self._transaction is not None:
+            self._transaction.on_fatal(error)
+        for batch in request.batches.values():
+            batch.on_answered(is_definite=True)
+            if not batch.is_done:
+                self._give_up(batch, failure.dropped(batch, error))
+
+    def _on_no_answer(self, now_ms: int, request: ProduceRequest, error: KafkaSinkError, *, was_sent: bool) -> None:
+        self.metadata_is_stale = True
+        for batch in request.batches.values():
+            if was_sent:
+                batch.on_lost()
+            else:
+                batch.on_answered(is_definite=True)
+            if not batch.is_done:
+                self._try_again(now_ms, batch, str(error), None)
+
+    def _on_acknowledgements(self, now_ms: int, request: ProduceRequest, answer: Acknowledgements) -> None:
+        """All is well in every partition, as it is nearly always."""
+        unanswered = request.batches.copy()
+        for topic, partition, base_offset, log_append_time_ms in answer.partitions:
+            name = topic if isinstance(topic, str) else request.topic_names.get(topic, "")
+            batch = unanswered.pop((name, partition), None)
+            if batch is not None:
+                self._on_acknowledged(batch, base_offset, log_append_time_ms)
+        if unanswered:
+            self._on_left_out(now_ms, unanswered)
+
+    def _on_body(self, now_ms: int, request: ProduceRequest, body: Mapping[str, Any]) -> None:
+        unanswered = request.batches.copy()
+        for topic in body["responses"]:
+            name = topic.get("name") or request.topic_names.get(topic.get("topic_id", b""), "")
+            for partition in topic["partition_responses"]:
+                batch = unanswered.pop((name, partition["index"]), None)
+                if batch is not None:
+                    self._on_partition(now_ms, batch, partition)
+        if body.get("node_endpoints"):
+            self.answers_with_hints.append(body)
+        self._on_left_out(now_ms, unanswered)
+
+    def _on_left_out(self, now_ms: int, unanswered: Mapping[TopicPartition, ProducerBatch]) -> None:
+        for batch in unanswered.values():
+            batch.on_answered(is_definite=False)
+            if not batch.is_done:
+                self._try_again(now_ms, batch, "the broker's answer left this partition out", None)
+
+    def _on_acknowledged(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
+        batch.on_answered(is_definite=True)
+        if not batch.is_done:
+            self._deliver(batch, base_offset, log_append_time_ms)
+        elif self._sequences is not None and batch.base_sequence != NO_SEQUENCE:
+            # Given up meanwhile. That it is in the log after all closes the question about its sequences.
+            self._sequences.on_acked(batch, base_offset)
+
+    def _on_partition(self, now_ms: int, batch: ProducerBatch, answer: Mapping[str, Any]) -> None:
+        error_code: int = answer["error_code"]
+        outcome = produce_outcome(error_code)
+        if outcome is ProduceOutcome.ACKED:
+            self._on_acknowledged(batch, answer["base_offset"], answer.get("log_append_time_ms", -1))
+            return
+        batch.on_answered(is_definite=is_definite(error_code))
+        if outcome is ProduceOutcome.STATE_LOST:
+            batch.on_denied()
+        if batch.is_done:
+            return
+        if outcome is ProduceOutcome.SPLIT and batch.record_count > 1:
+            self._split(batch)
+        elif self._is_worth_another_try(batch, outcome, answer):
+            self._try_again(now_ms, batch, describe(error_code), error_code)
+        else:
+            self._on_refused(batch, outcome, answer)
+
+    def _is_worth_another_try(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> bool:
+        if outcome is ProduceOutcome.OUT_OF_ORDER:
+            return self._survives_gap(batch)
+        if outcome is ProduceOutcome.STATE_LOST:
+            return self._survives_lost_state(batch, answer["log_start_offset"])
+        if outcome is ProduceOutcome.RETRY_ELSEWHERE:
+            self.metadata_is_stale = True
+            return True
+        return outcome is ProduceOutcome.RETRY
+
+    def _survives_gap(self, batch: ProducerBatch) -> bool:
+        """OUT_OF_ORDER_SEQUENCE_NUMBER. Usually an earlier batch failed first: then the resend heals it."""
+        if self._sequences is None or not batch.has_sequence:
+            return False
+        self._sequences.on_out_of_order(batch)
+        if self._sequences.is_unresolved(batch.topic_partition):
+            gap_is_real = self._sequences.is_first_unsettled(batch)
+        else:
+            gap_is_real = self._sequences.is_next_expected(batch) and not batch.sequence_was_reset
+        if not gap_is_real:
+            return True
+        if self._transaction is not None or batch.is_bound_to_its_number:
+            return False
+        self._sequences.want_renumbering(batch.topic_partition)
+        return True
+
+    def _survives_lost_state(self, batch: ProducerBatch, log_start_offset: int) -> bool:
+        """UNKNOWN_PRODUCER_ID of old brokers: retention removed all that this producer wrote, or data was lost."""
+        if self._sequences is None or not batch.has_sequence:
+            return False
+        if log_start_offset < 0 or batch.sequence_was_reset:
+            return True
+        last_acked_offset = self._sequences.last_acked_offset(batch.topic_partition)
+        if self._transaction is None:
+            if batch.is_bound_to_its_number:
+                return False
+            self._sequences.want_renumbering(batch.topic_partition)
+            return True
+        if last_acked_offset < log_start_offset:
+            self._sequences.restart_after_retention(batch.topic_partition)
+            return True
+        return False
+
+    def _on_refused(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> None:
+        error = failure.refused(batch, answer["error_code"], answer.get("error_message"))
+        record_errors = {
+            item["batch_index"]: item["batch_index_error_message"] or "" for item in answer.get("record_errors") or ()
+        }
+        if outcome is ProduceOutcome.FATAL and self._transaction is not None:
+            self._transaction.on_fatal(error)
+        self._give_up(batch, error, record_errors)
+
+    def _try_again(self, now_ms: int, batch: ProducerBatch, reason: str, error_code: int | None) -> None:
+        if batch.opened_ms + self._options.delivery_timeout_ms <= now_ms:
+            self._give_up(batch, failure.timed_out(batch, self._options.delivery_timeout_ms, f"last: {reason}"))
+        elif batch.attempts > self._options.retries:
+            self._give_up(batch, failure.retries_used_up(batch, reason, error_code))
+        else:
+            batch.retry_at_ms = now_ms + self._backoff.delay_ms(batch.attempts)
+            self.accumulator.requeue(batch)
+            self.commands.append(BatchObserved("retried", batch))
+
+    def _split(self, batch: ProducerBatch) -> None:
+        """Too large for the broker after all: in parts of half the size, in order, under the same sequences."""
+        codec = compressor(*self._options.compression_of(batch.topic))
+        parts = batch.split(split(batch.encoded, batch_bytes_max=batch.encoded.records_bytes // 2, codec=codec))
+        if len(parts) < 2:
+            raise LocalProtocolError(f"a batch of {batch.record_count} records did not split")
+        if self._sequences is not None and batch.has_sequence:
+            self._sequences.on_split(batch, parts)
+        batch.finish()
+        # In the place of the whole: whoever waits for the oldest looks at the first.
+        self.incomplete = {each: None for one in self.incomplete for each in (parts if one is batch else (one,))}
+        self.accumulator.requeue_parts(parts)
+        self.commands.append(BatchObserved("split", batch))
+
+    def _deliver(self, batch: ProducerBatch, base_offset: int, log_append_time_ms: int) -> None:
+        batch.finish()
+        del self.incomplete[batch]
+        if not self.incomplete:
+            self.next_expiry_ms = None
+        batch.base_offset, batch.log_append_time_ms = base_offset, log_append_time_ms
+        if self._sequences is not None and batch.base_sequence != NO_SEQUENCE:
+            self._sequences.on_acked(batch, base_offset)
+        if self._transaction is not None:
+            last_offset = base_offset + batch.record_count - 1 if base_offset >= 0 else -1
+            self._transaction.on_acked(batch.topic_partition, last_offset)
+        self._delivered.append(batch)
+
+    def _give_up(
+        self, batch: ProducerBatch, error: KafkaSinkError, record_errors: Mapping[int, str] | None = None
+    ) -> None:
+        batch.finish()
+        del self.incomplete[batch]
+        if not self.incomplete:
+            self.next_expiry_ms = None
+        if self._sequences is not None and batch.has_sequence:
+            self._sequences.on_given_up(batch)
+            # Its sequences will never be used: whatever comes behind it would be out of order.
+            if self._transaction is None and batch.is_surely_not_in_log:
+                self._sequences.want_renumbering(batch.topic_partition)
+        if self._transaction is not None:
+            self._transaction.on_error(error)
+        self.commands.append(Failed(batch, error, record_errors or {}))

@@ -1,0 +1,324 @@
+"""The ledger: one durable record per decision, and what the newest one means for a batch.
+
+A batch is decided by an intent record that names all its transactions. From then on there is one way only: each of them
+is committed, by whoever is the driver, and a done record closes the decision. If a transaction turns out to have ended
+otherwise, a stuck record keeps the fate of each until an operator accepts the batch as it is (a done record with
+`is_accepted`) or has it run again (a replay record).
+
+A stream has one ledger key, its sink id with the query in it: batches are numbered, so the newest record says all. A
+batch write with a label has a key of its own, or else re-running an older export could not be told from running a new
+one. The release before kept a stream under the sink id without the query; such a record of the same query is the
+beginning of this one's.
+
+`runs` are the runs that the run of this record has replaced, oldest first. A driver that finds itself among them has
+been replaced: it must not fence its successor back. `since_ms` is when the run's first transaction began, on the
+brokers' clock: what began before it under another run's name belongs to a run that is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from kafka_sink.errors import LocalProtocolError
+from kafka_sink.exactly_once.identity import TaskIdentity, parsed_task_identity, sink_id_of_query
+from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt, digest_of
+
+# A driver that was replaced this many runs ago and still lives is told so by the broker (it is fenced), not by us.
+RUNS_MAX = 32
+UNKNOWN_TIME = -1
+
+
+class Kind(Enum):
+    INTENT = "intent"
+    DONE = "done"
+    STUCK = "stuck"
+    REPLAY = "replay"
+
+
+class TransactionOutcome(Enum):
+    COMMITTED = "c"
+    LOST = "l"
+    # It has ended, but no marker is left that would say how.
+    UNRESOLVED = "u"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionEntry:
+    """One transaction of a decision: all that ending it takes, and one witness of its fate.
+
+    The first two numbers are those of its id, which may have been named after a task of an earlier batch.
+    """
+
+    spark_partition: int
+    attempt: int
+    producer_id: int
+    producer_epoch: int
+    generation: int
+    topic: str
+    partition: int
+    last_offset: int
+    row_count: int
+    # Of the task that wrote it; None: as in the id.
+    task_partition: int | None = None
+
+    @property
+    def spark_task(self) -> int:
+        return self.spark_partition if self.task_partition is None else self.task_partition
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    kind: Kind
+    sink_id: str
+    key: BatchKey
+    run: str
+    runs: tuple[str, ...] = ()
+    since_ms: int = UNKNOWN_TIME
+    wall_ms: int = 0
+    row_count: int = 0
+    # Rows per topic.
+    topics: Mapping[str, int] = field(default_factory=dict)
+    # What tells the rows from others under the same name, beside their counts; None in a record of an older release.
+    digest: int | None = None
+    pledges: tuple[TransactionEntry, ...] = ()
+    # Of a stuck record, one per pledge.
+    fates: tuple[TransactionOutcome, ...] = ()
+    is_accepted: bool = False
+    # Where its transactions are; empty if it is not known.
+    cluster_id: str = ""
+
+    def is_of_another_cluster(self, cluster_id: str) -> bool:
+        return bool(self.cluster_id and cluster_id) and self.cluster_id != cluster_id
+
+    def transactional_id(self, pledge: TransactionEntry) -> str:
+        return TaskIdentity(self.sink_id, self.run, pledge.spark_partition, pledge.attempt).transactional_id
+
+    def closed(self, wall_ms: int) -> LedgerRecord:
+        return replace(self, kind=Kind.DONE, pledges=(), fates=(), wall_ms=wall_ms)
+
+    def stuck(self, fates: Sequence[TransactionOutcome], wall_ms: int) -> LedgerRecord:
+        return replace(self, kind=Kind.STUCK, fates=tuple(fates), wall_ms=wall_ms)
+
+    def resolved(self, *, is_accepted: bool, wall_ms: int) -> LedgerRecord:
+        kind = Kind.DONE if is_accepted else Kind.REPLAY
+        return replace(self, kind=kind, pledges=(), fates=(), is_accepted=is_accepted, wall_ms=wall_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """The newest committed record of each ledger key of one sink.
+
+    `unmarked` are keys whose newest record has no marker although its transaction has ended: an intent that may have
+    been decided. `settled` has what the ledger says without it.
+
+    `claims` has for each run the offset of its last claim, as far as compaction has left them; `younger` are the runs
+    whose first one stands behind the claim up to which was read. `older_key` is where the release before kept the
+    decisions of this stream; None if there are none, or if there are newer ones.
+    """
+
+    sink_id: str
+    newest: Mapping[str, LedgerRecord] = field(default_factory=dict)
+    claims: Mapping[str, int] = field(default_factory=dict)
+    younger: frozenset[str] = frozenset()
+    older_key: str | None = None
+    unmarked: frozenset[str] = frozenset()
+    settled: Mapping[str, LedgerRecord] = field(default_factory=dict)
+
+    def with_record(self, record: LedgerRecord) -> LedgerState:
+        key = ledger_key(record.sink_id, record.key)
+        return replace(self, newest={**self.newest, key: record}, unmarked=self.unmarked - {key})
+
+    def without_unmarked(self, record: LedgerRecord) -> LedgerState:
+        """It turned out that nobody can have decided it."""
+        key = ledger_key(record.sink_id, record.key)
+        others = {name: known for name, known in self.newest.items() if name != key}
+        settled = {key: self.settled[key]} if key in self.settled else {}
+        return replace(self, newest={**others, **settled}, unmarked=self.unmarked - {key})
+
+    def is_unmarked(self, record: LedgerRecord) -> bool:
+        return ledger_key(record.sink_id, record.key) in self.unmarked
+
+    def find(self, key: BatchKey) -> LedgerRecord | None:
+        found = self.newest.get(ledger_key(self.sink_id, key))
+        if found is None and self.older_key is not None:
+            return self.newest.get(self.older_key)
+        return found
+
+    def open_intents(self) -> list[LedgerRecord]:
+        return [record for _, record in sorted(self.newest.items()) if record.kind is Kind.INTENT]
+
+    def stuck(self) -> list[LedgerRecord]:
+        return [record for _, record in sorted(self.newest.items()) if record.kind is Kind.STUCK]
+
+
+class Finding(Enum):
+    """What the ledger says to a run that wants to commit a batch."""
+
+    GO_ON = "go on"
+    FINISH_OWN = "finish this batch"
+    FINISH_OTHER = "finish another batch"
+    DELIVERED = "delivered"
+    ROLLED_BACK = "checkpoint rolled back"
+    SUPERSEDED = "a newer run took over"
+    UNKNOWN_SINK = "unknown sink"
+    LOST = "lost"
+
+
+def ledger_key(sink_id: str, key: BatchKey) -> str:
+    """A sink id has no slash, so the keys of two sinks are never the same."""
+    return f"{sink_id}/{key.batch_id}" if isinstance(key.batch_id, str) else sink_id
+
+
+def claim_key(sink_id: str) -> str:
+    """No sink id is empty, so no ledger key of any sink begins with a slash."""
+    return f"/driver/{sink_id}"
+
+
+def is_of_stream(record: LedgerRecord, sink_id: str) -> bool:
+    """Does a record of the release before, under the sink id without the query, belong to this query? A stream's first
+    batch without any task names no query: whoever comes next under that name is taken for its continuation."""
+    return not record.key.query_id or sink_id_of_query(record.sink_id, record.key.query_id) == sink_id
+
+
+def finding(
+    state: LedgerState, key: BatchKey, run: str, *, accept_unknown_sink: bool = False
+) -> tuple[Finding, LedgerRecord | None]:
+    """The first row that applies; the record is the one it is about."""
+    newest = state.find(key)
+    if newest is not None:
+        if newest.kind is Kind.STUCK:
+            return Finding.LOST, newest
+        if newest.key == key and newest.kind is Kind.DONE:
+            return Finding.DELIVERED, newest
+        if run in newest.runs:
+            return Finding.SUPERSEDED, newest
+        if newest.key == key and newest.kind is Kind.INTENT:
+            return Finding.FINISH_OWN, newest
+        if _is_later(newest.key, key):
+            return Finding.ROLLED_BACK, newest
+    for record in state.open_intents():
+        return Finding.FINISH_OTHER, record
+    if newest is None and isinstance(key.batch_id, int) and key.batch_id > 0 and not accept_unknown_sink:
+        return Finding.UNKNOWN_SINK, None
+    return Finding.GO_ON, newest
+
+
+class Likeness(Enum):
+    """How the rows that a batch has now compare with those that were delivered under its name."""
+
+    SAME = "same"
+    OTHER_CONTENT = "as many rows, with other content or in another order"
+    OTHER_COUNTS = "other counts"
+
+
+def likeness(record: LedgerRecord, summary: BatchSummary) -> Likeness:
+    if dict(record.topics) != summary.topic_rows:
+        return Likeness.OTHER_COUNTS
+    return Likeness.SAME if record.digest in (None, summary.digest) else Likeness.OTHER_CONTENT
+
+
+def _is_later(one: BatchKey, other: BatchKey) -> bool:
+    if one.query_id != other.query_id or not isinstance(one.batch_id, int) or not isinstance(other.batch_id, int):
+        return False
+    return one.batch_id > other.batch_id
+
+
+def is_decided(state: LedgerState, key: BatchKey, run: str) -> bool:
+    """May the transactions of this run for this batch be part of a decision? Asked before aborting any of them."""
+    newest = state.find(key)
+    return newest is not None and newest.run == run and newest.key == key and newest.kind is not Kind.REPLAY
+
+
+def is_replaced(state: LedgerState, key: BatchKey, run: str) -> bool:
+    """Has a successor of this run decided something? It was fenced in and had finished what this run decided before,
+    so no transaction of this run that is still open can be part of a decision."""
+    newest = state.find(key)
+    return newest is not None and run in newest.runs
+
+
+def intent_of(
+    sink_id: str,
+    key: BatchKey,
+    run: str,
+    receipts: Sequence[TaskReceipt],
+    *,
+    previous: LedgerRecord | None,
+    since_ms: int,
+    wall_ms: int,
+) -> LedgerRecord:
+    """`previous` is the newest record of the same ledger key; its list of runs goes on."""
+    rows: dict[str, int] = {}
+    for receipt in receipts:
+        for written in receipt.written:
+            rows[written.topic] = rows.get(written.topic, 0) + written.row_count
+    return LedgerRecord(
+        kind=Kind.INTENT,
+        sink_id=sink_id,
+        key=key,
+        run=run,
+        runs=successor_runs(previous, run),
+        since_ms=_since_ms(previous, run, since_ms),
+        wall_ms=wall_ms,
+        row_count=sum(rows.values()),
+        topics=rows,
+        digest=digest_of(receipts),
+        pledges=transaction_entries_of(sink_id, run, receipts),
+    )
+
+
+def record_without_rows(
+    sink_id: str, key: BatchKey, run: str, previous: LedgerRecord | None, wall_ms: int
+) -> LedgerRecord:
+    """There is nothing to decide about; that the batch was here is all it says."""
+    intent = intent_of(sink_id, key, run, (), previous=previous, since_ms=UNKNOWN_TIME, wall_ms=wall_ms)
+    return intent.closed(wall_ms)
+
+
+def _since_ms(previous: LedgerRecord | None, run: str, since_ms: int) -> int:
+    if previous is None or previous.run != run or previous.since_ms == UNKNOWN_TIME:
+        return since_ms
+    return previous.since_ms
+
+
+def successor_runs(previous: LedgerRecord | None, run: str) -> tuple[str, ...]:
+    if previous is None:
+        return ()
+    runs = previous.runs if previous.run == run else (*previous.runs, previous.run)
+    return runs[-RUNS_MAX:]
+
+
+def transaction_entries_of(sink_id: str, run: str, receipts: Sequence[TaskReceipt]) -> tuple[TransactionEntry, ...]:
+    """Of every receipt with a transaction, in the order of the Spark partitions."""
+    return tuple(
+        transaction_entry_of(sink_id, run, receipt)
+        for receipt in sorted(receipts, key=lambda receipt: (receipt.spark_partition, receipt.attempt))
+        if receipt.transaction is not None
+    )
+
+
+def transaction_entry_of(sink_id: str, run: str, receipt: TaskReceipt) -> TransactionEntry:
+    transaction = receipt.transaction
+    assert transaction is not None
+    identity = parsed_task_identity(transaction.transactional_id)
+    if identity is None or (identity.sink_id, identity.run) != (sink_id, run) or receipt.is_empty:
+        # The ledger keeps only the numbers of the id; a receipt of another run or sink cannot be pledged.
+        raise LocalProtocolError(
+            f"a receipt of {transaction.transactional_id!r} with {len(receipt.written)} partitions was handed in as "
+            f"one of run {run!r} of sink {sink_id!r}"
+        )
+    witness = receipt.witness
+    is_named_so = identity.spark_partition == receipt.spark_partition
+    return TransactionEntry(
+        spark_partition=identity.spark_partition,
+        attempt=identity.attempt,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        generation=transaction.generation,
+        topic=witness.topic,
+        partition=witness.partition,
+        last_offset=witness.last_offset,
+        row_count=receipt.row_count,
+        task_partition=None if is_named_so else receipt.spark_partition,
+    )

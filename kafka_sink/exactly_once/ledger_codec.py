@@ -1,0 +1,315 @@
+"""Ledger records as bytes, and back, without trust in what is read.
+
+A value is one line of text and a body: `pykafka-sink-ledger 1 json` and JSON, or `... zlib` and compressed JSON when
+that is worth it. So a person with any Kafka reader sees what it is, small records are legible as they are, and a later
+version is refused by its number rather than misread.
+
+An intent can name thousands of transactions. Their ids are derived, not stored; their numbers stand in columns, and
+where neighbours are alike (partitions, producer ids, offsets) as differences, which is what makes them compress well:
+10,000 fit into a fraction of the megabyte that a broker takes by default.
+
+Reading takes hostile bytes: every size, count and number has a bound, decompression stops at its bound, and what is
+wrong is a `RemoteProtocolError`, whatever was wrong with it.
+
+What can be written can be read: writing has no bounds of its own. It reads what it has made before anybody sends it,
+and refuses (`Unrecordable`) what could not be read, or would be read as something else. One unreadable record, once it
+is the newest of its key, would stop the sink for ever.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Any
+
+from kafka_sink.errors import KafkaSinkError, RemoteProtocolError
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry, TransactionOutcome
+from kafka_sink.exactly_once.receipt import BatchId, BatchKey
+
+FORMAT = "pykafka-sink-ledger"
+VERSION = 1
+_HEADER_BYTES_MAX = 64
+# A broker takes 1 MiB by default; an operator may have raised it.
+VALUE_BYTES_MAX = 8 * 1024 * 1024
+JSON_BYTES_MAX = 32 * 1024 * 1024
+PLEDGES_MAX = 100_000
+TEXT_CHARACTERS_MAX = 1_000
+TOPICS_MAX = 10_000
+_COMPRESSED_FROM_BYTES = 1_024
+
+INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
+
+# Column, bound of its numbers, whether it is kept as differences.
+_COLUMNS = (
+    ("spark_partition", INT64_MAX, True),
+    ("attempt", INT64_MAX, False),
+    ("producer_id", INT64_MAX, True),
+    ("producer_epoch", INT16_MAX, False),
+    ("generation", 2, False),
+    ("partition", INT32_MAX, False),
+    ("last_offset", INT64_MAX, True),
+    ("row_count", INT64_MAX, False),
+)
+# Left out where every task is the one that its id is named after. Older releases skip it and name the id's number.
+_TASK_PARTITION = "task_partition"
+
+# What a person can do about a field that does not fit.
+_ADVICE = {
+    "batch": "Choose a shorter batch.id",
+    "topics": "Write to fewer topics in one batch (smaller batches, for example by maxOffsetsPerTrigger)",
+    "last_offset": "A broker acknowledged rows without saying where they are; the next run of the batch asks again",
+    "attempt": "Start the query again: its task attempts are counted anew",
+    "receipts": "Write with fewer tasks, for example after coalesce()",
+    "size": "Write with fewer tasks, for example after coalesce(), or to fewer topics in one batch",
+}
+
+
+class UnreadableRecord(RemoteProtocolError):
+    """`field` is what the text is about."""
+
+    def __init__(self, text: str, field: str = "") -> None:
+        super().__init__(text)
+        self.field = field
+
+
+class Unrecordable(KafkaSinkError):
+    """A record that could not be read again. It was not written."""
+
+
+def encode_record(record: LedgerRecord) -> bytes:
+    """Bytes that `decode_record` turns into an equal record; raises `Unrecordable` if there are none."""
+    try:
+        value = _encoded(_content(record))
+        found = decode_record(value)
+    except UnicodeEncodeError:
+        raise _unrecordable("it has a text that is not Unicode", "") from None
+    except UnreadableRecord as error:
+        raise _unrecordable(f"it would be {error}", error.field) from None
+    if found != record:
+        raise _unrecordable("it would be read as another one", "")
+    return value
+
+
+def _unrecordable(reason: str, field: str) -> Unrecordable:
+    advice = _ADVICE.get(field, "This is a fault of the sink: report it with this text")
+    return Unrecordable(f"the record of this batch cannot be written to the ledger, because {reason}. {advice}")
+
+
+def _content(record: LedgerRecord) -> dict[str, Any]:
+    content: dict[str, Any] = {
+        "kind": record.kind.value,
+        "sink": record.sink_id,
+        "query": record.key.query_id,
+        "batch": record.key.batch_id,
+        "run": record.run,
+        "runs": list(record.runs),
+        "since_ms": record.since_ms,
+        "wall_ms": record.wall_ms,
+        "rows": record.row_count,
+        "topics": dict(record.topics),
+    }
+    if record.digest is not None:
+        content["digest"] = record.digest
+    if record.cluster_id:
+        content["cluster"] = record.cluster_id
+    if record.is_accepted:
+        content["accepted"] = True
+    if record.pledges:
+        content["receipts"] = _packed(record.pledges)
+    if record.fates:
+        content["fates"] = "".join(fate.value for fate in record.fates)
+    return content
+
+
+def encode_claim(sink_id: str, run: str, wall_ms: int) -> bytes:
+    return _encoded({"kind": "claim", "sink": sink_id, "run": run, "wall_ms": wall_ms})
+
+
+def decode_claim(value: bytes) -> str:
+    """Whose run it names."""
+    return _text(_content_of(value), "run")
+
+
+def _encoded(content: dict[str, Any]) -> bytes:
+    body = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+    if len(body) < _COMPRESSED_FROM_BYTES:
+        return f"{FORMAT} {VERSION} json\n".encode() + body
+    return f"{FORMAT} {VERSION} zlib\n".encode() + zlib.compress(body, 6)
+
+
+def decode_record(value: bytes) -> LedgerRecord:
+    return _record(_content_of(value))
+
+
+def _content_of(value: bytes) -> dict[str, Any]:
+    if len(value) > VALUE_BYTES_MAX:
+        raise UnreadableRecord(f"a ledger record of {len(value)} bytes; at most {VALUE_BYTES_MAX} are read", "size")
+    encoding, body = _split(value)
+    if encoding == "zlib":
+        body = _decompressed(body)
+    try:
+        content = json.loads(body.decode())
+    except (ValueError, RecursionError):
+        raise UnreadableRecord("a ledger record whose content is not JSON") from None
+    if not isinstance(content, dict):
+        raise UnreadableRecord("a ledger record whose content is not an object")
+    return content
+
+
+# ---- writing ----
+
+
+def _packed(pledges: tuple[TransactionEntry, ...]) -> dict[str, Any]:
+    topics = sorted({pledge.topic for pledge in pledges})
+    index_of = {topic: index for index, topic in enumerate(topics)}
+    packed: dict[str, Any] = {"topics": topics, "topic": [index_of[pledge.topic] for pledge in pledges]}
+    for name, _, has_differences in _COLUMNS:
+        numbers = [getattr(pledge, name) for pledge in pledges]
+        packed[name] = _differences(numbers) if has_differences else numbers
+    if any(pledge.task_partition is not None for pledge in pledges):
+        packed[_TASK_PARTITION] = _differences([pledge.spark_task for pledge in pledges])
+    return packed
+
+
+def _differences(numbers: list[int]) -> list[int]:
+    return [number - before for before, number in zip([0, *numbers], numbers, strict=False)]
+
+
+# ---- reading ----
+
+
+def _split(value: bytes) -> tuple[str, bytes]:
+    header, line_end, _ = value[:_HEADER_BYTES_MAX].partition(b"\n")
+    words = header.decode("ascii", "replace").split(" ")
+    if not line_end or len(words) != 3 or words[0] != FORMAT:
+        raise UnreadableRecord("not a record of this ledger's format; does something else write to the topic?")
+    if words[1] != str(VERSION):
+        raise UnreadableRecord(
+            f"a ledger record of version {words[1]!r}; this release reads version {VERSION}. "
+            "A newer release has written to the ledger: use that one"
+        )
+    if words[2] not in ("json", "zlib"):
+        raise UnreadableRecord(f"a ledger record in the unknown encoding {words[2]!r}")
+    return words[2], value[len(header) + 1 :]
+
+
+def _decompressed(body: bytes) -> bytes:
+    decompressor = zlib.decompressobj()
+    try:
+        content = decompressor.decompress(body, JSON_BYTES_MAX)
+    except zlib.error:
+        raise UnreadableRecord("a ledger record that cannot be decompressed") from None
+    if not decompressor.eof or decompressor.unused_data:
+        raise UnreadableRecord(f"a ledger record that is cut off or larger than {JSON_BYTES_MAX} bytes", "size")
+    return content
+
+
+def _record(content: dict[str, Any]) -> LedgerRecord:
+    try:
+        kind = Kind(_text(content, "kind"))
+    except ValueError:
+        raise UnreadableRecord(f"a ledger record of the unknown kind {content['kind']!r}") from None
+    pledges = _pledges(content.get("receipts", {}))
+    record = LedgerRecord(
+        kind=kind,
+        sink_id=_text(content, "sink"),
+        key=BatchKey(_text(content, "query"), _batch_id(content)),
+        run=_text(content, "run"),
+        runs=tuple(_texts(content, "runs", 1_000)),
+        since_ms=_number(content.get("since_ms"), "since_ms", -1, INT64_MAX),
+        wall_ms=_number(content.get("wall_ms"), "wall_ms", -INT64_MAX, INT64_MAX),
+        row_count=_number(content.get("rows"), "rows", 0, INT64_MAX),
+        topics=_topics(content.get("topics")),
+        digest=_number(content["digest"], "digest", 0, INT64_MAX) if "digest" in content else None,
+        pledges=pledges,
+        fates=_fates(content.get("fates", ""), len(pledges)),
+        is_accepted=content.get("accepted", False) is True,
+        cluster_id=_text(content, "cluster") if "cluster" in content else "",
+    )
+    needs_pledges = kind in (Kind.INTENT, Kind.STUCK)
+    if needs_pledges != bool(record.pledges) or (kind is Kind.STUCK) != bool(record.fates):
+        raise UnreadableRecord(f"a ledger record of kind {kind.value} with the fields of another kind")
+    return record
+
+
+def _pledges(packed: Any) -> tuple[TransactionEntry, ...]:
+    if not isinstance(packed, dict):
+        raise UnreadableRecord("a ledger record whose receipts are not an object")
+    if not packed:
+        return ()
+    topics = list(_texts(packed, "topics", TOPICS_MAX))
+    indexes = _numbers(packed, "topic", len(topics) - 1, has_differences=False)
+    columns = [_numbers(packed, name, bound, has_differences=differs) for name, bound, differs in _COLUMNS]
+    tasks = columns[0]  # unless they are told
+    if _TASK_PARTITION in packed:
+        tasks = _numbers(packed, _TASK_PARTITION, INT64_MAX, has_differences=True)
+    if any(len(column) != len(indexes) for column in (*columns, tasks)):
+        raise UnreadableRecord("a ledger record whose receipts have columns of different lengths")
+    pledges = []
+    for index, task, numbers in zip(indexes, tasks, zip(*columns, strict=True), strict=True):
+        named = dict(zip((name for name, _, _ in _COLUMNS), numbers, strict=True))
+        if named["generation"] not in (1, 2):
+            raise UnreadableRecord(f"a ledger record with a transaction of generation {named['generation']}")
+        named[_TASK_PARTITION] = None if task == named["spark_partition"] else task
+        pledges.append(TransactionEntry(topic=topics[index], **named))
+    return tuple(pledges)
+
+
+def _numbers(content: dict[str, Any], name: str, bound: int, *, has_differences: bool) -> list[int]:
+    found = content.get(name)
+    if not isinstance(found, list) or len(found) > PLEDGES_MAX:
+        raise UnreadableRecord(f"a ledger record whose column {name!r} is no list of at most {PLEDGES_MAX}", "receipts")
+    lowest = -INT64_MAX if has_differences else 0
+    numbers = [_number(number, name, lowest, INT64_MAX) for number in found]
+    if has_differences:
+        numbers = list(accumulate(numbers))
+    for number in numbers:
+        _number(number, name, 0, bound)
+    return numbers
+
+
+def _number(number: Any, name: str, lowest: int, highest: int) -> int:
+    if type(number) is not int or not lowest <= number <= highest:
+        raise UnreadableRecord(f"a ledger record whose {name!r} is no number from {lowest} to {highest}", name)
+    return number
+
+
+def _text(content: dict[str, Any], name: str) -> str:
+    return next(iter(_checked_texts([content.get(name)], name)))
+
+
+def _texts(content: dict[str, Any], name: str, count_max: int) -> Iterable[str]:
+    found = content.get(name)
+    if not isinstance(found, list) or len(found) > count_max:
+        raise UnreadableRecord(f"a ledger record whose {name!r} is no list of at most {count_max}", name)
+    return _checked_texts(found, name)
+
+
+def _checked_texts(found: list[Any], name: str) -> list[str]:
+    for text in found:
+        if not isinstance(text, str) or len(text) > TEXT_CHARACTERS_MAX:
+            raise UnreadableRecord(f"a ledger record whose {name!r} is no text of at most {TEXT_CHARACTERS_MAX}", name)
+    return found
+
+
+def _batch_id(content: dict[str, Any]) -> BatchId:
+    found = content.get("batch")
+    return _text(content, "batch") if isinstance(found, str) else _number(found, "batch", 0, INT64_MAX)
+
+
+def _topics(found: Any) -> dict[str, int]:
+    if not isinstance(found, dict) or len(found) > TOPICS_MAX:
+        raise UnreadableRecord(f"a ledger record whose topics are no object of at most {TOPICS_MAX}", "topics")
+    _checked_texts(list(found), "topics")
+    return {topic: _number(rows, "topics", 0, INT64_MAX) for topic, rows in found.items()}
+
+
+def _fates(found: Any, count: int) -> tuple[TransactionOutcome, ...]:
+    if not isinstance(found, str) or len(found) not in (0, count):
+        raise UnreadableRecord("a ledger record whose fates do not fit its receipts")
+    try:
+        return tuple(TransactionOutcome(letter) for letter in found)
+    except ValueError:
+        raise UnreadableRecord("a ledger record with an unknown fate") from None

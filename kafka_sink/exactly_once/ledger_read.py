@@ -1,0 +1,263 @@
+"""C1, second half: learn what the ledger says.
+
+A driver that has fenced the others off and written its claim (takeover.py) reads up to the claim: that is all there is
+and will be from others. Without a claim, at planning, the end is the high watermark that the leader tells, and nothing
+proves that it is the leader: what is found was written, what is not found may have been. The next commit looks again.
+
+Records are read uncommitted and judged here by the control records behind them. A read_committed reader would stop at
+the last stable offset, which the open transaction of any other sink in the same ledger holds back; a decision of ours
+behind it would be missed. A record whose marker is not there yet counts as not written.
+
+A record without a marker below the last stable offset has ended; aborted ones are filtered by their marker, which the
+cleaner keeps as long as the records, so it was committed.
+
+A fence ends every transaction of the drivers before. A record that was there when it began, and still has no marker
+behind the claim that follows, has lost it with its only replica (KAFKA-20734), and whether it was committed cannot be
+told any more. An intent is then taken for decided, because the opposite could double its rows; `Opening` sees to it
+that there was such a fence, and what has become of its transactions. How a decision ended (done, stuck) is a fact
+whether or not its record was committed. A choice of an operator is none: it is asked for again.
+
+A null value (set_aside.py) takes away what its key had before, as compaction does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.exactly_once.commit_step import CommitStep
+from kafka_sink.exactly_once.identity import belongs_to
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, LedgerState, claim_key, is_of_stream
+from kafka_sink.exactly_once.ledger_codec import VALUE_BYTES_MAX, decode_claim, decode_record
+from kafka_sink.exactly_once.log_scan import (
+    EARLIEST,
+    LATEST,
+    RawBatch,
+    ask_fetch,
+    ask_offset,
+    fetched,
+    listed_offset,
+    raw_batches,
+)
+from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.request import RequestKey
+from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
+
+LOG_START, LOG_STOP = RequestKey("ledger start"), RequestKey("ledger stop")
+READ = RequestKey("read ledger")
+# Ledger keys of one sink: one for its stream and one per labelled batch write.
+KEYS_MAX = 100_000
+# Stands for a null value; no record begins like this.
+ERASED = b"\0"
+
+
+class LedgerRead(CommitStep):
+    """`claim_offset`: read up to there, whatever the leader takes for the end; None: up to the high watermark.
+
+    `named_sink_id`: the sink id without the query, where the release before kept this stream. `is_of_name`: every sink
+    under the name `sink_id`, those of its queries as well.
+    """
+
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        sink_id: str,
+        now_ms: int,
+        *,
+        named_sink_id: str = "",
+        claim_offset: int | None = None,
+        is_of_name: bool = False,
+    ) -> None:
+        super().__init__(settings)
+        self.state: LedgerState | None = None
+        # Of the last intent that is taken for decided although it has no marker; -1: there is none.
+        self.unmarked_offset = -1
+        self._sink_id = sink_id
+        self._named_sink_id = named_sink_id
+        self._claim_key = claim_key(sink_id).encode()
+        self._claim_offset = claim_offset
+        self._is_of_name = is_of_name
+        self._begin(now_ms)
+
+    def _begin(self, now_ms: int) -> None:
+        self._next_offset: int | None = None
+        self._stop_offset = None if self._claim_offset is None else self._claim_offset + 1
+        # By producer id and epoch: records that wait for their marker. By ledger key: offset and value of the newest.
+        self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
+        self._newest: dict[str, tuple[int, bytes]] = {}
+        self._claims: dict[str, int] = {}
+        self._younger: set[str] = set()
+        topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
+        ask_offset(self.inquiry, now_ms, LOG_START, topic, partition, EARLIEST)
+        if self._stop_offset is None:
+            ask_offset(self.inquiry, now_ms, LOG_STOP, topic, partition, LATEST)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state is not None or self.failure is not None
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        if key == READ:
+            self._on_fetched(now_ms, body)
+            return
+        error_code, offset = listed_offset(body)
+        found = meaning(LIST_OFFSETS, error_code)
+        if self.repeats(now_ms, key, found, LIST_OFFSETS.name, error_code):
+            return
+        if found is not Meaning.DONE:
+            self.fail(self._about(described(LIST_OFFSETS.name, error_code)))
+            return
+        self.inquiry.drop(key)
+        if key == LOG_START:
+            self._next_offset = offset
+        else:
+            self._stop_offset = offset
+        if self._next_offset is not None and self._stop_offset is not None:
+            self._read_on(now_ms, last_stable_offset=-1)
+
+    def _on_fetched(self, now_ms: int, body: Mapping[str, Any]) -> None:
+        answer = fetched(body)
+        found = meaning(FETCH, answer.error_code)
+        if self.repeats(now_ms, READ, found, FETCH.name, answer.error_code):
+            return
+        if found is Meaning.OUT_OF_RANGE:
+            # The cleaner moved the beginning of the log meanwhile.
+            self.inquiry.drop_all()
+            self._begin(now_ms)
+            return
+        if found is not Meaning.DONE:
+            self.fail(self._about(described(FETCH.name, answer.error_code)))
+            return
+        before = self._next_offset
+        for batch in raw_batches(answer.records):
+            self._take(batch)
+        if self._next_offset == before:
+            if answer.records:
+                raise RemoteProtocolError(self._about(f"no whole batch at offset {before}"))
+            # More has to come: whoever says that there is none is not the leader any more.
+            self.inquiry.repeat(now_ms, READ, find_again=True)
+            return
+        self.inquiry.drop(READ)
+        self._read_on(now_ms, last_stable_offset=answer.last_stable_offset)
+
+    def _take(self, raw: RawBatch) -> None:
+        assert self._next_offset is not None
+        if raw.next_offset <= self._next_offset:
+            return
+        self._next_offset = raw.next_offset
+        if raw.is_control:
+            marker = raw.decoded()
+            if marker.is_commit_marker or marker.is_abort_marker:
+                ended = self._waiting.pop(self._transaction_ended_by(raw), [])
+                for offset, ledger_key, value in ended if marker.is_commit_marker else []:
+                    self._keep(offset, ledger_key, value)
+        elif raw.is_transactional:
+            decoded = raw.decoded()
+            for offset, record in zip(decoded.offsets, decoded.records, strict=True):
+                own_key = self._own_key(record.key)
+                if own_key is not None:
+                    # One byte too many is enough to be refused, should it be the newest.
+                    value = ERASED if record.value is None else record.value[: VALUE_BYTES_MAX + 1]
+                    transaction = (raw.producer_id, raw.producer_epoch)
+                    self._waiting.setdefault(transaction, []).append((offset, own_key, value))
+        else:
+            decoded = raw.decoded()
+            for offset, record in zip(decoded.offsets, decoded.records, strict=True):
+                if record.key == self._claim_key and record.value is not None:
+                    self._take_claim(offset, record.value)
+
+    def _transaction_ended_by(self, marker: RawBatch) -> tuple[int, int]:
+        """A marker has the epoch of its transaction, or the next one (a fence, a time-out, generation 2 always). It is
+        not the end of an older one of the same producer id, whose own marker was lost."""
+        same, before = ((marker.producer_id, marker.producer_epoch - lead) for lead in (0, 1))
+        return same if same in self._waiting else before
+
+    def _take_claim(self, offset: int, value: bytes) -> None:
+        # One that cannot be read names no run; a driver is never stopped by it.
+        with suppress(RemoteProtocolError):
+            run = decode_claim(value)
+            if self._claim_offset is not None and offset > self._claim_offset and run not in self._claims:
+                self._younger.add(run)
+            self._claims[run] = offset
+
+    def _own_key(self, key: bytes | None) -> str | None:
+        text = (key or b"").decode("utf-8", "replace")
+        sink_id = text.partition("/")[0]
+        if self._is_of_name:
+            return text if belongs_to(sink_id, self._sink_id) else None
+        return text if sink_id == self._sink_id or (text and text == self._named_sink_id) else None
+
+    def _keep(self, offset: int, ledger_key: str, value: bytes) -> None:
+        if len(self._newest) >= KEYS_MAX and ledger_key not in self._newest:
+            raise RemoteProtocolError(self._about(f"more than {KEYS_MAX} keys"))
+        if offset >= self._newest.get(ledger_key, (-1, b""))[0]:
+            self._newest[ledger_key] = (offset, value)
+
+    def _read_on(self, now_ms: int, *, last_stable_offset: int) -> None:
+        assert self._next_offset is not None and self._stop_offset is not None
+        if self._next_offset < self._stop_offset:
+            topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
+            ask_fetch(self.inquiry, now_ms, READ, topic, partition, self._next_offset)
+            return
+        unmarked: dict[str, list[tuple[int, bytes]]] = {}
+        for waiting in self._waiting.values():
+            for offset, ledger_key, value in waiting:
+                if offset < last_stable_offset:
+                    self._keep(offset, ledger_key, value)
+                elif self._claim_offset is not None and offset > self._newest.get(ledger_key, (-1, b""))[0]:
+                    unmarked.setdefault(ledger_key, []).append((offset, value))
+        self._on_newest({key: found for key, found in self._newest.items() if found[1] != ERASED}, unmarked)
+
+    def _on_newest(
+        self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
+    ) -> None:
+        """Only the newest record of a key is decoded: what an older release wrote before it is nobody's concern."""
+        newest = {key: self._decoded(offset, value) for key, (offset, value) in found.items()}
+        settled = dict(newest)
+        doubtful = set()
+        for key, found_unmarked in unmarked.items():
+            for offset, record in self._believed(found_unmarked):
+                if key not in doubtful:
+                    newest[key] = record
+                if record.kind is not Kind.INTENT:
+                    settled[key] = record
+                    break
+                doubtful.add(key)
+                self.unmarked_offset = max(self.unmarked_offset, offset)
+        older_key = self._older_key(newest)
+        if older_key is None:
+            newest.pop(self._named_sink_id, None)
+        self.state = LedgerState(
+            self._sink_id,
+            newest,
+            claims=self._claims,
+            younger=frozenset(self._younger),
+            older_key=older_key,
+            unmarked=frozenset(doubtful & newest.keys()),
+            settled=settled,
+        )
+
+    def _older_key(self, newest: Mapping[str, LedgerRecord]) -> str | None:
+        """Where the release before kept this stream, as long as there is nothing newer of it."""
+        older = newest.get(self._named_sink_id)
+        is_known = older is not None and self._sink_id not in newest and is_of_stream(older, self._sink_id)
+        return self._named_sink_id if is_known else None
+
+    def _believed(self, unmarked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, LedgerRecord]]:
+        """The newest first."""
+        for offset, value in sorted(unmarked, reverse=True):
+            record = None if value == ERASED else self._decoded(offset, value)
+            if record is not None and record.kind is not Kind.REPLAY and not record.is_accepted:
+                yield offset, record
+
+    def _decoded(self, offset: int, value: bytes) -> LedgerRecord:
+        try:
+            return decode_record(value)
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(self._about(f"{error} (offset {offset})")) from None
+
+    def _about(self, text: str) -> str:
+        return f"{self.settings.ledger_title}: {text}"

@@ -1,0 +1,349 @@
+"""One record into the ledger in a transaction of the driver's id: C3 and C5.
+
+  RENEWING   generation 1 after a transaction of ours: a new epoch, asked for with the old one, so that a fenced driver
+             hears so instead of fencing back (KIP-360)
+  ADDING     generation 1: the ledger's partition becomes part of the transaction
+  PRODUCING  one batch with one record; the same bytes at each try, so a repeat is recognised by its sequence
+  HELD       it is in the log; its end is asked for when whoever writes it says so (`release`)
+  ENDING     EndTxn(commit); from the moment it is asked for, the record may be there
+  SEARCHING  the coordinator has forgotten the transaction: its marker in the ledger knows
+  WRITTEN, NOT_WRITTEN
+
+What is given up before ENDING is certainly not written: nobody else ends this transaction by commit. "Fenced" as the
+answer to the very first EndTxn is just as certain; after a try without answer it is not, and the log is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from kafka_sink.exactly_once.commit_step import CommitStep, StepFailure
+from kafka_sink.exactly_once.end_txn import CommitTransactions, LastWrite, TransactionToEnd, ask_end
+from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome, ledger_key
+from kafka_sink.exactly_once.ledger_codec import Unrecordable, encode_record
+from kafka_sink.exactly_once.ledger_read import KEYS_MAX
+from kafka_sink.exactly_once.log_append import PRODUCE_LAST_BY_NAME, appended, ask_append
+from kafka_sink.exactly_once.outcome import Meaning, described, end_meaning, meaning
+from kafka_sink.exactly_once.request import CoordinatorOf, DriverAnswer, RequestKey
+from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
+from kafka_sink.records.batch import NO_TIMESTAMP, seal
+from kafka_sink.records.compression import compressor
+from kafka_sink.records.scalar import Record, encode_batch
+from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE, Api
+
+RENEW, ADD, WRITE, END = (
+    RequestKey("renew driver epoch"),
+    RequestKey("add ledger partition"),
+    RequestKey("write ledger record"),
+    RequestKey("end ledger transaction"),
+)
+# The last versions that belong to generation 1, and the first InitProducerId that carries an identity.
+ADD_PARTITIONS_LAST_CLIENT, PRODUCE_LAST_GENERATION_1 = 3, 11
+INIT_FIRST_WITH_IDENTITY = 3
+MESSAGE_TOO_LARGE = 10
+
+
+class WriteState(Enum):
+    RENEWING = "renewing"
+    ADDING = "adding"
+    PRODUCING = "producing"
+    HELD = "held"
+    ENDING = "ending"
+    SEARCHING = "searching"
+    WRITTEN = "written"
+    NOT_WRITTEN = "not written"
+
+
+class WriteEvent(Enum):
+    RENEWED = "renewed"
+    ADDED = "added"
+    APPENDED = "appended"
+    RELEASED = "released"
+    COMMITTED = "committed"
+    SUPERSEDED = "superseded"
+    REFUSED = "refused"
+
+
+WRITE_TRANSITIONS: Mapping[WriteState, Mapping[WriteEvent, WriteState]] = {
+    WriteState.RENEWING: {WriteEvent.RENEWED: WriteState.ADDING, WriteEvent.REFUSED: WriteState.NOT_WRITTEN},
+    WriteState.ADDING: {WriteEvent.ADDED: WriteState.PRODUCING, WriteEvent.REFUSED: WriteState.NOT_WRITTEN},
+    WriteState.PRODUCING: {
+        WriteEvent.APPENDED: WriteState.HELD,
+        WriteEvent.REFUSED: WriteState.NOT_WRITTEN,
+    },
+    WriteState.HELD: {WriteEvent.RELEASED: WriteState.ENDING, WriteEvent.REFUSED: WriteState.NOT_WRITTEN},
+    WriteState.ENDING: {
+        WriteEvent.COMMITTED: WriteState.WRITTEN,
+        WriteEvent.SUPERSEDED: WriteState.SEARCHING,
+        WriteEvent.REFUSED: WriteState.NOT_WRITTEN,
+    },
+    WriteState.SEARCHING: {
+        WriteEvent.COMMITTED: WriteState.WRITTEN,
+        WriteEvent.REFUSED: WriteState.NOT_WRITTEN,
+    },
+    WriteState.WRITTEN: {},
+    WriteState.NOT_WRITTEN: {},
+}
+
+
+class LedgerWrite(CommitStep):
+    """`is_draft`: the record is appended and not decided before `release`."""
+
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        session: DriverSession,
+        record: LedgerRecord,
+        now_ms: int,
+        *,
+        is_draft: bool = False,
+    ) -> None:
+        super().__init__(settings)
+        assert session.identity is not None, "only a driver that has fenced the others writes"
+        self.record = record
+        self._session = session
+        self._identity = session.identity
+        self._is_draft = is_draft
+        self._search: CommitTransactions | None = None
+        self._offset = -1
+        # An EndTxn was asked for and not answered definitely: it may have been carried out.
+        self._end_is_in_doubt = False
+        # Without a timestamp: a broker refuses one that is far ahead, and the driver's clock may be wrong.
+        self._batch = encode_batch([Record(NO_TIMESTAMP, *self._content())], compressor("none"))
+        generation = settings.generation
+        if generation == 1 and session.is_used:
+            self.state = WriteState.RENEWING
+            self._ask_renewal(now_ms)
+        elif generation == 1:
+            self.state = WriteState.ADDING
+            self._ask_add(now_ms)
+        else:
+            self.state = WriteState.PRODUCING
+            self._ask_produce(now_ms)
+        session.is_used = True
+
+    def _content(self) -> tuple[bytes, bytes | None]:
+        """Key and value, which can be read again; before anything is asked."""
+        key, ledger = ledger_key(self.record.sink_id, self.record.key), self._session.ledger
+        if ledger is not None and key not in ledger.newest and len(ledger.newest) >= KEYS_MAX:
+            raise Unrecordable(
+                f"the ledger has {KEYS_MAX} records of sink {self.record.sink_id!r}, which is as many as are read. "
+                "Choose another sink.id for further batches with a batch.id"
+            )
+        return key.encode(), encode_record(self.record)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in (WriteState.WRITTEN, WriteState.NOT_WRITTEN) or self.failure is not None
+
+    @property
+    def may_be_written(self) -> bool:
+        return self.state in (WriteState.ENDING, WriteState.SEARCHING, WriteState.WRITTEN)
+
+    def release(self, now_ms: int) -> None:
+        """From here on the record may be there."""
+        self._is_draft = False
+        if self.state is WriteState.HELD:
+            self._move(WriteEvent.RELEASED)
+            self._ask_end(now_ms)
+
+    def give_up(self) -> None:
+        """Time is up. Whether the record is there follows from the state; the identity cannot be used again."""
+        self.inquiry.drop_all()
+        self._session.forget_identity()
+        if not self.may_be_written and self.state is not WriteState.NOT_WRITTEN:
+            self._refuse(self.last_trouble or "no time left")
+
+    # ---- asking ----
+
+    def _owner(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self._session.transactional_id,
+            "producer_id": self._identity.producer_id,
+            "producer_epoch": self._identity.producer_epoch,
+        }
+
+    def _ask_renewal(self, now_ms: int) -> None:
+        body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms(self.settings)}
+        target = CoordinatorOf(self._session.transactional_id)
+        self.inquiry.ask(now_ms, RENEW, target, INIT_PRODUCER_ID, body, version_min=INIT_FIRST_WITH_IDENTITY)
+
+    def _ask_add(self, now_ms: int) -> None:
+        body: dict[str, Any] = {f"v3_and_below_{name}": value for name, value in self._owner().items()}
+        partitions = [self.settings.ledger_partition]
+        body["v3_and_below_topics"] = [{"name": self.settings.ledger_topic, "partitions": partitions}]
+        target = CoordinatorOf(self._session.transactional_id)
+        self.inquiry.ask(now_ms, ADD, target, ADD_PARTITIONS_TO_TXN, body, version_max=ADD_PARTITIONS_LAST_CLIENT)
+
+    def _ask_produce(self, now_ms: int) -> None:
+        header = seal(
+            self._batch,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.producer_epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
+        is_first = self.settings.generation == 1
+        ask_append(
+            self.inquiry,
+            now_ms,
+            WRITE,
+            self.settings,
+            header + self._batch.payload,
+            transactional_id=self._session.transactional_id,
+            version_min=PRODUCE.version_min if is_first else PRODUCE_LAST_GENERATION_1 + 1,
+            version_max=PRODUCE_LAST_GENERATION_1 if is_first else PRODUCE_LAST_BY_NAME,
+        )
+
+    def _ask_end(self, now_ms: int) -> None:
+        ask_end(self.inquiry, now_ms, END, self._ending(), commit=True)
+
+    def _ending(self) -> TransactionToEnd:
+        return TransactionToEnd(self._session.transactional_id, *self._identity, self.settings.generation)
+
+    # ---- answers ----
+
+    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
+        if self._search is None:
+            super().on_answer(now_ms, answer)
+            return
+        self._search.on_answer(now_ms, answer)
+        self.last_trouble = self._search.last_trouble
+        self._on_searched()
+
+    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
+        self._end_is_in_doubt = self._end_is_in_doubt or answer.key == END
+        super().on_lost(now_ms, answer)
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        if key == RENEW:
+            self._on_renewed(now_ms, body)
+        elif key == ADD:
+            self._on_added(now_ms, body)
+        elif key == WRITE:
+            self._on_produced(now_ms, body)
+        else:
+            self._on_ended(now_ms, body)
+
+    def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
+        if key == END and self._end_is_in_doubt:
+            self.last_trouble = reason
+            self.inquiry.repeat(now_ms, key)  # an earlier try may have been carried out: only an answer settles that
+        else:
+            self._refuse(reason)
+
+    def _on_renewed(self, now_ms: int, body: Mapping[str, Any]) -> None:
+        found = meaning(INIT_PRODUCER_ID, body["error_code"])
+        if self.repeats(now_ms, RENEW, found, INIT_PRODUCER_ID.name, body["error_code"]):
+            return
+        if found is not Meaning.DONE:
+            self._refuse(self._about(INIT_PRODUCER_ID, body["error_code"]), is_fenced=found is Meaning.FENCED)
+            return
+        self.inquiry.drop(RENEW)
+        self._move(WriteEvent.RENEWED)
+        self._identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
+        self._ask_add(now_ms)
+
+    def _on_added(self, now_ms: int, body: Mapping[str, Any]) -> None:
+        codes = [
+            partition["partition_error_code"]
+            for topic in body["results_by_topic_v3_and_below"]
+            for partition in topic["results_by_partition"]
+        ]
+        error_code = next((number for number in codes if number), 0)
+        found = meaning(ADD_PARTITIONS_TO_TXN, error_code)
+        if self.repeats(now_ms, ADD, found, ADD_PARTITIONS_TO_TXN.name, error_code):
+            return
+        if found is not Meaning.DONE:
+            self._refuse(self._about(ADD_PARTITIONS_TO_TXN, error_code), is_fenced=found is Meaning.FENCED)
+            return
+        self.inquiry.drop(ADD)
+        self._move(WriteEvent.ADDED)
+        self._ask_produce(now_ms)
+
+    def _on_produced(self, now_ms: int, body: Mapping[str, Any]) -> None:
+        error_code, offset = appended(body)
+        found = meaning(PRODUCE, error_code)
+        if self.repeats(now_ms, WRITE, found, PRODUCE.name, error_code):
+            return
+        if found is not Meaning.DONE:
+            self._refuse(self._about(PRODUCE, error_code), is_fenced=found is Meaning.FENCED)
+            return
+        self.inquiry.drop(WRITE)
+        self._move(WriteEvent.APPENDED)
+        self._offset = offset
+        if not self._is_draft:
+            self.release(now_ms)
+
+    def _on_ended(self, now_ms: int, body: Mapping[str, Any]) -> None:
+        error_code = body["error_code"]
+        found = end_meaning(error_code, commit=True)
+        if self.repeats(now_ms, END, found, END_TXN.name, error_code):
+            self._end_is_in_doubt = True
+            return
+        if found is Meaning.DONE:
+            self._on_committed(body)
+        elif found is Meaning.SUPERSEDED and self._end_is_in_doubt:
+            self._move(WriteEvent.SUPERSEDED)
+            self._begin_search(now_ms, error_code)
+        else:
+            is_fenced = found is Meaning.SUPERSEDED
+            self._refuse(self._about(END_TXN, error_code), is_fenced=is_fenced)
+
+    def _on_committed(self, body: Mapping[str, Any]) -> None:
+        self.inquiry.drop(END)
+        self._move(WriteEvent.COMMITTED)
+        session = self._session
+        session.ledger = session.ledger and session.ledger.with_record(self.record)
+        is_first = self.settings.generation == 1
+        if is_first:
+            session.identity = self._identity
+        elif body.get("producer_id", -1) >= 0:
+            # Generation 2 gives the epoch of the next transaction with the end of this one, at a repeat as well.
+            session.identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
+        else:
+            session.forget_identity()
+
+    def _begin_search(self, now_ms: int, error_code: int) -> None:
+        """Superseded after a try that got no answer. Somebody is the driver now; was this record still written?"""
+        self.inquiry.drop_all()
+        self._session.forget_identity()
+        self.last_trouble = described(END_TXN.name, error_code)
+        witness = LastWrite(self.settings.ledger_topic, self.settings.ledger_partition, self._offset)
+        self._search = CommitTransactions.searching(self.settings, self._ending(), witness, now_ms)
+        self.inquiry = self._search.inquiry
+
+    def _on_searched(self) -> None:
+        assert self._search is not None
+        if not self._search.is_finished:
+            return
+        fate = self._search.fates[0]
+        if fate is TransactionOutcome.COMMITTED:
+            self._move(WriteEvent.COMMITTED)
+        elif fate is TransactionOutcome.LOST:
+            self._refuse(self.last_trouble, is_fenced=True)
+        else:
+            # Nobody can say: it stays in doubt.
+            self.failure = StepFailure(self._search.obstacles.get(0) or self.last_trouble, is_fenced=True)
+
+    def _about(self, api: Api, error_code: int) -> str:
+        where = (
+            self.settings.ledger_title if api in (PRODUCE, ADD_PARTITIONS_TO_TXN) else self._session.transactional_id
+        )
+        text = f"{where}: {described(api.name, error_code)}"
+        if error_code != MESSAGE_TOO_LARGE:
+            return text
+        return (
+            f"{text}. The record has {self._batch.size} bytes, one part for each task: raise "
+            f"max.message.bytes of topic {self.settings.ledger_topic}, or write with fewer tasks"
+        )
+
+    def _refuse(self, reason: str, *, is_fenced: bool = False) -> None:
+        self._move(WriteEvent.REFUSED)
+        self._session.forget_identity()
+        self.fail(reason, is_fenced=is_fenced)
+
+    def _move(self, event: WriteEvent) -> None:
+        self.state = WRITE_TRANSITIONS[self.state][event]

@@ -1,0 +1,130 @@
+"""Fetched bytes as batches, read only as far as the driver needs them: headers of everything, contents of few.
+
+Finding the marker that ended a transaction means walking over other people's records. Their content is not decoded and
+their checksum not compared; a batch of an older format than 2 cannot be transactional and is stepped over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.exactly_once.request import LeaderOf, RequestKey
+from kafka_sink.exactly_once.retry_queue import RetryQueue
+from kafka_sink.frozen import frozen
+from kafka_sink.records import batch as layout
+from kafka_sink.records.scalar import DecodedBatch, decode_batch
+from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
+
+EARLIEST, LATEST = -2, -1
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+FETCH_BYTES_MAX = 4 * 1024 * 1024
+# Up to here requests name topics by name rather than by id.
+FETCH_LAST_BY_NAME = 12
+_MAGIC_AT = 16
+
+
+@frozen
+class RawBatch:
+    content: bytes
+    base_offset: int
+    next_offset: int
+    producer_id: int
+    producer_epoch: int
+    is_transactional: bool
+    is_control: bool
+
+    def decoded(self) -> DecodedBatch:
+        return decode_batch(self.content)
+
+
+@frozen
+class FetchedPartition:
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    records: bytes
+
+
+def raw_batches(records: bytes) -> Iterator[RawBatch]:
+    """Whole batches only; a broker may cut off the last one."""
+    position = 0
+    while len(records) - position >= layout.HEADER_BYTES:
+        base_offset, length, _, magic, _ = layout.PREFIX.unpack_from(records, position)
+        stop = position + layout.LENGTH_STARTS_AT + length
+        if length < layout.HEADER_BYTES - layout.LENGTH_STARTS_AT and magic == layout.MAGIC:
+            raise RemoteProtocolError(f"batch names a length of {length}")
+        if stop > len(records) or stop <= position:
+            return
+        if magic == layout.MAGIC:
+            attributes, last_offset_delta, _, _, producer_id, producer_epoch, _, _ = layout.CHECKED.unpack_from(
+                records, position + layout.PREFIX.size
+            )
+            if last_offset_delta < 0 or base_offset < 0:
+                raise RemoteProtocolError(f"batch names offsets {base_offset} and {last_offset_delta}")
+            yield RawBatch(
+                content=records[position:stop],
+                base_offset=base_offset,
+                next_offset=base_offset + last_offset_delta + 1,
+                producer_id=producer_id,
+                producer_epoch=producer_epoch,
+                is_transactional=bool(attributes & layout.TRANSACTIONAL_BIT),
+                is_control=bool(attributes & layout.CONTROL_BIT),
+            )
+        else:
+            # Formats 0 and 1: the offset of a message, or of the last one of a compressed set.
+            yield RawBatch(records[position:stop], base_offset, base_offset + 1, -1, -1, False, False)
+        position = stop
+
+
+def ask_fetch(inquiry: RetryQueue, now_ms: int, key: RequestKey, topic: str, partition: int, offset: int) -> None:
+    asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES_MAX}
+    body = {
+        "max_wait_ms": 500,
+        "min_bytes": 1,
+        "max_bytes": FETCH_BYTES_MAX,
+        "isolation_level": READ_UNCOMMITTED,
+        "topics": [{"topic": topic, "partitions": [asked]}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    inquiry.ask(now_ms, key, LeaderOf(topic, partition), FETCH, body, version_max=FETCH_LAST_BY_NAME)
+
+
+def ask_offset(inquiry: RetryQueue, now_ms: int, key: RequestKey, topic: str, partition: int, timestamp: int) -> None:
+    """LATEST is the high watermark, because the isolation level is read_uncommitted."""
+    asked = {"partition_index": partition, "timestamp": timestamp}
+    body = {
+        "replica_id": -1,
+        "isolation_level": READ_UNCOMMITTED,
+        "topics": [{"name": topic, "partitions": [asked]}],
+    }
+    inquiry.ask(now_ms, key, LeaderOf(topic, partition), LIST_OFFSETS, body, version_min=2)
+
+
+def fetched(body: Mapping[str, Any]) -> FetchedPartition:
+    """The one partition that was asked for; an error of the whole answer stands for it."""
+    if body.get("error_code", 0):
+        return FetchedPartition(body["error_code"], -1, -1, b"")
+    partition = _only(body["responses"])
+    return FetchedPartition(
+        error_code=partition["error_code"],
+        high_watermark=partition["high_watermark"],
+        last_stable_offset=partition["last_stable_offset"],
+        records=bytes(partition["records"] or b""),
+    )
+
+
+def listed_offset(body: Mapping[str, Any]) -> tuple[int, int]:
+    """Error code and offset."""
+    partition = _only(body["topics"])
+    return partition["error_code"], partition["offset"]
+
+
+def _only(topics: Any) -> Mapping[str, Any]:
+    found = [partition for topic in topics for partition in topic["partitions"]]
+    if len(found) != 1:
+        raise RemoteProtocolError(f"an answer about {len(found)} partitions to a question about one")
+    only: Mapping[str, Any] = found[0]
+    return only

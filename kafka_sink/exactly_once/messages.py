@@ -1,0 +1,240 @@
+"""What an operator reads when a batch was not delivered: which batch and rows, whether data is safe, what to do next.
+
+One function per situation. No text holds record contents or settings that could be secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
+from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
+from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary
+from kafka_sink.exactly_once.session import DeliverySettings
+
+# So many slots or topics are named; of the rest the text says how many.
+NAMED_MAX = 10
+
+
+def aborted(sink_id: str, key: BatchKey, summary: BatchSummary, reason: str) -> CommitAborted:
+    text = (
+        f"{_batch(key, summary.row_count, summary.topics)} was not committed: {reason}. Nothing of it is visible and "
+        "nothing is lost: the input is still with Spark, and the batch may run again (restart the query)"
+    )
+    return CommitAborted(text, **_facts(sink_id, key, summary.row_count, summary.topics))
+
+
+def not_started(sink_id: str, operation: str, reason: str) -> CommitAborted:
+    text = f"{operation} of sink {sink_id!r} was not possible: {reason}. Nothing was changed; it may be tried again"
+    return CommitAborted(text, sink_id=sink_id)
+
+
+def fenced(sink_id: str, key: BatchKey, summary: BatchSummary, reason: str) -> CommitAborted:
+    return aborted(
+        sink_id,
+        key,
+        summary,
+        f"another driver of sink {sink_id!r} has taken over ({reason}). Each sink id has one live writer: stop the "
+        "other query, or give this one a sink.id of its own",
+    )
+
+
+def superseded(sink_id: str, key: BatchKey, summary: BatchSummary, newest: LedgerRecord) -> CommitAborted:
+    return aborted(
+        sink_id,
+        key,
+        summary,
+        f"a newer run of sink {sink_id!r} has taken over (its last record is about {newest.key}). Stop this query, "
+        "or give it a sink.id of its own",
+    )
+
+
+def rolled_back(sink_id: str, key: BatchKey, summary: BatchSummary, newest: LedgerRecord) -> CommitAborted:
+    return aborted(
+        sink_id,
+        key,
+        summary,
+        f"the ledger says that {newest.key} was already {'decided' if newest.pledges else 'delivered'}, which is "
+        "later: the checkpoint has been rolled back to an older state. Running on would write rows a second time. "
+        "Restore the newer checkpoint, or start with a new checkpoint or sink.id if duplicates are acceptable",
+    )
+
+
+def other_rows(sink_id: str, record: LedgerRecord, summary: BatchSummary) -> CommitAborted:
+    key = record.key
+    cause = (
+        "Either the checkpoint is an older copy and Spark has planned other input under this number, or the query "
+        "makes its rows anew each time it runs. In the first case restore the newer checkpoint, or start with a new one"
+        if key.query_id
+        else "If this is another export, give it a batch.id of its own"
+    )
+    text = (
+        f"{_batch(key, summary.row_count, summary.topics)} comes again with other rows: delivered under this name "
+        f"were {_counts(record.topics)}, this time there are {_counts(summary.topic_rows)}. Nothing was written this "
+        f"time, and what was delivered is untouched. {cause}. replay.mismatch=warn drops these rows and goes on with "
+        "what was delivered"
+    )
+    return CommitAborted(text, **_facts(sink_id, key, summary.row_count, summary.topics))
+
+
+def other_rows_dropped(record: LedgerRecord, summary: BatchSummary, how: str) -> str:
+    return (
+        f"{record.key} was delivered before with {_counts(record.topics)}, and came again with "
+        f"{_counts(summary.topic_rows)} ({how}). What was delivered stays as it is; the rows of this time were not "
+        "written. That is right for a query that makes its rows anew each time it runs (rand(), uuid(), a shuffle "
+        "without order), and a loss if the checkpoint was set back"
+    )
+
+
+def unknown_sink(sink_id: str, key: BatchKey, summary: BatchSummary, ledger_topic: str) -> CommitAborted:
+    return aborted(
+        sink_id,
+        key,
+        summary,
+        f"the ledger topic {ledger_topic!r} has no record of sink {sink_id!r}, although this query has run batches "
+        "before. Either the ledger was deleted or another one is configured, and then it cannot be known what was "
+        "delivered; or the query delivered at least once, or under another sink.id, until now, and then say so with "
+        "ledger.accept.new.sink=true. Where it had another sink.id, first run `pykafka-sink recover` with that one: it "
+        "finishes what was decided under it, which no query does any more",
+    )
+
+
+def other_cluster(record: LedgerRecord, settings: DeliverySettings) -> CommitAborted:
+    """About the record, whatever batch was to be committed: of that one nothing is visible either."""
+    text = (
+        f"{_of_record(record)} was decided in the Kafka cluster {record.cluster_id!r}, and this one is "
+        f"{settings.cluster_id!r}: the ledger topic {settings.ledger_topic!r} was copied from there, and the "
+        "transactions that it names are not here. Nothing was written. If that cluster is alive, run `pykafka-sink "
+        "recover` there. Then look whether the rows of that batch are in this one: `pykafka-sink resolve --accept` "
+        "takes it as delivered and goes on, `pykafka-sink resolve --replay` has the query run it again"
+    )
+    return CommitAborted(text, **_record_facts(record))
+
+
+def pending(record: LedgerRecord, fates: Sequence[TransactionOutcome | None], reason: str) -> CommitPending:
+    open_count = sum(fate is None for fate in fates) if fates else len(record.pledges)
+    text = (
+        f"{_of_record(record)} is decided, but {open_count} of {len(record.pledges)} transactions are not known to be "
+        f"committed yet: {reason}. No row is lost as long as the query, or `pykafka-sink recover`, runs again before "
+        "the transactions time out; it finishes this batch first and writes nothing twice"
+    )
+    return CommitPending(text, **_record_facts(record))
+
+
+def in_doubt(record: LedgerRecord, reason: str) -> CommitPending:
+    text = (
+        f"{_of_record(record)}: whether the decision to commit it was written to the ledger is not known: {reason}. "
+        "Its transactions are left as they are. Run the query again, or `pykafka-sink recover`, before they time out: "
+        "it reads the ledger, and then either finishes this batch or runs it again; nothing is written twice"
+    )
+    return CommitPending(text, **_record_facts(record))
+
+
+def not_recorded(record: LedgerRecord, reason: str) -> CommitPending:
+    text = (
+        f"{_of_record(record)} is committed and visible, but the ledger could not be told so: {reason}. Run the query "
+        "again: it finds the decision, sees that all is committed, and goes on; nothing is written twice"
+    )
+    return CommitPending(text, **_record_facts(record))
+
+
+def choice_not_recorded(record: LedgerRecord, reason: str) -> CommitPending:
+    choice = "accepted as it is" if record.is_accepted else "to run again"
+    text = (
+        f"It is not known whether the ledger has been told that {_of_record(record)} is {choice}: {reason}. If it has "
+        "not, the query stops at this batch as before. Look with `pykafka-sink ledger`, and resolve it again if it is "
+        "still shown as lost; no row was changed"
+    )
+    return CommitPending(text, **_record_facts(record))
+
+
+def other_pending(
+    sink_id: str, key: BatchKey, summary: BatchSummary, record: LedgerRecord, reason: str
+) -> CommitPending:
+    text = (
+        f"{_of_record(record)} was decided earlier and is not finished: {reason}. Until it is, "
+        f"{_batch(key, summary.row_count, summary.topics)} cannot be committed; nothing of it is visible and it may "
+        "run again. Restart the query within the transaction timeout; it finishes the earlier batch first"
+    )
+    return CommitPending(text, **_facts(sink_id, key, summary.row_count, summary.topics))
+
+
+def lost(record: LedgerRecord, fates: Sequence[TransactionOutcome | None]) -> CommitLost:
+    committed = sum(fate is TransactionOutcome.COMMITTED for fate in fates)
+    text = (
+        f"{_of_record(record)} was decided, but not all of its transactions could be committed, most likely because "
+        f"they timed out before the query ran again. {committed} of {len(fates)} are committed and visible. "
+        f"{_slots(record, fates, TransactionOutcome.LOST, 'Not committed, rows not visible')}"
+        f"{_slots(record, fates, TransactionOutcome.UNRESOLVED, 'Ended in a way that can no longer be read')}"
+        "The query stops here until you choose: `pykafka-sink resolve --replay` runs the batch again (rows that are "
+        "visible already appear twice), `pykafka-sink resolve --accept` goes on without the missing rows"
+    )
+    return CommitLost(text, **_record_facts(record))
+
+
+def lost_without_ledger(record: LedgerRecord, fates: Sequence[TransactionOutcome | None], reason: str) -> CommitLost:
+    committed = sum(fate is TransactionOutcome.COMMITTED for fate in fates)
+    open_count = sum(fate is None for fate in fates)
+    text = (
+        f"the write of {record.row_count} rows to {_names(record.topics)} is visible in part: {committed} of "
+        f"{len(fates)} transactions are committed{f', {open_count} are in doubt ({reason})' if open_count else ''}. "
+        f"{_slots(record, fates, TransactionOutcome.LOST, 'Not committed, rows not visible')}"
+        f"{_slots(record, fates, TransactionOutcome.UNRESOLVED, 'Ended in a way that can no longer be read')}"
+        "Writing again doubles the visible rows. With the options sink.id and batch.id the write has a ledger and can "
+        "be finished or repeated without duplicates"
+    )
+    return CommitLost(text, **_record_facts(record))
+
+
+# ---- pieces ----
+
+
+def _batch(key: BatchKey, row_count: int, topics: Iterable[str]) -> str:
+    return f"{key} ({row_count} rows to {_names(topics)})"
+
+
+def _of_record(record: LedgerRecord) -> str:
+    return f"{_batch(record.key, record.row_count, record.topics)} of sink {record.sink_id!r}"
+
+
+def _counts(rows: Mapping[str, int]) -> str:
+    named = [f"{count} rows to {topic}" for topic, count in sorted(rows.items())]
+    rest = f" and {len(named) - NAMED_MAX} topics more" if len(named) > NAMED_MAX else ""
+    return ", ".join(named[:NAMED_MAX]) + rest if named else "no rows"
+
+
+def _names(topics: Iterable[str]) -> str:
+    every = sorted(topics)
+    rest = f" and {len(every) - NAMED_MAX} more" if len(every) > NAMED_MAX else ""
+    return ", ".join(every[:NAMED_MAX]) + rest if every else "no topic"
+
+
+def _slots(
+    record: LedgerRecord, fates: Sequence[TransactionOutcome | None], wanted: TransactionOutcome, title: str
+) -> str:
+    found = [pledge for pledge, fate in zip(record.pledges, fates, strict=True) if fate is wanted]
+    if not found:
+        return ""
+    named = [
+        f"Spark partition {pledge.spark_task} ({pledge.row_count} rows, among others to "
+        f"{pledge.topic}-{pledge.partition} up to offset {pledge.last_offset})"
+        for pledge in found[:NAMED_MAX]
+    ]
+    rest = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
+    rows = sum(pledge.row_count for pledge in found)
+    return f"{title}: {rows} rows of {', '.join(named)}{rest}. "
+
+
+def _facts(sink_id: str, key: BatchKey, row_count: int, topics: Iterable[str]) -> Mapping[str, Any]:
+    return {
+        "sink_id": sink_id,
+        "query_id": key.query_id,
+        "batch_id": key.batch_id,
+        "row_count": row_count,
+        "topics": tuple(sorted(topics)),
+    }
+
+
+def _record_facts(record: LedgerRecord) -> Mapping[str, Any]:
+    return _facts(record.sink_id, record.key, record.row_count, record.topics)

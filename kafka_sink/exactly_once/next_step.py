@@ -1,0 +1,205 @@
+"""Which way an operation goes: at its start by what the process remembers, later by what the ledger says.
+
+Memory is a cache. A commit may go on from it, because what follows is a write under the remembered epoch: if the broker
+takes it, nobody has been the driver since, and the memory was true. Anything else than going on is read first. A write
+that is refused as fenced sends the driver back to look. It looks without fencing, to spare a successor. If no other run
+has claimed the ledger since, the one that came in between was another process of its own run: it fences, reads and goes
+on.
+
+abort() in a process that did not run commit() reads the ledger twice for the same reason, without and then with
+fencing: the first reading spares a successor, the second one makes sure that no decision of this run can still arrive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.exactly_once import messages
+from kafka_sink.exactly_once.ledger import (
+    Finding,
+    Kind,
+    LedgerRecord,
+    LedgerState,
+    Likeness,
+    finding,
+    is_decided,
+    is_replaced,
+    likeness,
+    record_without_rows,
+)
+from kafka_sink.exactly_once.receipt import BatchSummary
+from kafka_sink.exactly_once.session import (
+    Conclusion,
+    Decision,
+    DeliverySettings,
+    DriverOperation,
+    DriverSession,
+    Job,
+    OnMismatch,
+)
+
+
+class StepKind(Enum):
+    FENCE = "fence"
+    LOOK = "look"
+    JUDGE = "judge"
+    FINISH = "finish"
+    CHECK = "check"
+    RECORD = "record"
+    DISCARD = "discard"
+    SWEEP = "sweep"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """`conclusion` is what the verdict becomes if the rest goes well; with an `error` it fails all the same."""
+
+    move: StepKind
+    record: LedgerRecord | None = None
+    conclusion: Conclusion | None = None
+    error: KafkaSinkError | None = None
+    note: str = ""
+
+
+_WITHOUT_BATCH = {
+    DriverOperation.FINISH: StepKind.FENCE,
+    DriverOperation.SWEEP: StepKind.FENCE,
+    DriverOperation.ACCEPT: StepKind.FENCE,
+    DriverOperation.REPLAY: StepKind.FENCE,
+    DriverOperation.RECOVER: StepKind.LOOK,
+}
+
+
+def first_step(job: Job, session: DriverSession) -> NextStep:
+    if job.operation in _WITHOUT_BATCH:
+        session.forget_identity()
+        return NextStep(_WITHOUT_BATCH[job.operation])
+    assert job.key is not None, f"{job.operation.value} is about a batch"
+    decision = session.decisions.get(job.key)
+    if job.operation in (DriverOperation.ABORT, DriverOperation.ABORT_WITHOUT_LEDGER):
+        return _abort_at_start(job, session, decision)
+    if not (job.has_transactions or job.opens_a_stream):
+        return NextStep(StepKind.END, conclusion=Conclusion.NOTHING_TO_DO)
+    if job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
+        return NextStep(StepKind.CHECK)
+    is_known = session.identity is not None and session.ledger is not None and decision is not Decision.IN_DOUBT
+    return NextStep(StepKind.JUDGE if is_known else StepKind.FENCE)
+
+
+def _abort_at_start(job: Job, session: DriverSession, decision: Decision | None) -> NextStep:
+    if decision in (Decision.MADE, Decision.IN_DOUBT):
+        return NextStep(StepKind.END, conclusion=Conclusion.LEFT_ALONE)
+    if decision is Decision.NONE or job.operation is DriverOperation.ABORT_WITHOUT_LEDGER:
+        return NextStep(StepKind.DISCARD, conclusion=Conclusion.ABORTED)
+    # What this process knows of the ledger may be older than a commit in another process of the same run.
+    session.forget_identity()
+    return NextStep(StepKind.LOOK)
+
+
+def next_step(
+    job: Job,
+    session: DriverSession,
+    settings: DeliverySettings,
+    ledger: LedgerState,
+    summary: BatchSummary,
+    *,
+    is_fenced: bool,
+    is_remembered: bool,
+) -> NextStep:
+    """`is_fenced`: whoever was the driver before is none any more. `is_remembered`: the ledger was read by an operation
+    before this one."""
+    if is_fenced and ledger.older_key is not None and not session.older_is_fenced:
+        return NextStep(StepKind.FENCE)
+    if job.operation is DriverOperation.COMMIT:
+        assert job.key is not None
+        successor = session.successor(ledger)
+        if successor is not None:
+            reason = f"its run {successor} has claimed the ledger"
+            return NextStep(StepKind.END, error=messages.fenced(session.sink_id, job.key, summary, reason))
+        if not is_fenced and not is_replaced(ledger, job.key, session.run):
+            return NextStep(StepKind.FENCE)
+        found = _commit_judged(job, session, settings, ledger, summary)
+        is_going_on = found.move in (StepKind.CHECK, StepKind.RECORD)
+        return NextStep(StepKind.FENCE) if is_remembered and not is_going_on else found
+    if job.operation is DriverOperation.ABORT:
+        assert job.key is not None
+        if is_decided(ledger, job.key, session.run):
+            newest = ledger.find(job.key)
+            # All that it named has ended. What is open is of a second writing of the batch, inside foreachBatch.
+            move = StepKind.SWEEP if newest is not None and newest.kind is Kind.DONE else StepKind.END
+            return NextStep(move, conclusion=Conclusion.LEFT_ALONE)
+        # Whoever was replaced can decide nothing any more, and must not fence its successor.
+        is_settled = is_fenced or is_replaced(ledger, job.key, session.run)
+        return NextStep(StepKind.DISCARD, conclusion=Conclusion.ABORTED) if is_settled else NextStep(StepKind.FENCE)
+    if job.operation is not DriverOperation.RECOVER and not is_fenced:
+        return NextStep(StepKind.FENCE)  # an operator's command that was fenced in between
+    if job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY):
+        return _choice_judged(job, ledger, settings)
+    return _open_judged(job, ledger)
+
+
+def _commit_judged(
+    job: Job, session: DriverSession, settings: DeliverySettings, ledger: LedgerState, summary: BatchSummary
+) -> NextStep:
+    assert job.key is not None
+    sink_id, key = session.sink_id, job.key
+    found, record = finding(ledger, key, session.run, accept_unknown_sink=settings.accept_unknown_sink)
+    if found is Finding.GO_ON and job.has_transactions:
+        return NextStep(StepKind.CHECK)
+    if found is Finding.GO_ON:
+        return NextStep(StepKind.RECORD, record_without_rows(sink_id, key, session.run, record, job.wall_ms))
+    if found is Finding.UNKNOWN_SINK:
+        return NextStep(StepKind.END, error=messages.unknown_sink(sink_id, key, summary, settings.ledger_topic))
+    assert record is not None
+    if found in (Finding.FINISH_OWN, Finding.FINISH_OTHER):
+        return NextStep(StepKind.FINISH, record)
+    if found is Finding.DELIVERED:
+        return _delivered_judged(session, settings, record, summary)
+    if found is Finding.LOST:
+        return NextStep(StepKind.END, error=messages.lost(record, record.fates))
+    if found is Finding.ROLLED_BACK:
+        return NextStep(StepKind.END, error=messages.rolled_back(sink_id, key, summary, record))
+    return NextStep(StepKind.END, error=messages.superseded(sink_id, key, summary, record))
+
+
+def _delivered_judged(
+    session: DriverSession, settings: DeliverySettings, record: LedgerRecord, summary: BatchSummary
+) -> NextStep:
+    """What was written again is aborted. It should be the same rows, since Spark logs the input of a batch before it
+    runs it. If it is not, a checkpoint was set back, or two things are written under one name: rows would be lost
+    without a word. Equal counts are let pass with a warning: that is what rand() and shuffles do."""
+    # By this very run: the transactions at hand may be those of the decision. The sweep ends only what is open.
+    move = StepKind.SWEEP if record.run == session.run else StepKind.DISCARD
+    found = likeness(record, summary)
+    if found is Likeness.SAME or settings.on_mismatch is OnMismatch.SKIP:
+        return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
+    if found is Likeness.OTHER_COUNTS and settings.on_mismatch is OnMismatch.FAIL:
+        return NextStep(move, record, error=messages.other_rows(session.sink_id, record, summary))
+    note = messages.other_rows_dropped(record, summary, found.value)
+    return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED, note=note)
+
+
+def _choice_judged(job: Job, ledger: LedgerState, settings: DeliverySettings) -> NextStep:
+    """Without a batch named, the choice is about the only stuck one. What was decided in another cluster is stuck."""
+    foreign = [record for record in ledger.open_intents() if record.is_of_another_cluster(settings.cluster_id)]
+    stuck = [record for record in (*ledger.stuck(), *foreign) if job.key in (None, record.key)]
+    if len(stuck) != 1:
+        return NextStep(StepKind.END, conclusion=Conclusion.NOTHING_TO_DO)
+    chosen = stuck[0].resolved(is_accepted=job.operation is DriverOperation.ACCEPT, wall_ms=job.wall_ms)
+    return NextStep(StepKind.RECORD, chosen)
+
+
+def _open_judged(job: Job, ledger: LedgerState) -> NextStep:
+    """RECOVER, FINISH and SWEEP: open decisions first. A lost labelled write stops nobody but its own repetition."""
+    intents = ledger.open_intents()
+    if intents:
+        return NextStep(StepKind.FINISH, intents[0])
+    for record in ledger.stuck():
+        if isinstance(record.key.batch_id, int):
+            return NextStep(StepKind.END, error=messages.lost(record, record.fates))
+    if job.operation is DriverOperation.SWEEP:
+        return NextStep(StepKind.SWEEP)
+    return NextStep(StepKind.END)

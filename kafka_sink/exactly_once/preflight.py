@@ -1,0 +1,165 @@
+"""C2: are all transactions of the batch still what their receipts say, and is there time to commit them?
+
+DescribeTransactions changes nothing: it answers with state, producer id, epoch, and when the transaction began on the
+coordinator's clock. Only differences of broker times are used. A task that says it had so much time left when it made
+its receipt thereby says what the brokers' clock showed then; the latest of these moments is a moment ago, because the
+driver commits when the last task is done. From it the time left to each transaction follows without anybody's wall
+clock. What is missed, the way from the last task to here, is what the margin is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka_sink.exactly_once.commit_step import MORE_TIME, CommitStep
+from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.receipt import PreparedTransaction
+from kafka_sink.exactly_once.request import AnswerStatus, CoordinatorsOf, DriverAnswer, RequestKey
+from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.frozen import frozen
+from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
+
+DESCRIBE = "describe transactions"
+ONGOING = "Ongoing"
+# A younger driver of the sink aborts what an older run has prepared, before the older one can notice that it is fenced.
+WHO_ENDED_IT = (
+    "ended by its time-out, or aborted by another driver of this sink. If another query runs with this sink.id, stop "
+    "it, or give one of them a sink.id of its own"
+)
+
+
+@frozen
+class TransactionDescription:
+    transactional_id: str
+    state: str
+    producer_id: int
+    producer_epoch: int
+    timeout_ms: int
+    start_ms: int
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+class DescribeTransactions(CommitStep):
+    """The state of many transactions. An id that no coordinator knows is simply not in `found`."""
+
+    def __init__(self, settings: DeliverySettings, transactional_ids: Sequence[str], now_ms: int) -> None:
+        super().__init__(settings)
+        self.found: dict[str, TransactionDescription] = {}
+        self.is_supported = True
+        self._missing = dict.fromkeys(transactional_ids)
+        self._ask(now_ms)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.inquiry.is_quiet
+
+    def _ask(self, now_ms: int) -> None:
+        if self._missing:
+            ids = tuple(self._missing)
+            body = {"transactional_ids": list(ids)}
+            self.inquiry.ask(now_ms, RequestKey(DESCRIBE), CoordinatorsOf(ids), DESCRIBE_TRANSACTIONS, body)
+
+    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
+        if answer.fate is AnswerStatus.UNSUPPORTED:
+            self.is_supported = False
+            self.inquiry.drop_all()
+            return
+        super().on_answer(now_ms, answer)
+
+    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
+        self.last_trouble = f"{DESCRIBE}: {answer.error or 'no answer'}"
+        self._on_some(now_ms, answer)
+
+    def on_bodies(self, now_ms: int, answer: DriverAnswer) -> None:
+        self._on_some(now_ms, answer)
+
+    def _on_some(self, now_ms: int, answer: DriverAnswer) -> None:
+        """Some coordinators answered, some may not have: what is still missing is asked again."""
+        for body in answer.bodies:
+            self.on_body(now_ms, answer.key, body)
+        if self.failure is not None:
+            return
+        if not self._missing:
+            self.inquiry.drop(answer.key)
+            return
+        question = tuple(self._missing)
+        self.inquiry.replace(answer.key, CoordinatorsOf(question), {"transactional_ids": list(question)})
+        self.inquiry.repeat(now_ms, answer.key, find_again=True)
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        for state in body["transaction_states"]:
+            transactional_id, error_code = state["transactional_id"], state["error_code"]
+            found = meaning(DESCRIBE_TRANSACTIONS, error_code)
+            if transactional_id not in self._missing:
+                continue
+            if found is Meaning.DONE:
+                del self._missing[transactional_id]
+                self.found[transactional_id] = TransactionDescription(
+                    transactional_id,
+                    state["transaction_state"],
+                    state["producer_id"],
+                    state["producer_epoch"],
+                    state["transaction_timeout_ms"],
+                    state["transaction_start_time_ms"],
+                    tuple((topic["topic"], one) for topic in state["topics"] for one in topic["partitions"]),
+                )
+            elif found is Meaning.NEVER:
+                del self._missing[transactional_id]
+            elif found in (Meaning.UNAUTHORIZED, Meaning.REFUSED):
+                self.fail(f"{transactional_id}: {described(DESCRIBE_TRANSACTIONS.name, error_code)}")
+                return
+            else:
+                self.last_trouble = described(DESCRIBE_TRANSACTIONS.name, error_code)
+
+
+@frozen
+class PreflightResult:
+    """`problem` None: all is as it should be. `since_ms` is when the first of them began, on the brokers' clock."""
+
+    problem: str | None
+    time_left_ms: int
+    since_ms: int
+
+
+def checked(
+    transactions: Sequence[PreparedTransaction], found: Mapping[str, TransactionDescription], margin_ms: int
+) -> PreflightResult:
+    for transaction in transactions:
+        state = found.get(transaction.transactional_id)
+        problem = _problem(transaction, state)
+        if problem is not None:
+            return PreflightResult(problem, 0, -1)
+    described_and_told = [(found[told.transactional_id], told) for told in transactions]
+    broker_now_ms = max(
+        state.start_ms + max(told.timeout_ms - told.remaining_ms, 0) for state, told in described_and_told
+    )
+    left_ms = min(state.start_ms + state.timeout_ms - broker_now_ms for state, _ in described_and_told)
+    since_ms = min(state.start_ms for state, _ in described_and_told)
+    return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, since_ms)
+
+
+def checked_by_time_alone(transactions: Sequence[PreparedTransaction], margin_ms: int) -> PreflightResult:
+    """Where DescribeTransactions is not spoken. How long ago a receipt was made is not known then."""
+    left_ms = min(told.remaining_ms for told in transactions)
+    return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, -1)
+
+
+def _problem(transaction: PreparedTransaction, state: TransactionDescription | None) -> str | None:
+    name = f"transaction {transaction.transactional_id}"
+    if state is None:
+        return f"{name} is not known to its coordinator"
+    if state.state != ONGOING:
+        return f"{name} is {state.state} instead of {ONGOING}: it was {WHO_ENDED_IT}"
+    ours = (transaction.producer_id, transaction.producer_epoch)
+    theirs = (state.producer_id, state.producer_epoch)
+    if ours != theirs:
+        return f"{name} is producer id and epoch {theirs} instead of {ours}: somebody else uses the id"
+    return None
+
+
+def _time_problem(left_ms: int, margin_ms: int) -> str | None:
+    if left_ms >= margin_ms:
+        return None
+    what = f"the oldest transaction has {max(left_ms, 0)} ms left before it times out, and {margin_ms} ms are needed"
+    return f"{what}. {MORE_TIME}"

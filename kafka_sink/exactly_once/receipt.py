@@ -1,0 +1,163 @@
+"""What a finished task hands to the driver, and what a whole batch says about itself.
+
+A receipt with a transaction is all that is needed to end it from another process. Without one it is the report of a
+task that delivered at least once, or of a task that had no rows: the driver treats all three alike where it counts and
+looks at `transaction` only where it commits.
+
+Receipts travel by pickle from executor to driver and hold plain values only. `remaining_ms` is how much of the
+transaction's time was left when the receipt was made, on the executor's monotonic clock: no two hosts' clocks are ever
+compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+# 63 bits: it is written as a number of the ledger.
+DIGEST_MAX = 2**63 - 1
+BatchId = int | str
+"""A number for streams, which count; a text for batch writes, where only "the same or another one" has a meaning."""
+
+
+class BatchKey(NamedTuple):
+    """What a decision is about. `query_id` is empty for batch writes."""
+
+    query_id: str
+    batch_id: BatchId
+
+    @property
+    def is_first(self) -> bool:
+        """Of a stream, whose batches are numbered from 0."""
+        return self.batch_id == 0
+
+    @property
+    def has_ledger(self) -> bool:
+        """A batch write without a name has none: nobody could ask for it again."""
+        return self != BatchKey("", "")
+
+    def __str__(self) -> str:
+        if self.query_id:
+            return f"batch {self.batch_id} of query {self.query_id}"
+        return f"batch {self.batch_id!r}" if self.batch_id != "" else "the batch write"
+
+
+class WrittenPartition(NamedTuple):
+    """What one task, or a whole batch, wrote to one partition; other writers' records may lie between the offsets."""
+
+    topic: str
+    partition: int
+    row_count: int
+    first_offset: int
+    last_offset: int
+
+    def joined(self, other: WrittenPartition) -> WrittenPartition:
+        first, last = min(self.first_offset, other.first_offset), max(self.last_offset, other.last_offset)
+        return WrittenPartition(self.topic, self.partition, self.row_count + other.row_count, first, last)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedTransaction:
+    """A transaction whose records are all in the log and which nobody has ended. `generation` is 1 or 2 (KIP-890)."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    generation: int
+    timeout_ms: int
+    remaining_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReceipt:
+    """`transaction` None: the task wrote nothing, or it wrote without a transaction."""
+
+    key: BatchKey
+    run: str
+    spark_partition: int
+    attempt: int
+    transaction: PreparedTransaction | None = None
+    written: tuple[WrittenPartition, ...] = ()
+    row_count: int = 0
+    bytes: int = 0
+    retry_count: int = 0
+    send_ms: int = 0
+    # Rows that were left out because an option says so, by reason.
+    record_errors: Mapping[str, int] = field(default_factory=dict)
+    # Of the keys and values that came in, in their order (records/digest.py).
+    digest: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.written
+
+    @property
+    def witness(self) -> WrittenPartition:
+        """One partition is enough to learn a transaction's fate: a marker stands behind its records in each of them.
+
+        Best one whose offset is known: a broker may acknowledge a repeated request without it.
+        """
+        return min(self.written, key=lambda written: (written.last_offset < 0, written))
+
+
+class TopicSummary(NamedTuple):
+    row_count: int
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSummary:
+    """A batch in figures, for the ledger, the log and Spark's progress report."""
+
+    receipt_count: int
+    empty_count: int
+    row_count: int
+    bytes: int
+    retry_count: int
+    send_ms_max: int
+    topics: Mapping[str, TopicSummary]
+    written: tuple[WrittenPartition, ...]
+    record_errors: Mapping[str, int]
+    # The sum over the tasks: in which order they are summed does not matter.
+    digest: int = 0
+
+    @property
+    def topic_rows(self) -> dict[str, int]:
+        return {topic: found.row_count for topic, found in self.topics.items()}
+
+
+def summarised(receipts: Iterable[TaskReceipt]) -> BatchSummary:
+    every = list(receipts)
+    partitions: dict[tuple[str, int], WrittenPartition] = {}
+    errors: dict[str, int] = {}
+    for receipt in every:
+        for written in receipt.written:
+            known = partitions.get(written[:2])
+            partitions[written[:2]] = written if known is None else known.joined(written)
+        for reason, count in receipt.record_errors.items():
+            errors[reason] = errors.get(reason, 0) + count
+    return BatchSummary(
+        receipt_count=len(every),
+        empty_count=sum(receipt.is_empty for receipt in every),
+        row_count=sum(receipt.row_count for receipt in every),
+        bytes=sum(receipt.bytes for receipt in every),
+        retry_count=sum(receipt.retry_count for receipt in every),
+        send_ms_max=max((receipt.send_ms for receipt in every), default=0),
+        topics=_topics(partitions.values()),
+        written=tuple(partitions[where] for where in sorted(partitions)),
+        record_errors=dict(sorted(errors.items())),
+        digest=digest_of(every),
+    )
+
+
+def digest_of(receipts: Iterable[TaskReceipt]) -> int:
+    return sum(receipt.digest for receipt in receipts) & DIGEST_MAX
+
+
+def _topics(written: Iterable[WrittenPartition]) -> dict[str, TopicSummary]:
+    found: dict[str, TopicSummary] = {}
+    for each in sorted(written):
+        rows, partitions = found.get(each.topic, TopicSummary(0, 0))
+        found[each.topic] = TopicSummary(rows + each.row_count, partitions + 1)
+    return found

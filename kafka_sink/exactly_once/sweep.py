@@ -1,0 +1,207 @@
+"""Ends what nobody will end: losing speculative attempts, killed ones, and what a crashed run left open.
+
+An open transaction holds back every read_committed reader of its partitions until its time-out, minutes later. After a
+batch is done, or aborted, none of this run's transactions should be open, so all of them are aborted. So are those of
+the runs that the ledger says were replaced: what they had decided was finished first, and they decide nothing any more.
+Those of another run are aborted only if they began before this run's first transaction did, on the brokers' clock: a
+run that began later is our successor, and aborting what it has prepared could turn its decision into a loss.
+
+Each is ended by its exact producer id and epoch, as DescribeTransactions tells them. InitProducerId would do it without
+asking, but it names no transaction: one that arrives late kills what the next batch has prepared under the same id.
+Where ListTransactions is not spoken there is no exact name to be had, so nothing is swept; the next attempt under an id
+aborts what it finds there.
+
+Which transactions are open is asked beside other questions of a commit (`OpenTransactions`), while those of its own
+decision are being ended. That is early enough: what begins later is swept after the next batch. What the decision names
+is left out by name, whatever a broker lists: under such an id nothing else begins before the commit is over.
+
+That abort needs brokers that verify. By the rules of generation 1 it leaves the epoch as it is, and brokers before 3.6
+take a Produce of the killed task that arrives later: it opens a transaction of which no coordinator knows, and readers
+stop there for ever. The coordinator's own abort at the time-out raises the epoch. So on such brokers nothing is swept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kafka_sink.exactly_once.commit_step import CommitStep
+from kafka_sink.exactly_once.end_txn import AbortTransactions, TransactionToEnd
+from kafka_sink.exactly_once.identity import is_of_same_label, parsed_task_identity
+from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.preflight import ONGOING, DescribeTransactions, TransactionDescription
+from kafka_sink.exactly_once.request import AnswerStatus, DriverAnswer, EveryBroker, RequestKey
+from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.frozen import frozen
+from kafka_sink.wire.apis import LIST_TRANSACTIONS
+
+LIST = RequestKey("list transactions")
+# Said once by each process: it stays as it is.
+NOT_VERIFIED = (
+    "these brokers (before Kafka 3.6, or with transaction.partition.verification.enable=false) do not verify "
+    "transactions, so those left open by killed tasks are not aborted: they end by their own time-out, and readers of "
+    "their partitions wait until then"
+)
+
+
+@frozen
+class SweepRule:
+    """`own_run` None: every run, whenever it began (an operator's wish, after fencing). `named_sink_id`: where the
+    release before kept this stream, perhaps among others; of those only runs that the ledger names are replaced."""
+
+    sink_id: str
+    own_run: str | None
+    since_ms: int
+    replaced_runs: tuple[str, ...] = ()
+    named_sink_id: str = ""
+    # Writes with a label go on side by side under one sink id: only runs of the same label can be over.
+    is_of_label: bool = False
+
+    def is_candidate(self, transactional_id: str) -> bool:
+        identity = parsed_task_identity(transactional_id)
+        if identity is None:
+            return False
+        if identity.sink_id == self.sink_id:
+            return self._is_over(identity.run) or (self.since_ms >= 0 and self._is_an_elder(identity.run))
+        return identity.sink_id == self.named_sink_id and identity.run in self.replaced_runs
+
+    def is_dangling(self, found: TransactionDescription) -> bool:
+        identity = parsed_task_identity(found.transactional_id)
+        if identity is None or found.state != ONGOING or not self.is_candidate(found.transactional_id):
+            return False
+        return self._is_over(identity.run) or 0 <= found.start_ms < self.since_ms
+
+    def _is_an_elder(self, run: str) -> bool:
+        return not self.is_of_label or self.own_run is None or is_of_same_label(run, self.own_run)
+
+    def _is_over(self, run: str) -> bool:
+        return self.own_run in (None, run) or run in self.replaced_runs
+
+
+class OpenTransactions(CommitStep):
+    """The ids under which a transaction of one of these sinks is open, as far as the brokers tell."""
+
+    def __init__(self, settings: DeliverySettings, sink_ids: frozenset[str], now_ms: int) -> None:
+        super().__init__(settings)
+        self.notes: list[str] = []
+        self.ids: dict[str, None] = {}
+        self._sink_ids = sink_ids
+        self._is_listed = False
+        if settings.generation == 1 and not settings.brokers_verify:
+            self.notes.append(NOT_VERIFIED)
+            self._is_listed = True
+            return
+        body = {"state_filters": [ONGOING], "producer_id_filters": []}
+        self.inquiry.ask(now_ms, LIST, EveryBroker(), LIST_TRANSACTIONS, body)
+
+    @property
+    def is_finished(self) -> bool:
+        return self._is_listed or self.failure is not None
+
+    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
+        if answer.fate is not AnswerStatus.UNSUPPORTED:
+            super().on_answer(now_ms, answer)
+            return
+        self._end()
+        self.notes.append(
+            "the brokers do not speak ListTransactions: transactions left open by killed tasks end by their own "
+            "time-out or when their id is used again"
+        )
+
+    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
+        """A broker that is away lists nothing; what it coordinates is swept after the next batch."""
+        self.notes.append(f"not every broker listed its transactions: {answer.error or 'no answer'}")
+        self.on_bodies(now_ms, answer)
+
+    def on_bodies(self, now_ms: int, answer: DriverAnswer) -> None:
+        super().on_bodies(now_ms, answer)
+        self._end()
+
+    def _end(self) -> None:
+        self.inquiry.drop_all()
+        self._is_listed = True
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        if meaning(LIST_TRANSACTIONS, body["error_code"]) is not Meaning.DONE:
+            self.notes.append(described(LIST_TRANSACTIONS.name, body["error_code"]))
+            return
+        for state in body["transaction_states"]:
+            identity = parsed_task_identity(state["transactional_id"])
+            if identity is not None and identity.sink_id in self._sink_ids:
+                self.ids[state["transactional_id"]] = None
+
+    def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
+        self.notes.append(f"dangling transactions could not be looked for: {reason}")
+        self.fail(reason)
+
+
+class Sweep(CommitStep):
+    """Listed, described, aborted; whatever goes wrong is a note, never an error. `committed_ids`: what was open under
+    these when it was listed is committed by now."""
+
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        rule: SweepRule,
+        listing: OpenTransactions,
+        now_ms: int,
+        *,
+        committed_ids: Collection[str] = (),
+    ) -> None:
+        super().__init__(settings)
+        self._rule = rule
+        self._committed_ids = committed_ids
+        self._listing = listing
+        self._describe: DescribeTransactions | None = None
+        self._aborts: AbortTransactions | None = None
+        self._notes: list[str] = []
+        self.inquiry = listing.inquiry
+        self._on_listed(now_ms)
+
+    @property
+    def notes(self) -> list[str]:
+        return self._listing.notes + self._notes
+
+    @property
+    def swept(self) -> tuple[str, ...]:
+        return tuple(self._aborts.aborted) if self._aborts is not None else ()
+
+    @property
+    def is_finished(self) -> bool:
+        if self._aborts is not None:
+            return self._aborts.is_finished
+        return self._describe is None and self._listing.is_finished
+
+    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
+        if self._aborts is not None:
+            self._aborts.on_answer(now_ms, answer)
+        elif self._describe is not None:
+            self._describe.on_answer(now_ms, answer)
+            if self._describe.is_finished:
+                self._on_described(now_ms)
+        else:
+            self._listing.on_answer(now_ms, answer)
+            self._on_listed(now_ms)
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        raise AssertionError("answers go to the part that asked")
+
+    def _on_listed(self, now_ms: int) -> None:
+        if not self._listing.is_finished:
+            return
+        ids = [name for name in self._listing.ids if self._rule.is_candidate(name) and name not in self._committed_ids]
+        if ids:
+            self._describe = DescribeTransactions(self.settings, ids, now_ms)
+            self.inquiry = self._describe.inquiry
+
+    def _on_described(self, now_ms: int) -> None:
+        assert self._describe is not None
+        if self._describe.failure is not None:
+            self._notes.append(f"dangling transactions could not be described: {self._describe.failure.reason}")
+        endings = [
+            TransactionToEnd(found.transactional_id, found.producer_id, found.producer_epoch, self.settings.generation)
+            for found in self._describe.found.values()
+            if self._rule.is_dangling(found)
+        ]
+        self._aborts = AbortTransactions(self.settings, endings, now_ms)
+        self.inquiry = self._aborts.inquiry

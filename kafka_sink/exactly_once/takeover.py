@@ -1,0 +1,112 @@
+"""C1, first half: become the only driver of a sink, and prove that what is read next is all there is.
+
+`Fence` shuts out whoever was the driver before. A success of InitProducerId proves that every earlier transaction of
+the driver's id has ended, markers included. It does not prove that the ledger is read where it is written: a broker
+that was frozen, or is cut off from its controllers, answers as leader of a partition that has another leader by now,
+with the end of the log as it was. A decision behind that end would be missed, and its batch delivered twice.
+
+`Claim` closes that gap. It appends one record to the ledger with acks=all, which an outdated leader cannot acknowledge,
+since the replicas in sync do not follow it. Whatever was decided before lies below the offset of the claim, so a reader
+that has come to the claim has seen it, whoever answered. The claim needs no transaction: what decides is in one always.
+
+A claim names the run. Spark moves the commits of a query between Python processes as it likes, and the one that comes
+next fences the one before: an epoch that is out of date says "another process", only a claim says "another run".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_sink.exactly_once.commit_step import CommitStep
+from kafka_sink.exactly_once.identity import driver_transactional_id
+from kafka_sink.exactly_once.ledger import claim_key
+from kafka_sink.exactly_once.ledger_codec import encode_claim
+from kafka_sink.exactly_once.log_append import appended, ask_append
+from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.request import CoordinatorOf, RequestKey
+from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
+from kafka_sink.records.batch import NO_TIMESTAMP, seal
+from kafka_sink.records.compression import compressor
+from kafka_sink.records.scalar import Record, encode_batch
+from kafka_sink.wire.apis import INIT_PRODUCER_ID, PRODUCE
+
+FENCE, CLAIM = RequestKey("fence older drivers"), RequestKey("claim ledger")
+# Of the release before, which knew this stream by the sink id without the query.
+FENCE_OLDER = RequestKey("fence a driver of the release before")
+# The brokers' transaction.max.timeout.ms is lower than what was asked for. Not everybody may read it, so it is found by
+# asking for half as much, down to what a record takes.
+INVALID_TRANSACTION_TIMEOUT, TIMEOUT_MS_MIN = 50, 1_000
+
+
+class Fence(CommitStep):
+    """InitProducerId without an identity: whoever was the driver before is not any more.
+
+    Where the ledger shows that the release before has driven this stream, its driver is fenced as well; it may be a
+    process that was frozen before the upgrade.
+    """
+
+    def __init__(self, settings: DeliverySettings, session: DriverSession, now_ms: int) -> None:
+        super().__init__(settings)
+        self.identity: DriverIdentity | None = None
+        self._session = session
+        self._ids = {FENCE: session.transactional_id}
+        if session.has_older_driver:
+            self._ids[FENCE_OLDER] = driver_transactional_id(session.named_sink_id)
+        for key in self._ids:
+            self._ask(now_ms, key)
+
+    def _ask(self, now_ms: int, key: RequestKey) -> None:
+        body = {
+            "transactional_id": self._ids[key],
+            "transaction_timeout_ms": self._session.timeout_ms(self.settings),
+        }
+        self.inquiry.ask(now_ms, key, CoordinatorOf(self._ids[key]), INIT_PRODUCER_ID, body)
+
+    @property
+    def is_finished(self) -> bool:
+        return (self.identity is not None and self.inquiry.is_quiet) or self.failure is not None
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        error_code = body["error_code"]
+        found = meaning(INIT_PRODUCER_ID, error_code)
+        if self.repeats(now_ms, key, found, INIT_PRODUCER_ID.name, error_code):
+            return
+        timeout_ms = self._session.timeout_ms(self.settings)
+        if error_code == INVALID_TRANSACTION_TIMEOUT and timeout_ms > TIMEOUT_MS_MIN:
+            self._session.allowed_timeout_ms = max(TIMEOUT_MS_MIN, timeout_ms // 2)
+            self._ask(now_ms, key)
+        elif found is Meaning.DONE:
+            self.inquiry.drop(key)
+            if key == FENCE:
+                self.identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
+        else:
+            reason = f"{self._ids[key]}: {described(INIT_PRODUCER_ID.name, error_code)}"
+            self.fail(reason, is_fenced=found is Meaning.FENCED)
+
+
+class Claim(CommitStep):
+    """Written twice when an answer is lost, which does no harm: the last one counts."""
+
+    def __init__(self, settings: DeliverySettings, session: DriverSession, wall_ms: int, now_ms: int) -> None:
+        super().__init__(settings)
+        self.offset: int | None = None
+        value = encode_claim(session.sink_id, session.run, wall_ms)
+        content = Record(NO_TIMESTAMP, claim_key(session.sink_id).encode(), value)
+        batch = encode_batch([content], compressor("none"))
+        ask_append(self.inquiry, now_ms, CLAIM, settings, seal(batch) + batch.payload)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.offset is not None or self.failure is not None
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        error_code, offset = appended(body)
+        found = meaning(PRODUCE, error_code)
+        if self.repeats(now_ms, key, found, PRODUCE.name, error_code):
+            return
+        if found is Meaning.DONE:
+            self.inquiry.drop_all()
+            self.offset = offset
+        else:
+            self.fail(f"{self.settings.ledger_title}: {described(PRODUCE.name, error_code)}")

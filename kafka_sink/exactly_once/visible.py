@@ -1,0 +1,112 @@
+"""Is the batch visible? Asked after the last EndTxn was answered, if an option says so.
+
+Coordinators answer EndTxn when the outcome is settled and write the markers afterwards, which takes milliseconds. A
+read_committed reader sees the rows of a partition when its last stable offset is behind them. One question to each
+broker that leads a written partition tells all of them.
+
+That it is not behind them yet says nothing about our transactions alone: any open transaction in the partition holds it
+back, also another application's. So what is not seen in time is told and fails nothing; the batch is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka_sink.exactly_once.commit_step import CommitStep
+from kafka_sink.exactly_once.log_scan import LATEST, READ_COMMITTED
+from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.receipt import WrittenPartition
+from kafka_sink.exactly_once.request import DriverAnswer, LeadersOf, RequestKey
+from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.wire.apis import LIST_OFFSETS
+
+STABLE = RequestKey("last stable offsets")
+# The first version that knows isolation levels.
+LIST_OFFSETS_FIRST_COMMITTED = 2
+NAMED_MAX = 8
+
+
+class Visible(CommitStep):
+    def __init__(self, settings: DeliverySettings, written: Sequence[WrittenPartition], now_ms: int) -> None:
+        super().__init__(settings)
+        # The last offset of the batch by partition, as long as no reader of committed rows gets behind it.
+        self._unseen = {(each.topic, each.partition): each.last_offset for each in written if each.last_offset >= 0}
+        self._stable: dict[tuple[str, int], int] = {}
+        self._is_stale = False
+        if self._unseen:
+            target, body = self._question()
+            self.inquiry.ask(now_ms, STABLE, target, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_COMMITTED)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.inquiry.is_quiet
+
+    @property
+    def note(self) -> str:
+        """For an operator; empty if every row can be seen."""
+        if not self._unseen:
+            return ""
+        if self.failure is not None:
+            return f"whether the batch is visible was not found out: {self.failure.reason}"
+        shown = [
+            f"{topic}-{partition} (stable up to {self._stable.get((topic, partition), 'an unknown offset')}, "
+            f"written up to {last})"
+            for (topic, partition), last in sorted(self._unseen.items())[:NAMED_MAX]
+        ]
+        rest = len(self._unseen) - len(shown)
+        named = ", ".join(shown) + (f" and {rest} partitions more" if rest > 0 else "")
+        return (
+            f"the batch is committed, and after {self.settings.visible_ms} ms read_committed readers do not see all of "
+            f"it yet: {named}. An open transaction of somebody else in the partition does that until it ends, and a "
+            "partition that had no leader when the transaction was committed for ever (KAFKA-20734): "
+            "kafka-transactions.sh find-hanging tells the two apart"
+        )
+
+    def _question(self) -> tuple[LeadersOf, dict[str, Any]]:
+        by_topic: dict[str, list[dict[str, int]]] = {}
+        for topic, partition in self._unseen:
+            by_topic.setdefault(topic, []).append({"partition_index": partition, "timestamp": LATEST})
+        body = {
+            "replica_id": -1,
+            "isolation_level": READ_COMMITTED,
+            "topics": [{"name": topic, "partitions": asked} for topic, asked in by_topic.items()],
+        }
+        return LeadersOf(tuple(self._unseen)), body
+
+    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
+        self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
+        self._is_stale = True
+        self.on_bodies(now_ms, answer)
+
+    def on_bodies(self, now_ms: int, answer: DriverAnswer) -> None:
+        """Some may have been seen; the others are asked about again, at once or after their leader was looked for."""
+        super().on_bodies(now_ms, answer)
+        if self.failure is not None:
+            return
+        if not self._unseen:
+            self.inquiry.drop(STABLE)
+            return
+        target, body = self._question()
+        self.inquiry.replace(STABLE, target, body)
+        self.inquiry.repeat(now_ms, STABLE, find_again=self._is_stale, soon=not self._is_stale)
+        self._is_stale = False
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        for topic in body["topics"]:
+            for told in topic["partitions"]:
+                self._on_told((topic["name"], told["partition_index"]), told["error_code"], told["offset"])
+
+    def _on_told(self, where: tuple[str, int], error_code: int, offset: int) -> None:
+        if self.failure is not None or where not in self._unseen:
+            return
+        found = meaning(LIST_OFFSETS, error_code)
+        if found is Meaning.DONE:
+            self._stable[where] = offset
+            if offset > self._unseen[where]:
+                del self._unseen[where]
+        elif found in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN):
+            self._is_stale = True
+            self.last_trouble = described(LIST_OFFSETS.name, error_code)
+        else:
+            self.fail(f"{where[0]}-{where[1]}: {described(LIST_OFFSETS.name, error_code)}")

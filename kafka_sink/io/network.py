@@ -1,0 +1,326 @@
+"""Sockets: carries out what the engine decided about connections, and tells it what happened on them.
+
+One selector, non-blocking sockets, no thread of its own: whoever owns it calls `execute` and `poll` from one thread;
+only `wake` may be called from others. A peer that is slow or dead costs a place in the selector, never time.
+
+Errors of the operating system end here. `OSError` and `gaierror` become a `TransportError` whose text names host, port
+and reason; it travels as an event, nothing is raised. What a lost connection means, and whether something is sent
+again, is not known here.
+
+A connection with TLS (`tls_connection.py`) has the same interface as a plain one; here it only takes a second step
+until it is established. `Connected` is told after the broker's certificate was verified, so nothing can be sent before.
+
+Resolving a name is the one call that can block (`getaddrinfo` has no non-blocking form). It blocks the sender thread,
+as it does in the Java client; an address in place of a name avoids it.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import socket
+import threading
+from typing import TYPE_CHECKING
+
+from kafka_sink.client.commands import (
+    Address,
+    Connect,
+    Connected,
+    Disconnect,
+    Disconnected,
+    NetworkEvent,
+    Received,
+    Resolve,
+    Resolved,
+    Send,
+    Written,
+)
+from kafka_sink.errors import KafkaSinkError, TransportError
+from kafka_sink.io.clock import Clock
+from kafka_sink.io.plain_connection import PlainConnection, failure_of
+
+if TYPE_CHECKING:
+    from kafka_sink.io.tls import TlsContexts
+
+SocketCommand = Resolve | Connect | Send | Disconnect
+
+# One read; answers to a producer are small.
+RECEIVE_BYTES = 64 * 1024
+# How often one connection may read or write before the others have their turn.
+CALLS_PER_TURN = 8
+WAKE_BYTES = 4096
+NS_PER_MS = 1_000_000
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Network:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        send_buffer_bytes: int = -1,
+        receive_buffer_bytes: int = -1,
+        tls: TlsContexts | None = None,
+    ) -> None:
+        self._clock = clock
+        self._send_buffer_bytes = send_buffer_bytes
+        self._receive_buffer_bytes = receive_buffer_bytes
+        self._tls = tls
+        self._connections: dict[int, PlainConnection] = {}
+        # Those that have decrypted more than was taken in one turn: the selector does not know of it.
+        self._unread: set[PlainConnection] = set()
+        # Events of commands, until the next poll takes them along.
+        self._events: list[NetworkEvent] = []
+        self._received = memoryview(bytearray(RECEIVE_BYTES))
+        self._selector = selectors.DefaultSelector()
+        self._wake_receiver, self._wake_sender = socket.socketpair()
+        for end in (self._wake_receiver, self._wake_sender):
+            end.setblocking(False)
+        self._selector.register(self._wake_receiver, _READ, None)
+        # A byte sent to a descriptor that was closed and given away meanwhile would go to somebody else's file.
+        # Reentrant, because a producer may be garbage-collected, and wake its sender, in the middle of `wake`.
+        self._wake_lock = threading.RLock()
+        self._is_woken = False
+        self._is_closed = False
+        # What the last poll took: waiting, and then reading and writing.
+        self.wait_ns = 0
+        self.io_ns = 0
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    def wake(self) -> None:
+        """Ends a `poll` that waits, or makes the next one return at once. For any thread."""
+        if self._is_woken:
+            return
+        with self._wake_lock:
+            if self._is_woken or self._is_closed:
+                return
+            self._is_woken = True
+            self._wake_sender.send(b"\0")
+
+    def poll(self, timeout_ms: int | None) -> list[NetworkEvent]:
+        """Waits for something to happen, at most so long (None: for ever), and returns all of it.
+
+        That a peer took a part of what is written to it is nothing to tell: it goes on waiting. A large request takes
+        several such parts, and a turn of the whole engine for each would cost more than writing it.
+        """
+        if self._events or self._unread:
+            timeout_ms = 0
+        now_ns = self._clock.monotonic_ns()
+        deadline_ns = None if timeout_ms is None else now_ns + timeout_ms * NS_PER_MS
+        self.wait_ns = self.io_ns = 0
+        is_over = False
+        while not is_over:
+            ready = self._selector.select(None if deadline_ns is None else max(0, deadline_ns - now_ns) / 1e9)
+            selected_ns = self._clock.monotonic_ns()
+            self.wait_ns += selected_ns - now_ns
+            is_woken = self._take_turns(ready)
+            now_ns = self._clock.monotonic_ns()
+            self.io_ns += now_ns - selected_ns
+            is_late = deadline_ns is not None and now_ns >= deadline_ns
+            is_over = is_woken or is_late or not ready or bool(self._events)
+        taken, self._events = self._events, []
+        return taken
+
+    def execute(self, command: SocketCommand) -> None:
+        if isinstance(command, Send):
+            self.send(command)
+        elif isinstance(command, Connect):
+            self._connect(command)
+        elif isinstance(command, Disconnect):
+            connection = self._connections.get(command.connection_id)
+            if connection is not None:
+                self._drop(connection)
+        else:
+            self._events.append(_resolve(command))
+
+    def send(self, command: Send) -> None:
+        connection = self._connections.get(command.connection_id)
+        if connection is None:
+            return  # lost a moment ago: its `Disconnected` is on the way
+        is_first = not connection.outgoing
+        connection.outgoing.extend(map(memoryview, command.buffers))
+        connection.tells_written = connection.tells_written or command.tells_written
+        if is_first and not connection.is_connecting and self._write(connection) and connection.outgoing:
+            self._selector.modify(connection.socket, _READ | _WRITE, connection)
+
+    def close(self) -> None:
+        with self._wake_lock:
+            self.close_descriptors()
+
+    def close_descriptors(self) -> None:
+        """As `close`, for a forked child whose only thread may find the lock taken for ever.
+
+        Nothing is taken out of the selector one by one: parent and child share it in the kernel, and what the child
+        takes out the parent would not hear of again. Closing the descriptors leaves the parent's alone.
+        """
+        self._is_closed = True
+        self._selector.close()
+        self._wake_sender.close()
+        self._wake_receiver.close()
+        for connection in list(self._connections.values()):
+            connection.socket.close()
+        self._connections.clear()
+
+    # ---- commands --------------------------------------------------------------------------------------------------
+
+    def _connect(self, command: Connect) -> None:
+        family, address = command.address
+        peer = title_of(command.address)
+        try:
+            opened = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            self._events.append(Disconnected(command.connection_id, failure_of(peer, error)))
+            return
+        if self._tls is None:
+            connection = PlainConnection(command.connection_id, opened, peer)
+        else:
+            from kafka_sink.io.tls_connection import TlsConnection  # see secured.py
+
+            connection = TlsConnection(command.connection_id, opened, peer, command.host, self._tls)
+        try:
+            self._set_options(opened)
+            refused = opened.connect_ex(address)
+            if refused not in (0, errno.EINPROGRESS, errno.EWOULDBLOCK):
+                raise OSError(refused, os.strerror(refused))
+            self._selector.register(opened, _WRITE, connection)
+        except (OSError, OverflowError) as error:
+            opened.close()
+            self._events.append(Disconnected(command.connection_id, failure_of(peer, error)))
+            return
+        self._connections[command.connection_id] = connection
+
+    def _set_options(self, opened: socket.socket) -> None:
+        opened.setblocking(False)
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if opened.family in (socket.AF_INET, socket.AF_INET6):
+            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._send_buffer_bytes >= 0:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
+        if self._receive_buffer_bytes >= 0:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._receive_buffer_bytes)
+
+    # ---- readiness -------------------------------------------------------------------------------------------------
+
+    def _take_wake(self) -> None:
+        with self._wake_lock:
+            self._wake_receiver.recv(WAKE_BYTES)
+            self._is_woken = False
+
+    def _take_turns(self, ready: list[tuple[selectors.SelectorKey, int]]) -> bool:
+        """Reads and writes where it is possible. True: somebody called `wake`."""
+        is_woken = False
+        for key, mask in ready:
+            if key.data is None:
+                self._take_wake()
+                is_woken = True
+            elif mask == _READ and not key.data.is_connecting:
+                self._read(key.data)
+            else:
+                self._on_ready(key.data, mask)
+        for connection in list(self._unread):
+            self._read(connection)
+        return is_woken
+
+    def _on_ready(self, connection: PlainConnection, mask: int) -> None:
+        if connection.is_connecting:
+            self._establish(connection)
+            return
+        if mask & _READ and not self._read(connection):
+            return
+        if mask & _WRITE and self._write(connection) and not connection.outgoing:
+            self._selector.modify(connection.socket, _READ, connection)
+
+    def _establish(self, connection: PlainConnection) -> None:
+        before = connection.socket
+        try:
+            wanted = connection.establish()
+        except (OSError, ValueError, KafkaSinkError) as error:
+            self._lose(connection, error)
+            return
+        if connection.socket is not before:
+            # TLS took over the descriptor; the selector knows it by the object that is gone.
+            self._selector.unregister(before)
+            self._selector.register(connection.socket, wanted or _READ, connection)
+        if wanted:
+            self._selector.modify(connection.socket, wanted, connection)
+            return
+        connection.is_connecting = False
+        self._selector.modify(connection.socket, _READ | _WRITE if connection.outgoing else _READ, connection)
+        self._events.append(Connected(connection.connection_id))
+
+    def _read(self, connection: PlainConnection) -> bool:
+        """False: the connection is gone. What it said before that is told first."""
+        self._unread.discard(connection)
+        for _ in range(CALLS_PER_TURN):
+            try:
+                count = connection.receive_into(self._received)
+            except (BlockingIOError, InterruptedError):
+                return True
+            except OSError as error:
+                self._lose(connection, error)
+                return False
+            if count == 0:
+                self._lose(connection, None)
+                return False
+            self._events.append(Received(connection.connection_id, bytes(self._received[:count])))
+            if count < RECEIVE_BYTES:
+                break
+        if self._tls is not None and connection.has_unread:
+            self._unread.add(connection)
+        return True
+
+    def _write(self, connection: PlainConnection) -> bool:
+        """False: the connection is gone. `Written` is told when nothing is left, if anybody wants to know."""
+        outgoing = connection.outgoing
+        for _ in range(CALLS_PER_TURN):
+            try:
+                count = connection.send()
+            except (BlockingIOError, InterruptedError):
+                return True
+            except OSError as error:
+                self._lose(connection, error)
+                return False
+            while outgoing and count >= len(outgoing[0]):
+                count -= len(outgoing.popleft())
+            if not outgoing:
+                if connection.tells_written:
+                    connection.tells_written = False
+                    self._events.append(Written(connection.connection_id))
+                return True
+            if count:
+                outgoing[0] = outgoing[0][count:]
+        return True
+
+    # ---- endings ---------------------------------------------------------------------------------------------------
+
+    def _lose(self, connection: PlainConnection, error: Exception | None) -> None:
+        self._drop(connection)
+        self._events.append(Disconnected(connection.connection_id, connection.failure_of(error)))
+
+    def _drop(self, connection: PlainConnection) -> None:
+        del self._connections[connection.connection_id]
+        self._unread.discard(connection)
+        self._selector.unregister(connection.socket)
+        connection.socket.close()
+
+
+def title_of(address: Address) -> str:
+    family, parts = address
+    if family == socket.AF_INET6:
+        return f"[{parts[0]}]:{parts[1]}"
+    return f"{parts[0]}:{parts[1]}" if len(parts) > 1 else str(parts[0])
+
+
+def _resolve(command: Resolve) -> Resolved:
+    try:
+        found = socket.getaddrinfo(command.host, command.port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        return Resolved(command.node_id, (), TransportError(f"{command.host}:{command.port}: {reason}"))
+    addresses = dict.fromkeys((int(family), tuple(address)) for family, _, _, _, address in found)
+    return Resolved(command.node_id, tuple(addresses))

@@ -1,0 +1,202 @@
+"""TLS contexts made from options, and made anew when a file that they were made from has changed.
+
+A certificate that was replaced on disk is thus used by the next connection, without a restart; connections that are
+open go on with what they began with. Everything is read here and nowhere else, and every failure names the option.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.io.files import located, looked_up, read_file
+from kafka_sink.io.pkcs12 import DER, pem_of_pkcs12
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.security_rules import conversion
+from kafka_sink.options.security_values import TLS_13_SUITES
+
+_LOGGER = logging.getLogger("kafka_sink")
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+_PEM = b"-----BEGIN "
+_JKS = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_FILE_OPTIONS = ("truststore", "keystore", "certificate", "key", "crl")
+
+
+class TlsContexts:
+    """`current()` for each new connection."""
+
+    def __init__(self, options: ProducerOptions) -> None:
+        self._options = options
+        self._seen = _state_of_files(options)
+        self._context = tls_context(options)
+
+    def current(self) -> ssl.SSLContext:
+        """What changed on disk counts from now on, unless it cannot be used: perhaps it is just being written."""
+        now = _state_of_files(self._options)
+        if now != self._seen:
+            self._seen = now
+            try:
+                self._context = tls_context(self._options)
+            except ConfigError as error:
+                _LOGGER.warning("changed files for TLS are not used, the former ones are: %s", error)
+        return self._context
+
+
+def tls_context(options: ProducerOptions) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _choose_versions(context, options)
+    _choose_trust(context, options)
+    _take_own_certificate(context, options)
+    context.check_hostname = bool(options.ssl_endpoint_identification_algorithm)
+    if not options.enable_ssl_certificate_verification:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def endpoint_context(options: ProducerOptions) -> ssl.SSLContext:
+    """For a token endpoint: verified always, by the authorities that the system trusts and those of the options."""
+    context = ssl.create_default_context()
+    if options.ssl_truststore_certificates is not None or options.ssl_truststore_location is not None:
+        _choose_trust(context, options)
+    return context
+
+
+def _choose_versions(context: ssl.SSLContext, options: ProducerOptions) -> None:
+    versions = [each for each in options.ssl_enabled_protocols if each <= options.ssl_protocol]
+    suites = options.ssl_cipher_suites
+    if suites:
+        older = [each for each in suites if each not in TLS_13_SUITES]
+        # As in Java: a version without a suite is not used.
+        versions = [each for each in versions if (older if each == "TLSv1.2" else len(older) < len(suites))]
+        if not versions:
+            raise ConfigError("ssl.cipher.suites has no suite for the versions of ssl.enabled.protocols")
+        try:
+            context.set_ciphers(":".join(older) if older else "DEFAULT")
+        except ssl.SSLError:
+            raise ConfigError("ssl.cipher.suites: OpenSSL knows none of these suites") from None
+    context.minimum_version, context.maximum_version = _VERSIONS[versions[0]], _VERSIONS[versions[-1]]
+
+
+def _choose_trust(context: ssl.SSLContext, options: ProducerOptions) -> None:
+    if options.ssl_truststore_certificates is not None:
+        text = looked_up("ssl.truststore.certificates", options.ssl_truststore_certificates)
+        _load_trust(context, "ssl.truststore.certificates", text.encode())
+    elif options.ssl_truststore_location is not None:
+        name = options.ssl_truststore_location
+        path = located("ssl.truststore.location", name)
+        if path.is_dir():
+            context.load_verify_locations(capath=path)
+        else:
+            password = options.ssl_truststore_password
+            trusted = _pem("ssl.truststore.location", name, "truststore", password)
+            _load_trust(context, f"ssl.truststore.location={name}", trusted)
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if options.ssl_crl_location is not None:
+        lists = _pem("ssl.crl.location", options.ssl_crl_location, "crl")
+        _load_trust(context, f"ssl.crl.location={options.ssl_crl_location}", lists)
+        context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def _load_trust(context: ssl.SSLContext, option: str, content: bytes) -> None:
+    try:
+        # By a file: text given directly may hold certificates only, a file also lists of revoked ones.
+        with _as_file(content) as path:
+            context.load_verify_locations(cafile=path)
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(f"{option} holds no certificate that OpenSSL can read: {_reason(error)}") from None
+
+
+def _take_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> None:
+    """OpenSSL takes key and certificates from files only; those that came as text are written to memory for it."""
+    parts: list[bytes] = []
+    named: list[str] = []
+    for name, location, store_password in (
+        ("ssl.keystore.location", options.ssl_keystore_location, options.ssl_keystore_password),
+        ("ssl.certificate.location", options.ssl_certificate_location, None),
+        ("ssl.key.location", options.ssl_key_location, None),
+    ):
+        if location is not None:
+            parts.append(_pem(name, location, "keystore", store_password))
+            named.append(f"{name}={location}")
+    for name, text in (
+        ("ssl.keystore.certificate.chain", options.ssl_keystore_certificate_chain),
+        ("ssl.keystore.key", options.ssl_keystore_key),
+    ):
+        if text is not None:
+            parts.append(looked_up(name, text).encode())
+            named.append(name)
+    if not parts:
+        return
+    password = options.ssl_key_password
+    word = None if password is None else looked_up("ssl.key.password", password)
+    try:
+        with _as_file(b"\n".join(parts)) as path:
+            # Without a password OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(path, password=lambda: word or "")
+    except (ssl.SSLError, OSError, ValueError) as error:
+        reason = _reason(error)
+        hint = "is the key encrypted, and ssl.key.password the right password for it?"
+        if "KEY_VALUES_MISMATCH" in reason:
+            hint = "the key does not belong to the first certificate"
+        text = f"{' and '.join(named)}: OpenSSL cannot use this key and certificate ({reason}): {hint}"
+        raise ConfigError(text) from None
+
+
+def _pem(option: str, name: str, side: str, password: str | None = None) -> bytes:
+    """`password`: that of the file, which PEM has none of."""
+    content = read_file(option, name)
+    if content.startswith(_JKS):
+        raise ConfigError(f"{option}={name} is a JKS file: {conversion('JKS', name, side)}")
+    if content.startswith(DER) and _PEM not in content:
+        word = None if password is None else looked_up(f"ssl.{side}.password", password)
+        return pem_of_pkcs12(f"{option}={name}", name, side, content, word)
+    if _PEM not in content:
+        raise ConfigError(f"{option}={name} is no file of PEM: it has no line that begins with {_PEM.decode().strip()}")
+    if password is not None:
+        raise ConfigError(
+            f"{option}={name} is a file of PEM, which has no password: leave out ssl.{side}.password. That of an "
+            "encrypted key is ssl.key.password"
+        )
+    return content
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """A file that nobody else can read and that is gone afterwards; in memory where the system has such files."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("pem")
+        try:
+            with open(descriptor, "wb", closefd=False) as opened:
+                opened.write(content)
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.NamedTemporaryFile() as opened_file:
+        opened_file.write(content)
+        opened_file.flush()
+        yield opened_file.name
+
+
+def _state_of_files(options: ProducerOptions) -> tuple[object, ...]:
+    state: list[object] = []
+    for side in _FILE_OPTIONS:
+        name = getattr(options, f"ssl_{side}_location")
+        try:
+            found = None if name is None else located(f"ssl.{side}.location", name).stat()
+        except (ConfigError, OSError):
+            # In the middle of being replaced. Whoever reads it says so.
+            found = None
+        state.append(found and (found.st_ino, found.st_mtime_ns, found.st_size))
+    return tuple(state)
+
+
+def _reason(error: Exception) -> str:
+    return str(getattr(error, "reason", None) or getattr(error, "strerror", None) or type(error).__name__)

@@ -1,0 +1,168 @@
+"""One HTTP request: to an endpoint that gives out tokens or credentials, or to a schema registry.
+
+It has time limits, follows no redirects, and reads no more than it should.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import Any
+
+from kafka_sink.errors import ConfigError, TransportError
+from kafka_sink.frozen import frozen
+from kafka_sink.io.tls import endpoint_context
+from kafka_sink.options import ProducerOptions
+
+PIECE_BYTES = 64 * 1024
+
+
+@frozen
+class HttpAnswer:
+    status: int
+    body: bytes = field(repr=False)
+    content_type: str = ""
+    retry_after: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        return self.status < 300
+
+    @property
+    def is_for_now(self) -> bool:
+        """A trouble of the endpoint, not of what was asked."""
+        return self.status == 429 or self.status >= 500
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Credentials go to the address that was configured and to no other."""
+
+    def redirect_request(self, *_arguments: Any, **_more: Any) -> None:
+        return None
+
+
+class _Https(urllib.request.HTTPSHandler):
+    """Connecting and reading have time limits of their own."""
+
+    def __init__(self, context: ssl.SSLContext, read_timeout_s: float) -> None:
+        super().__init__(context=context)
+        self._tls = context
+        self._read_timeout_s = read_timeout_s
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._connection, req)
+
+    def _connection(self, host: str, /, **more: Any) -> http.client.HTTPSConnection:
+        read_timeout_s = self._read_timeout_s
+
+        class Connection(http.client.HTTPSConnection):
+            def connect(self) -> None:
+                super().connect()
+                self.sock.settimeout(read_timeout_s)
+
+        return Connection(host, context=self._tls, **more)
+
+
+def ask(
+    source: str,
+    options: ProducerOptions,
+    url: str,
+    *,
+    bytes_max: int,
+    timeout_ms: int,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | None = None,
+    method: str | None = None,
+    context: Callable[[ProducerOptions], ssl.SSLContext] = endpoint_context,
+) -> HttpAnswer:
+    """`source` names the endpoint in errors; `timeout_ms` is the default of both time limits. `context` makes what TLS
+    needs, if it is needed."""
+    is_https = url.startswith("https:")
+    connect_s, read_s = (
+        (timeout_ms if each is None else each) / 1000
+        for each in (options.sasl_login_connect_timeout_ms, options.sasl_login_read_timeout_ms)
+    )
+    # What is not encrypted must not go through somebody else's hands.
+    handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler(None if is_https else {}), _NoRedirect()]
+    if is_https:
+        handlers.append(_Https(context(options), read_s))
+    opener = urllib.request.build_opener(*handlers)
+    request = urllib.request.Request(url, body, dict(headers or {}), method=method)
+    try:
+        with opener.open(request, timeout=connect_s if is_https else read_s) as answer:
+            return _answer(answer.status, answer.headers, _read(answer, bytes_max + 1, read_s))
+    except urllib.error.HTTPError as error:
+        with error:
+            return _answer(error.code, error.headers, _read_refusal(error, bytes_max, read_s))
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise TransportError(f"{source} did not answer: {_why(error)}") from None
+
+
+def _answer(status: int, headers: Any, body: bytes) -> HttpAnswer:
+    return HttpAnswer(status, body, str(headers.get("Content-Type") or ""), str(headers.get("Retry-After") or ""))
+
+
+def _read(answer: Any, bytes_max: int, read_s: float) -> bytes:
+    """In pieces: the time limit of a socket is one for each piece, and a peer may send a byte at a time."""
+    given_up_s = time.monotonic() + read_s
+    pieces, count = [], 0
+    while count < bytes_max:
+        piece = answer.read1(min(PIECE_BYTES, bytes_max - count))
+        if not piece:
+            told = answer.headers.get("Content-Length") or ""
+            if told.isdigit() and count < int(told):
+                raise OSError("the answer broke off")
+            break
+        pieces.append(piece)
+        count += len(piece)
+        if time.monotonic() > given_up_s:
+            raise TimeoutError("timed out")
+    return b"".join(pieces)
+
+
+def _read_refusal(error: urllib.error.HTTPError, bytes_max: int, read_s: float) -> bytes:
+    """The body of a refusal may break off; the status says enough."""
+    try:
+        return _read(error, bytes_max, read_s)
+    except (OSError, ValueError, http.client.HTTPException):
+        return b""
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, http.client.HTTPException):
+        return f"{type(error).__name__}, that is no HTTP"  # its text would repeat what the peer sent
+    reason = getattr(error, "reason", error)
+    return str(getattr(reason, "strerror", None) or reason)
+
+
+def check_is_safe(what: str, url: str) -> None:
+    """For an address that secrets are sent to."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "https" and parts.hostname:
+        return
+    if parts.scheme == "http" and _is_this_host(parts.hostname or ""):
+        return
+    raise ConfigError(
+        f"{what} must begin with https://, because secrets are sent there; http:// is taken for an address of this "
+        "host only, such as 127.0.0.1"
+    )
+
+
+def _is_this_host(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def shown(url: str) -> str:
+    """Without what may be secret in it: user and query."""
+    parts = urllib.parse.urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}{parts.path}"

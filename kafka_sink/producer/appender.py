@@ -1,0 +1,395 @@
+"""From rows to closed batches, on the application's threads: collect, route, assemble, post to the sender.
+
+One lock lets one thread in at a time. Under it: rows wait in collectors (one per topic) until they are many, old, or
+asked for; then they are routed and framed by whole columns in the assembler, whose closed batches go to the sender.
+`send_columns` skips the collector, but empties it first, so that all records of a thread keep their order.
+
+The sender thread comes in as well, to close what has lingered long enough. It never waits for the lock: whoever holds
+it is working, and the sender looks again a millisecond later. Nobody waits for anything else while holding it.
+
+Who finds no room (room.py) closes everything that is open, so that it drains, queues up behind those who came before,
+and waits outside the lock for batches to end.
+
+An exception in the middle of assembling (Ctrl-C, or no memory) leaves batches in a state nobody knows. Then the
+producer is finished: every record that is not done fails, rather than some silently vanishing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+from kafka_sink.engine.commands import Append, Input
+from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError
+from kafka_sink.io.error_copy import copy_error
+from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.arrow_future import ArrowFuture
+from kafka_sink.producer.buffer_pool import BufferPool, BufferWaiter
+from kafka_sink.producer.collector import Collector, Row
+from kafka_sink.producer.future import OnDelivery, PendingBatch, RecordFuture
+from kafka_sink.producer.interceptors import Interceptors
+from kafka_sink.producer.mailbox import Mailbox, PendingOperation
+from kafka_sink.producer.metrics import ProducerMetrics
+from kafka_sink.producer.pieces import pieces
+from kafka_sink.producer.topic_wait import partition_view
+from kafka_sink.records.assembler import Assembler
+from kafka_sink.records.columns import RecordColumns
+from kafka_sink.records.compression import Compressor, compressor
+from kafka_sink.records.routing import Router
+from kafka_sink.records.varint import Array
+
+# Columns pay off from some hundred rows on; more than this only takes memory and makes the first of them wait.
+COLLECTED_ROWS_MAX = 4096
+COLLECTED_BYTES_MAX = 1024 * 1024
+# Of buffer.memory, what one topic may collect, and what one piece of an Arrow batch may take.
+PORTION = 8
+# Of buffer.memory, what batches that are still open take, before those that compress well are kept smaller: the rest is
+# for those that are under way.
+OPEN_SHARE = 2
+# While this many batches wait for their broker, lingering longer makes fuller batches and delays nobody.
+BACKLOG_MAX = 64
+BUSY_LINGER_MS = 50
+
+T = TypeVar("T")
+
+
+class Appender:
+    def __init__(
+        self,
+        options: ProducerOptions,
+        exchange: Mailbox,
+        metrics: ProducerMetrics,
+        *,
+        random_number: Callable[[], float],
+        interceptors: Interceptors | None,
+    ) -> None:
+        self.lock = threading.Lock()
+        self.room = BufferPool(options, exchange, metrics)
+        self._exchange = exchange
+        self._interceptors = interceptors
+        self._linger_ms = options.linger_ms
+        self._batch_bytes_max = options.batch_size
+        self._collected_bytes_max = min(COLLECTED_BYTES_MAX, max(1, options.buffer_memory // PORTION))
+        self._is_adaptive = options.partitioner_adaptive_partitioning_enable
+        is_rack_aware = options.partitioner_rack_aware and options.partitioner == "default"
+        self._rack = options.client_rack if is_rack_aware else ""
+        self._options = options
+        self._compressors: dict[tuple[str, int | None], Compressor] = {}
+        self._compressor_of("")  # a missing codec is an error now, not in the middle of a send
+        self._router = Router(
+            sticky_bytes=options.batch_size,
+            random_number=random_number,
+            partitioner=options.partitioner,
+            ignores_keys=options.partitioner_ignore_keys,
+        )
+        self._assembler: Assembler[ProducerBatch] = Assembler(
+            new_batch=ProducerBatch,
+            batch_bytes_max=options.batch_size,
+            request_bytes_max=options.max_request_size,
+            batch_records_max=options.batch_records_max,
+            open_bytes_max=options.buffer_memory // OPEN_SHARE,
+            compression=self._compressor_of,
+        )
+        self.collectors: dict[str, Collector] = {}
+        # Those with rows, in the order of their first row.
+        self._collecting: dict[str, Collector] = {}
+        # When the oldest row that is not in a closed batch came; the sender reads it without the lock.
+        self.oldest_ms: int | None = None
+        self._has_full_collector = False
+        # Records in closed batches, done or not.
+        self._posted_records = 0
+        self._wants_wake = False
+
+    # ---- collecting, for `send` ------------------------------------------------------------------------------------
+
+    def refreshed(self, topic: str) -> Collector | None:
+        """The topic's collector, up to date with what the brokers said last. None: the topic is not known (yet)."""
+        exchange = self._exchange
+        with self.lock:
+            cluster, slow_node_ids = exchange.cluster, exchange.slow_node_ids
+            view = partition_view(cluster, topic, slow_node_ids, self._rack)
+            if view is None:
+                return None
+            collector = self.collectors.get(topic)
+            if collector is None:
+                collector = self.collectors[topic] = Collector(topic, self._new_consignment(topic))
+            collector.cluster, collector.slow_node_ids = cluster, slow_node_ids
+            collector.view, collector.partition_count = view, view.partition_count
+        return collector
+
+    def collect(self, collector: Collector, row: Row, byte_count: int, on_delivery: OnDelivery | None) -> RecordFuture:
+        """The path of every single record: one lock, no call that can be spared."""
+        room, exchange = self.room, self._exchange
+        with self.lock:
+            if (
+                byte_count <= room.free_bytes
+                and room.free_records > 0
+                and exchange.refusal is None
+                and not exchange.waiters
+            ):
+                future = self._take_row(collector, row, byte_count, on_delivery)
+            else:
+                future = None
+        if future is None:
+            return self.admit(byte_count, 1, lambda: self._take_row(collector, row, byte_count, on_delivery))
+        if self._wants_wake:
+            self._wake()
+        return future
+
+    def _take_row(
+        self, collector: Collector, row: Row, byte_count: int, on_delivery: OnDelivery | None
+    ) -> RecordFuture:
+        rows = collector.rows
+        index = len(rows)
+        future = RecordFuture(collector.consignment, index)
+        if on_delivery is not None:
+            collector.consignment.add_on_delivery(index, on_delivery)
+        if row[2] is not None:
+            collector.has_headers = True
+        if row[4] is not None:
+            collector.has_partitions = True
+        rows.append(row)
+        room = self.room
+        room.free_bytes -= byte_count
+        room.free_records -= 1
+        collected_bytes = collector.byte_count = collector.byte_count + byte_count
+        if not index:
+            self._on_first_row(collector)
+        if collected_bytes >= self._batch_bytes_max and (
+            not self._has_full_collector or index >= COLLECTED_ROWS_MAX or collected_bytes >= self._collected_bytes_max
+        ):
+            self._on_full(collector)
+        return future
+
+    def _on_first_row(self, collector: Collector) -> None:
+        collector.opened_ms = self._exchange.clock.monotonic_ms()
+        self._collecting[collector.topic] = collector
+        if self.oldest_ms is None:
+            self.oldest_ms = collector.opened_ms
+            self._wants_wake = True
+
+    def _on_full(self, collector: Collector) -> None:
+        """Enough for a batch: the sender may come for it. Enough for an efficient column: it is made here."""
+        if collector.byte_count >= self._collected_bytes_max or len(collector.rows) >= COLLECTED_ROWS_MAX:
+            self._convert(collector)
+        elif not self._has_full_collector:
+            self._has_full_collector = True
+            self._wants_wake = True
+
+    # ---- columns, for `send_arrow` ---------------------------------------------------------------------------------
+
+    def send_columns(self, by_collector: list[tuple[Collector, RecordColumns]], future: ArrowFuture) -> None:
+        """Rows go in by pieces, each when there is room for it. Raises only if none went in; then none does."""
+        room, exchange = self.room, self._exchange
+        bytes_max = min(room.total_bytes, max(COLLECTED_BYTES_MAX, room.total_bytes // PORTION))
+        left = sum(columns.row_count for _, columns in by_collector)
+        is_any_accepted = False
+        for collector, columns in by_collector:
+            for start, stop in pieces(columns, bytes_max, min(room.total_records, columns.row_count)):
+                piece = columns.slice(start, stop)
+                try:
+                    self.admit(piece.bytes_max, piece.row_count, partial(self._take_columns, collector, piece, future))
+                except KafkaSinkError as error:
+                    if not is_any_accepted:
+                        raise
+                    with exchange.changed:
+                        future.fail(left, error, exchange.calls)
+                    exchange.wake()
+                    return
+                is_any_accepted = True
+                left -= piece.row_count
+
+    def _take_columns(self, collector: Collector, columns: RecordColumns, future: ArrowFuture) -> None:
+        self._convert(collector)
+        clock = self._exchange.clock
+        partitions = self._route(collector, columns)
+        append = partial(self._assembler.append, collector.topic, columns, partitions, token=future)
+        self._post(lambda: append(now_ms=clock.monotonic_ms(), timestamp_ms=clock.timestamp_ms()))
+        self.room.give(0, -columns.row_count)
+        self._note_oldest()
+
+    # ---- room ------------------------------------------------------------------------------------------------------
+
+    def admit(self, byte_count: int, record_count: int, take: Callable[[], T]) -> T:
+        """Runs `take` under the lock as soon as there is room and nobody waits who came earlier."""
+        room, exchange = self.room, self._exchange
+        if byte_count > room.total_bytes:
+            raise DataError(
+                f"a record that takes up to {byte_count} bytes never fits into buffer.memory={room.total_bytes}"
+            )
+        with BufferWaiter(room) as place:
+            while True:
+                with self.lock:
+                    if exchange.refusal is not None:
+                        raise copy_error(exchange.refusal)
+                    seen_change_count = exchange.change_count
+                    if room.has_room(byte_count, record_count, place):
+                        taken = take()
+                        break
+                    # What is open cannot end, and what does not end gives no room back. But while a batch is under
+                    # way its room will come; closing what a few waiting threads have filled so far, each time one of
+                    # them looks, would make batches of one record.
+                    if self._posted_records <= exchange.completed_records:
+                        self._close_open()
+                self._wake()
+                if not place.wait(seen_change_count):
+                    now_ms = exchange.clock.monotonic_ms()
+                    room.metrics.on_buffer_exhausted(records=record_count, now_ms=now_ms)
+                    raise room.exhausted(byte_count, record_count)
+        self._wake()
+        return taken
+
+    # ---- closing ---------------------------------------------------------------------------------------------------
+
+    def close_due(self, now_ms: int, backlog: int) -> None:
+        """For the sender: closes what has lingered, and takes what is enough for a batch."""
+        if not self.lock.acquire(blocking=False):
+            return
+        try:
+            self._has_full_collector = False
+            opened_before_ms = now_ms - self._linger_now_ms(backlog)
+            for collector in list(self._collecting.values()):
+                if collector.opened_ms <= opened_before_ms or collector.byte_count >= self._batch_bytes_max:
+                    self._convert(collector)
+            self._post(lambda: self._assembler.close_due(opened_before_ms=opened_before_ms))
+            self._wants_wake = False
+            self._note_oldest()
+        finally:
+            self.lock.release()
+
+    def next_due_ms(self, backlog: int) -> int | None:
+        if self._has_full_collector:
+            return 0
+        if self.oldest_ms is None:
+            return None
+        return self.oldest_ms + (self._linger_ms if backlog < BACKLOG_MAX else self._linger_now_ms(backlog))
+
+    def _linger_now_ms(self, backlog: int) -> int:
+        return self._linger_ms if backlog < BACKLOG_MAX else max(self._linger_ms, BUSY_LINGER_MS)
+
+    def post_behind(
+        self, name: str, wish: Callable[[int], Input], *, refusal: KafkaSinkError | None = None
+    ) -> PendingOperation:
+        """Posts a wish behind everything that was sent so far."""
+        with self.lock:
+            if not self._exchange.is_ended:
+                self._close_open()
+            operation = self._exchange.post_operation(name, wish, refusal=refusal)
+            self._wants_wake = True
+        self._wake()
+        return operation
+
+    def end(self, error: KafkaSinkError, refusal: KafkaSinkError) -> None:
+        with self.lock:
+            self._exchange.end(error, refusal)
+            self._collecting.clear()
+            self.oldest_ms = None
+
+    @property
+    def has_unsent(self) -> bool:
+        return self.room.used_records > 0
+
+    # ---- inside, under the lock ------------------------------------------------------------------------------------
+
+    def _close_open(self) -> None:
+        for collector in list(self._collecting.values()):
+            self._convert(collector)
+        self._post(self._assembler.close_all)
+        self._has_full_collector = False
+        self._note_oldest()
+
+    def _convert(self, collector: Collector) -> None:
+        """Collected rows become columns and go into batches. A row that cannot be routed fails all of them."""
+        if not collector.rows:
+            return
+        topic, consignment = collector.topic, collector.consignment
+        byte_count, row_count = collector.byte_count, len(collector.rows)
+        try:
+            columns = collector.columns()
+            partitions = self._route(collector, columns)
+
+            def assemble() -> list[ProducerBatch]:
+                collector.seal(columns)
+                closed = self._assembler.append(
+                    topic, columns, partitions, now_ms=collector.opened_ms, timestamp_ms=0, token=consignment
+                )
+                self._restart(collector)
+                return closed
+
+            self._post(assemble)
+        except Exception as error:  # the user's partitioner may raise anything
+            if self._exchange.broken is not None:
+                raise
+            self._restart(collector)
+            self.room.give(byte_count, row_count)
+            failure = error if isinstance(error, KafkaSinkError) else _not_routed(topic, error)
+            self._exchange.reject(consignment, failure)
+        else:
+            self.room.give(byte_count, 0)
+        self._note_oldest()
+
+    def _restart(self, collector: Collector) -> None:
+        collector.restart(self._new_consignment(collector.topic))
+        self._collecting.pop(collector.topic, None)
+
+    def _new_consignment(self, topic: str) -> PendingBatch:
+        consignment = PendingBatch(self._exchange, topic, self._interceptors)
+        self._exchange.add_consignment(consignment)
+        return consignment
+
+    def _route(self, collector: Collector, columns: RecordColumns) -> Array:
+        of_topic = self._exchange.queue_loads.get(collector.topic) if self._is_adaptive else None
+        # Copied in one go: the sender counts on meanwhile.
+        loads = None if of_topic is None else of_topic.copy()
+        return self._router.route(collector.topic, columns, collector.view, loads)
+
+    def _post(self, assemble: Callable[[], list[ProducerBatch]]) -> None:
+        """Lets the assembler work, counts the room it takes, and hands over what it closed."""
+        assembler, room = self._assembler, self.room
+        open_bytes = assembler.open_bytes
+        try:
+            batches = assemble()
+            room.give(open_bytes - assembler.open_bytes - sum([batch.size for batch in batches]), 0)
+            if batches:
+                self._posted_records += sum([batch.record_count for batch in batches])
+                self._exchange.post(Append(batches))
+                self._wants_wake = True
+        except DataError:
+            raise  # before anything was taken in
+        except BaseException as error:
+            text = f"records were being put into batches when {type(error).__name__} came: nobody knows which are in"
+            failure = LocalProtocolError(f"{text}. This producer is finished")
+            failure.__cause__ = error
+            self._exchange.break_down(failure)
+            raise
+
+    def _note_oldest(self) -> None:
+        collector = next(iter(self._collecting.values()), None)
+        opened_ms = self._assembler.oldest_opened_ms
+        if collector is not None and (opened_ms is None or collector.opened_ms < opened_ms):
+            opened_ms = collector.opened_ms
+        if self.oldest_ms is None and opened_ms is not None:
+            self._wants_wake = True
+        self.oldest_ms = opened_ms
+
+    def _wake(self) -> None:
+        """Outside of the lock: the sender would only find it taken."""
+        if self._wants_wake:
+            self._wants_wake = False
+            self._exchange.wake()
+
+    def _compressor_of(self, topic: str) -> Compressor:
+        wanted = self._options.compression_of(topic)
+        found = self._compressors.get(wanted)
+        if found is None:
+            found = self._compressors[wanted] = compressor(*wanted)
+        return found
+
+
+def _not_routed(topic: str, error: Exception) -> DataError:
+    failure = DataError(f"the partitioner raised {type(error).__name__} for records of topic {topic}")
+    failure.__cause__ = error
+    return failure

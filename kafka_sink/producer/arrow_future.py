@@ -1,0 +1,134 @@
+"""One future for all rows of a `send_arrow` call: counts and ranges of offsets, no row for itself.
+
+The call may span topics, slices and hundreds of batches; this object is the token that all of them carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from kafka_sink.engine.commands import Failed
+from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.frozen import frozen
+from kafka_sink.io.error_copy import copy_error
+from kafka_sink.producer.callback import run_callback
+from kafka_sink.producer.future import UNKNOWN_OFFSET, wait_until_done
+from kafka_sink.producer.mailbox import Calls, Mailbox
+from kafka_sink.records.batch import Share
+
+
+@frozen
+class PartitionRange:
+    """`record_count` records from the first to the last offset; other producers' records may lie between them."""
+
+    first_offset: int
+    last_offset: int
+    record_count: int
+
+
+@frozen
+class ArrowMetadata:
+    """`byte_count` is that of keys, values and headers as records hold them, before compression."""
+
+    row_count: int
+    byte_count: int
+    partitions: Mapping[tuple[str, int], PartitionRange]
+
+
+class ArrowFuture:
+    __slots__ = (
+        "_byte_count", "_callbacks", "_error", "_extents", "_failed_count", "_row_count", "exchange", "open_count",
+    )  # fmt: skip
+
+    def __init__(self, exchange: Mailbox, row_count: int, byte_count: int) -> None:
+        self.exchange = exchange
+        self.open_count = row_count
+        self._row_count = row_count
+        self._byte_count = byte_count
+        self._failed_count = 0
+        self._error: KafkaSinkError | None = None
+        # By topic and partition: first offset, last offset, number of records.
+        self._extents: dict[tuple[str, int], list[int]] = {}
+        self._callbacks: list[Callable[[ArrowFuture], object]] = []
+
+    # ---- from the sender, under the exchange's lock ----
+
+    def on_delivered(self, share: Share, batch: ProducerBatch, calls: Calls) -> None:
+        count = len(share.rows)
+        first = last = UNKNOWN_OFFSET
+        if batch.base_offset >= 0:
+            first = batch.base_offset + share.first_record
+            last = first + count - 1
+        known = self._extents.get(batch.topic_partition)
+        if known is None:
+            self._extents[batch.topic_partition] = [first, last, count]
+        else:
+            known[2] += count
+            if first != UNKNOWN_OFFSET:
+                known[0] = first if known[0] == UNKNOWN_OFFSET or first < known[0] else known[0]
+                known[1] = last if last > known[1] else known[1]
+        self.open_count -= count
+        if not self.open_count:
+            self._call_back(calls)
+
+    def on_failed(self, share: Share, failed: Failed, calls: Calls) -> None:
+        error = failed.error
+        for position, text in failed.record_errors.items():
+            index = position - share.first_record
+            if 0 <= index < len(share.rows):
+                error = copy_error(error, f"{error}. Row {int(share.rows[index])}: {text or 'refused'}")
+        self.fail(len(share.rows), error, calls)
+
+    def fail_rest(self, error: KafkaSinkError, calls: Calls) -> None:
+        if self.open_count:
+            self.fail(self.open_count, error, calls)
+
+    def fail(self, row_count: int, error: KafkaSinkError, calls: Calls) -> None:
+        self._error = self._error or error
+        self._failed_count += row_count
+        self.open_count -= row_count
+        if not self.open_count:
+            self._call_back(calls)
+
+    def _call_back(self, calls: Calls) -> None:
+        calls.extend(partial(run_callback, callback, self) for callback in self._callbacks)
+        self._callbacks = []
+
+    # ---- for the user ----
+
+    def done(self) -> bool:
+        return self.open_count == 0
+
+    def result(self, timeout: float | None = None) -> ArrowMetadata:
+        """Waits at most so many seconds. Raises the first error if any row failed; its text says how many did."""
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        ranges = {key: PartitionRange(*extent) for key, extent in sorted(self._extents.items())}
+        return ArrowMetadata(self._row_count, self._byte_count, ranges)
+
+    def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
+        if self.open_count:
+            wait_until_done(self.exchange, self.done, timeout, f"{self._row_count} rows")
+        return self.failure
+
+    @property
+    def failure(self) -> KafkaSinkError | None:
+        """The first error so far, whether or not the other rows are done."""
+        if self._error is None:
+            return None
+        return copy_error(self._error, f"{self._failed_count} of {self._row_count} rows failed, first: {self._error}")
+
+    def add_done_callback(self, callback: Callable[[ArrowFuture], object]) -> None:
+        """Called with this future, by the sender thread; at once, by the caller, when it is done already."""
+        with self.exchange.changed:
+            is_pending = self.open_count > 0
+            if is_pending:
+                self._callbacks.append(callback)
+        if not is_pending:
+            callback(self)
+
+    def __repr__(self) -> str:
+        return f"<ArrowFuture of {self._row_count} rows, {self.open_count} open, {self._failed_count} failed>"

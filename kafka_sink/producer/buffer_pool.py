@@ -1,0 +1,107 @@
+"""buffer.memory and the limit of records: how much may still come in, and the queue of those who wait for room.
+
+What is held are collected rows, open batches, and closed batches that are not done. The appender takes from what is
+free and gives back, under its lock; what the sender has completed meanwhile is credited when somebody needs it, so a
+stale view is never too generous. Nothing is reserved for a thread that waits, hence nothing leaks if it goes away.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from kafka_sink.errors import BufferExhausted
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.producer_options import LONG_MAX
+from kafka_sink.producer.mailbox import Mailbox
+from kafka_sink.producer.metrics import ProducerMetrics
+
+
+class BufferPool:
+    def __init__(self, options: ProducerOptions, exchange: Mailbox, metrics: ProducerMetrics) -> None:
+        self.exchange = exchange
+        self.metrics = metrics
+        self.max_block_ms = options.max_block_ms
+        self.total_bytes = self.free_bytes = options.buffer_memory
+        # Of the older clients' limit, 0 means none.
+        self.total_records = self.free_records = options.buffer_records_max or LONG_MAX
+        self._credited_bytes = 0
+        self._credited_records = 0
+
+    @property
+    def used_bytes(self) -> int:
+        return self.total_bytes - self.free_bytes - (self.exchange.completed_bytes - self._credited_bytes)
+
+    @property
+    def used_records(self) -> int:
+        return self.total_records - self.free_records - (self.exchange.completed_records - self._credited_records)
+
+    def give(self, byte_count: int, record_count: int) -> None:
+        """Negative numbers take."""
+        self.free_bytes += byte_count
+        self.free_records += record_count
+
+    def has_room(self, byte_count: int, record_count: int, place: BufferWaiter) -> bool:
+        """Those who came first go first: a large request would wait for ever if small ones could overtake it."""
+        self._credit()
+        waiters = self.exchange.waiters
+        if waiters and waiters[0] is not place:
+            return False
+        return byte_count <= self.free_bytes and record_count <= self.free_records
+
+    def _credit(self) -> None:
+        completed_bytes, completed_records = self.exchange.completed_bytes, self.exchange.completed_records
+        self.give(completed_bytes - self._credited_bytes, completed_records - self._credited_records)
+        self._credited_bytes, self._credited_records = completed_bytes, completed_records
+
+    def exhausted(self, byte_count: int, record_count: int) -> BufferExhausted:
+        exchange = self.exchange
+        limit = f"within max.block.ms={self.max_block_ms}"
+        if exchange.is_sender_thread:
+            limit = "(a delivery callback cannot wait for it)"
+        held = f"{self.used_bytes} of buffer.memory={self.total_bytes} bytes"
+        if self.total_records != LONG_MAX:
+            held += f" and {self.used_records} of queue.buffering.max.messages={self.total_records} records"
+        return BufferExhausted(
+            f"no room for {record_count} records of {byte_count} bytes {limit}: {held} are held by records that wait "
+            "for brokers. What was to be sent was not accepted; what was accepted before is still being sent"
+        )
+
+
+class BufferWaiter:
+    """A place in the queue for room, as a context: taken at the first wait, left at the end however it ends."""
+
+    def __init__(self, room: BufferPool) -> None:
+        self._room = room
+        self._deadline_ms: int | None = None
+        self._started_ns = 0
+
+    def __enter__(self) -> BufferWaiter:
+        return self
+
+    def wait(self, seen_change_count: int) -> bool:
+        """Until anything changed since. False when max.block.ms is over."""
+        room, exchange = self._room, self._room.exchange
+        clock = exchange.clock
+        if self._deadline_ms is None:
+            self._deadline_ms = clock.monotonic_ms() + room.max_block_ms
+            self._started_ns = clock.monotonic_ns()
+            with exchange.changed:
+                exchange.waiters.append(self)
+        if exchange.is_sender_thread or room.max_block_ms == 0:
+            return False
+        return exchange.wait_for(
+            lambda: exchange.change_count != seen_change_count, self._deadline_ms, "waiting for room"
+        )
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._deadline_ms is None:
+            return
+        exchange, metrics = self._room.exchange, self._room.metrics
+        with exchange.changed:
+            exchange.waiters.remove(self)
+            # There may be room for the next one, too.
+            exchange.tell_change()
+        clock = exchange.clock
+        metrics.on_buffer_wait(wait_ns=clock.monotonic_ns() - self._started_ns, now_ms=clock.monotonic_ms())

@@ -1,0 +1,135 @@
+"""The parts of one producer and how they are put together; and what happens to it at fork and at exit.
+
+The core does not know the `Producer` it belongs to. So a producer that nobody holds any more is collected although
+its thread still runs, and can tell that thread to come to an end.
+"""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import logging
+import os
+import random
+import threading
+from dataclasses import replace
+
+from kafka_sink.auth.secured import authenticator, tls_contexts
+from kafka_sink.engine import commands as c
+from kafka_sink.engine.engine import Engine
+from kafka_sink.errors import DeliveryError
+from kafka_sink.io.clock import Clock
+from kafka_sink.io.network import Network
+from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.appender import Appender
+from kafka_sink.producer.interceptors import Interceptors
+from kafka_sink.producer.mailbox import Mailbox
+from kafka_sink.producer.metrics import ProducerMetrics
+from kafka_sink.producer.sender import Sender
+
+_LOGGER = logging.getLogger("kafka_sink")
+# After it was told to stop at once, the thread needs no more than the turn it is in.
+STOP_S = 5.0
+
+_client_numbers = itertools.count(1)
+# Those whose thread runs, whether or not anybody still holds their producer.
+_alive: set[Core] = set()
+
+
+class Core:
+    def __init__(self, options: ProducerOptions) -> None:
+        if not options.client_id:
+            options = replace(options, client_id=f"producer-{options.transactional_id or next(_client_numbers)}")
+        self.options = options
+        clock = Clock()
+        self.network = Network(
+            clock,
+            send_buffer_bytes=options.send_buffer_bytes,
+            receive_buffer_bytes=options.receive_buffer_bytes,
+            tls=tls_contexts(options),
+        )
+        try:
+            self._put_together(clock)
+            _alive.add(self)
+            self.sender.thread.start()
+        except BaseException:
+            _alive.discard(self)
+            self.network.close()
+            raise
+
+    def _put_together(self, clock: Clock) -> None:
+        options = self.options
+        jitter = random.Random().random
+        self.metrics = ProducerMetrics(options, client_id=options.client_id)
+        self.exchange = Mailbox(clock, self.network.wake)
+        self.interceptors = Interceptors(options.interceptors) if options.interceptors else None
+        self.appender = Appender(
+            options, self.exchange, self.metrics, random_number=jitter, interceptors=self.interceptors
+        )
+        engine = Engine(options, jitter=jitter, authenticator=authenticator(options))
+        # Until the sender has taken its first turn, others see the engine as it was made.
+        self.exchange.refusal = engine.refusal
+        self.sender = Sender(options, engine, self.network, self.exchange, self.appender, self.metrics)
+        room, network, sender = self.appender.room, self.network, self.sender
+        self.metrics.add_gauge("buffer-total-bytes", lambda: room.total_bytes)
+        self.metrics.add_gauge("buffer-available-bytes", lambda: room.total_bytes - room.used_bytes)
+        self.metrics.add_gauge("waiting-threads", lambda: len(room.exchange.waiters))
+        self.metrics.add_gauge("requests-in-flight", lambda: sender.requests_in_flight)
+        self.metrics.add_gauge("connection-count", lambda: network.connection_count)
+        self.metrics.add_gauge("metadata-age", lambda: sender.metadata_age_s)
+        for notice in options.notices:
+            _LOGGER.warning("[%s] %s", options.client_id, notice)
+        sender.on_end = self._on_end
+
+    def _on_end(self) -> None:
+        _alive.discard(self)
+        if self.interceptors is not None:
+            self.interceptors.close()
+
+    def abandon(self, text: str) -> None:
+        """At once: what is not done yet fails."""
+        self.exchange.post(c.Abandon(DeliveryError(f"dropped: {text}", ambiguous=True)))
+        self.exchange.wake()
+
+    def join(self) -> None:
+        if threading.get_ident() != self.exchange.sender_ident:
+            self.sender.thread.join(STOP_S)
+
+    def close_orphaned(self) -> None:
+        """From the garbage collector, which may have interrupted any code: no lock of ours may be taken here."""
+        self.exchange.is_orphaned = True
+        self.network.wake()
+
+    def after_fork_in_child(self) -> None:
+        self.network.close_descriptors()
+        self.exchange.after_fork_in_child()
+        self.appender.lock = threading.Lock()
+
+    @property
+    def is_ended(self) -> bool:
+        return self.exchange.is_ended
+
+
+def _after_fork_in_child() -> None:
+    for core in list(_alive):
+        core.after_fork_in_child()
+    _alive.clear()
+
+
+def _at_exit() -> None:
+    """The interpreter ends, and with it every daemon thread: the last chance to say so."""
+    for core in list(_alive):
+        unsent = core.appender.room.used_records
+        if core.is_ended:
+            continue
+        if unsent:
+            _LOGGER.warning(
+                "producer %s was not closed before the end of the program: %d records are lost or in doubt",
+                core.options.client_id, unsent,
+            )  # fmt: skip
+        core.abandon("the program ended without closing the producer")
+        core.join()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)
+atexit.register(_at_exit)

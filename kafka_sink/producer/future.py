@@ -1,0 +1,237 @@
+"""What becomes of rows that were handed over: futures for the user, arrays of outcomes behind them.
+
+A future for every record would cost more than sending it, if it held a result, a lock and a state. So records that
+are encoded together form one `PendingBatch` that holds the outcomes of all its rows in arrays, written by whole
+columns; a `RecordFuture` is a row number in it and looks there when asked. `ArrowFuture` (arrow_future.py) is one
+future for a whole append call and holds ranges of offsets instead of rows.
+
+Both are told by the sender thread, under the exchange's lock. Callbacks are only collected there; the sender runs them
+after it has let the lock go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kafka_sink.engine.commands import Failed
+from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.errors import KafkaSinkError, OperationTimeout
+from kafka_sink.io.error_copy import copy_error
+from kafka_sink.producer.callback import run_callback
+from kafka_sink.producer.interceptors import Interceptors
+from kafka_sink.producer.mailbox import Calls, Mailbox
+from kafka_sink.records.batch import Share
+
+UNKNOWN_OFFSET = -1
+UNKNOWN_PARTITION = -1
+NULL_SIZE = -1
+
+Array = np.ndarray[Any, Any]
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record is. `offset` is -1 where the broker does not say (acks=0); sizes are -1 for null."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    serialized_key_size: int
+    serialized_value_size: int
+
+
+OnDelivery = Callable[[RecordMetadata | None, KafkaSinkError | None], object]
+DoneCallback = Callable[["RecordFuture"], object]
+
+
+class _Outcome(NamedTuple):
+    partition: int
+    log_append_time_ms: int
+    error: KafkaSinkError | None
+
+
+class PendingBatch:
+    """The records of one topic that are encoded together. Rows are counted in the order of their sends."""
+
+    __slots__ = (
+        "_callbacks", "_key_sizes", "_offsets", "_on_delivery", "_outcome_of", "_outcomes",
+        "_timestamps", "_value_sizes", "error", "exchange", "interceptors", "open_count", "topic",
+    )  # fmt: skip
+
+    def __init__(self, exchange: Mailbox, topic: str, interceptors: Interceptors | None) -> None:
+        self.exchange = exchange
+        self.topic = topic
+        self.interceptors = interceptors
+        # Set when nothing that is still open will ever be delivered.
+        self.error: KafkaSinkError | None = None
+        self.open_count = 0
+        self._outcomes: list[_Outcome] = []
+        # Index into the outcomes; -1: none yet. None: rows still come in.
+        self._outcome_of: Array | None = None
+        self._on_delivery: dict[int, OnDelivery] = {}
+        self._callbacks: dict[int, list[DoneCallback]] = {}
+
+    # ---- on the way in, under the appender's lock ----
+
+    def add_on_delivery(self, row: int, on_delivery: OnDelivery) -> None:
+        self._on_delivery[row] = on_delivery
+
+    def seal(self, timestamps: Array, key_sizes: Array | None, value_sizes: Array | None) -> None:
+        """No row comes behind. Sizes of None: null in all rows."""
+        count = len(timestamps)
+        self._timestamps = timestamps
+        self._key_sizes = key_sizes
+        self._value_sizes = value_sizes
+        self._offsets = np.full(count, UNKNOWN_OFFSET, np.int64)
+        self.open_count = count
+        self._outcome_of = np.full(count, -1, np.int32)
+
+    # ---- from the sender, under the exchange's lock ----
+
+    def on_delivered(self, share: Share, batch: ProducerBatch, calls: Calls) -> None:
+        rows = share.rows
+        if batch.base_offset >= 0:
+            first = batch.base_offset + share.first_record
+            self._offsets[rows] = np.arange(first, first + len(rows))
+        self._settle(rows, _Outcome(batch.partition, batch.log_append_time_ms, None), calls)
+
+    def on_failed(self, share: Share, failed: Failed, calls: Calls) -> None:
+        partition, rows = failed.batch.partition, share.rows
+        for position, text in failed.record_errors.items():
+            index = position - share.first_record
+            if 0 <= index < len(rows):
+                error = copy_error(failed.error, f"{failed.error}. This record: {text or 'refused'}")
+                self._settle(rows[index : index + 1], _Outcome(partition, -1, error), calls)
+        if failed.record_errors:
+            assert self._outcome_of is not None
+            rows = rows[self._outcome_of[rows] < 0]
+        self._settle(rows, _Outcome(partition, -1, failed.error), calls)
+
+    def fail_rest(self, error: KafkaSinkError, calls: Calls) -> None:
+        """All rows without an outcome, and all that might still come in."""
+        self.error = error
+        if self._outcome_of is None:
+            waited_for = sorted(self._on_delivery.keys() | self._callbacks.keys())
+            self._collect_calls(np.array(waited_for, np.int64), calls)
+        else:
+            self._settle(np.flatnonzero(self._outcome_of < 0), _Outcome(UNKNOWN_PARTITION, -1, error), calls)
+
+    def _settle(self, rows: Array, outcome: _Outcome, calls: Calls) -> None:
+        assert self._outcome_of is not None
+        self._outcomes.append(outcome)
+        self._outcome_of[rows] = len(self._outcomes) - 1
+        self.open_count -= len(rows)
+        self._collect_calls(rows, calls)
+
+    def _collect_calls(self, rows: Array, calls: Calls) -> None:
+        if self.interceptors is not None:
+            calls.extend(_RowCalls(self, row) for row in rows.tolist())
+        elif self._on_delivery or self._callbacks:
+            waited_for = self._on_delivery.keys() | self._callbacks.keys()
+            calls.extend(_RowCalls(self, row) for row in rows.tolist() if row in waited_for)
+
+    # ---- questions ----
+
+    def is_done(self, row: int) -> bool:
+        return self.error is not None or (self._outcome_of is not None and bool(self._outcome_of[row] >= 0))
+
+    def verdict(self, row: int) -> tuple[RecordMetadata | None, KafkaSinkError | None]:
+        if self._outcome_of is not None and self._outcome_of[row] >= 0:
+            outcome = self._outcomes[self._outcome_of[row]]
+            return (self._metadata(row, outcome), None) if outcome.error is None else (None, outcome.error)
+        return None, self.error
+
+    def _metadata(self, row: int, outcome: _Outcome) -> RecordMetadata:
+        log_append_time_ms = outcome.log_append_time_ms
+        return RecordMetadata(
+            self.topic,
+            outcome.partition,
+            int(self._offsets[row]),
+            log_append_time_ms if log_append_time_ms >= 0 else int(self._timestamps[row]),
+            NULL_SIZE if self._key_sizes is None else int(self._key_sizes[row]),
+            NULL_SIZE if self._value_sizes is None else int(self._value_sizes[row]),
+        )
+
+    # ---- callbacks ----
+
+    def add_callback(self, row: int, callback: DoneCallback) -> bool:
+        """False when the row is done: nobody would call it any more."""
+        with self.exchange.changed:
+            if self.is_done(row):
+                return False
+            self._callbacks.setdefault(row, []).append(callback)
+        return True
+
+    def take_callbacks(self, row: int) -> tuple[OnDelivery | None, list[DoneCallback]]:
+        return self._on_delivery.pop(row, None), self._callbacks.pop(row, [])
+
+
+class _RowCalls:
+    """What is to be called for one row that is done; interceptors come first, as in Java."""
+
+    __slots__ = ("_consignment", "_row")
+
+    def __init__(self, consignment: PendingBatch, row: int) -> None:
+        self._consignment = consignment
+        self._row = row
+
+    def __call__(self) -> None:
+        consignment, row = self._consignment, self._row
+        metadata, error = consignment.verdict(row)
+        if consignment.interceptors is not None:
+            consignment.interceptors.on_acknowledgement(consignment.topic, metadata, error)
+        on_delivery, callbacks = consignment.take_callbacks(row)
+        if on_delivery is not None:
+            run_callback(on_delivery, metadata, error)
+        for callback in callbacks:
+            run_callback(callback, RecordFuture(consignment, row))
+
+
+class RecordFuture:
+    """The outcome of one `send`. It holds no lock and no thread, and may be kept, dropped or asked again."""
+
+    __slots__ = ("_consignment", "_row")
+
+    def __init__(self, consignment: PendingBatch, row: int) -> None:
+        self._consignment = consignment
+        self._row = row
+
+    def done(self) -> bool:
+        return self._consignment.is_done(self._row)
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Waits at most so many seconds. Raises what went wrong, or `OperationTimeout`."""
+        metadata, error = self._verdict(timeout)
+        if error is not None:
+            raise copy_error(error, str(error))
+        assert metadata is not None
+        return metadata
+
+    def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
+        return self._verdict(timeout)[1]
+
+    def add_done_callback(self, callback: DoneCallback) -> None:
+        """Called with this future, by the sender thread; at once, by the caller, when it is done already."""
+        if not self._consignment.add_callback(self._row, callback):
+            callback(self)
+
+    def _verdict(self, timeout: float | None) -> tuple[RecordMetadata | None, KafkaSinkError | None]:
+        consignment, row = self._consignment, self._row
+        if not consignment.is_done(row):
+            wait_until_done(consignment.exchange, self.done, timeout, f"the record for {consignment.topic}")
+        return consignment.verdict(row)
+
+    def __repr__(self) -> str:
+        if not self.done():
+            return f"<RecordFuture for {self._consignment.topic} pending>"
+        metadata, error = self._consignment.verdict(self._row)
+        return f"<RecordFuture {metadata if error is None else repr(error)}>"
+
+
+def wait_until_done(exchange: Mailbox, is_done: Callable[[], bool], timeout: float | None, what: str) -> None:
+    deadline_ms = None if timeout is None else exchange.clock.monotonic_ms() + int(timeout * 1000)
+    if not exchange.wait_for(is_done, deadline_ms, "waiting for a result"):
+        raise OperationTimeout(f"no result for {what} within {timeout} s; it may still come")

@@ -1,0 +1,86 @@
+"""Wishes that end (flush, the steps of a transaction): posted, waited for within a limit, measured.
+
+A step of a transaction that ran out of time goes on. Its outcome must not get lost (a commit that nobody knows the fate
+of), nor be taken for that of a later one. So it is kept until the same method is called again, which waits for the same
+end, and until then no other step is taken. Only aborting may replace a prepare: it ends the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafka_sink.engine.commands import Input
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.producer.appender import Appender
+from kafka_sink.producer.mailbox import Mailbox, PendingOperation
+from kafka_sink.producer.metrics import ProducerMetrics
+
+Wish = Callable[[int], Input]
+ABORT, PREPARE = "abort_transaction()", "prepare_transaction()"
+
+
+class Operations:
+    def __init__(self, exchange: Mailbox, appender: Appender, metrics: ProducerMetrics, max_block_ms: int) -> None:
+        self._exchange = exchange
+        self._appender = appender
+        self._metrics = metrics
+        self._max_block_ms = max_block_ms
+        # The step that ran out of time, until its outcome has been told.
+        self._unfinished: PendingOperation | None = None
+
+    def flush(self, name: str, wish: Wish, timeout_s: float | None) -> None:
+        """Behind everything that was sent so far; None waits for ever."""
+        exchange = self._exchange
+        deadline_ms = None if timeout_s is None else exchange.clock.monotonic_ms() + int(timeout_s * 1000)
+        operation = self._post(name, wish, is_behind_rows=True)
+        self._wait(operation, deadline_ms, f"{timeout_s} s", metric="flush")
+
+    def step(
+        self,
+        name: str,
+        wish: Wish,
+        *,
+        metric: str | None = None,
+        is_behind_rows: bool = False,
+        refusal: KafkaSinkError | None = None,
+    ) -> object:
+        """A step of a transaction, within max.block.ms."""
+        deadline_ms = self._exchange.clock.monotonic_ms() + self._max_block_ms
+        limit = f"max.block.ms={self._max_block_ms}"
+        unfinished, self._unfinished = self._unfinished_for(name), None
+        operation = unfinished or self._post(name, wish, is_behind_rows=is_behind_rows, refusal=refusal)
+        try:
+            return self._wait(operation, deadline_ms, limit, metric=metric)
+        except OperationTimeout:
+            self._unfinished = operation
+            raise
+
+    def _unfinished_for(self, name: str) -> PendingOperation | None:
+        unfinished = self._unfinished
+        if unfinished is None or unfinished.name == name:
+            return unfinished
+        if (name, unfinished.name) == (ABORT, PREPARE):
+            return None
+        raise LocalProtocolError(
+            f"{name}: {unfinished.name} ran out of time before, and its outcome has not been told; call it again first"
+        )
+
+    def _post(
+        self, name: str, wish: Wish, *, is_behind_rows: bool, refusal: KafkaSinkError | None = None
+    ) -> PendingOperation:
+        exchange = self._exchange
+        exchange.refuse_to_block(name)
+        if is_behind_rows:
+            return self._appender.post_behind(name, wish, refusal=refusal)
+        operation = exchange.post_operation(name, wish)
+        exchange.wake()
+        return operation
+
+    def _wait(self, operation: PendingOperation, deadline_ms: int | None, limit: str, *, metric: str | None) -> object:
+        exchange = self._exchange
+        started_ns = exchange.clock.monotonic_ns()
+        try:
+            return exchange.wait_for_operation(operation, deadline_ms, limit)
+        finally:
+            if metric is not None:
+                self._metrics.on_call(metric, duration_ns=exchange.clock.monotonic_ns() - started_ns)

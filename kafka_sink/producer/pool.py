@@ -1,0 +1,104 @@
+"""Producers that outlive the task that used them. One pool per process: a Spark worker process runs task after task.
+
+What is kept are connections and the knowledge of the cluster. What a task did is not: whoever borrows a producer gets
+one that has started over, with an identity of its own. Only a producer at rest comes back; one that failed in any way
+is thrown away by its borrower. A producer has one borrower at a time, since a worker runs one task at a time.
+
+There is no thread to evict the idle ones. Their connections close by themselves after connections.max.idle.ms, and
+producers that lay idle for that long are closed when the next one is borrowed or given back.
+
+After a fork the child forgets them all: sockets and threads belong to the parent.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass, replace
+
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.producer import Producer
+
+# Of all configurations together. A job that makes up a new configuration for every batch must not collect threads.
+IDLE_PRODUCERS_MAX = 8
+CLIENT_ID = "pykafka-sink"
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    options: ProducerOptions
+    producer: Producer
+    since_s: float
+
+
+class ProducerPool:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[_Idle] = []  # the longest idle first
+
+    @property
+    def idle_count(self) -> int:
+        return len(self._idle)
+
+    def borrow(self, options: ProducerOptions, transactional_id: str | None = None) -> Producer:
+        """A new producer, made on the connections of an idle one with the same options if there is one."""
+        self._close_idle_too_long()
+        while (producer := self._take(options)) is not None:
+            try:
+                producer.start_over(transactional_id)
+                return producer
+            except KafkaSinkError:
+                producer.close(0)  # it broke while it lay idle
+        # Its name must not be that of its first task.
+        client_id = options.client_id or CLIENT_ID
+        return Producer(replace(options, transactional_id=transactional_id, client_id=client_id))
+
+    def give_back(self, options: ProducerOptions, producer: Producer) -> None:
+        """Only when each record has its outcome and no transaction is open; `options` as they were borrowed with."""
+        with self._lock:
+            self._idle.append(_Idle(options, producer, time.monotonic()))
+            superfluous = self._idle[:-IDLE_PRODUCERS_MAX]
+            del self._idle[:-IDLE_PRODUCERS_MAX]
+        for each in superfluous:
+            each.producer.close(0)
+        self._close_idle_too_long()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for each in idle:
+            each.producer.close(0)
+
+    def _take(self, options: ProducerOptions) -> Producer | None:
+        with self._lock:
+            for index in reversed(range(len(self._idle))):
+                if self._idle[index].options == options:
+                    return self._idle.pop(index).producer
+        return None
+
+    def _close_idle_too_long(self) -> None:
+        now_s = time.monotonic()
+        with self._lock:
+            overdue = [each for each in self._idle if _idle_limit_s(each.options) < now_s - each.since_s]
+            self._idle = [each for each in self._idle if each not in overdue]
+        for each in overdue:
+            each.producer.close(0)
+
+
+def _idle_limit_s(options: ProducerOptions) -> float:
+    limit_ms = options.connections_max_idle_ms
+    return float("inf") if limit_ms < 0 else limit_ms / 1000
+
+
+# The one pool of this process.
+POOL = ProducerPool()
+
+
+def _after_fork_in_child() -> None:
+    POOL._lock = threading.Lock()
+    POOL._idle = []
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,298 @@
+"""The public producer: what a user calls, checked and passed on. No decision about delivery is made here.
+
+Threads: any number may call any method. Each producer has one sender thread, a daemon. Methods that wait
+(`send` for metadata or room, `flush`, `close`, transactions) can be interrupted by Ctrl-C; none may be called from a
+delivery callback, where they would wait for themselves, and there `send` fails rather than waits.
+
+What `send` cannot accept it raises; from then on the future tells. A producer that is dropped without `close` warns
+(ResourceWarning), sends what it has and ends its thread. At the exit of the interpreter it gets no time for that: what
+is unsent then is lost, and a warning says how much.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, NoReturn
+
+from kafka_sink.client.partitions import PartitionInfo, partition_infos
+from kafka_sink.engine import commands as c
+from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout
+from kafka_sink.io.error_copy import copy_error
+from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.arrow_future import ArrowFuture
+from kafka_sink.producer.collector import Collector, HeaderPairs
+from kafka_sink.producer.core import Core
+from kafka_sink.producer.future import OnDelivery, RecordFuture
+from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
+from kafka_sink.producer.mailbox import CLOSED
+from kafka_sink.producer.metrics import MetricName
+from kafka_sink.producer.operations import Operations
+from kafka_sink.producer.serialize import ROW_OVERHEAD_BYTES, check_row, check_size, read_headers, serialized
+from kafka_sink.producer.topic_wait import wait_for_topic
+from kafka_sink.producer.transactions import TransactionMethods
+from kafka_sink.records.batch import HEADER_BYTES
+from kafka_sink.records.columns import RECORD_OVERHEAD_BYTES_MAX, ArrowData, RecordColumns, columns_by_topic
+
+
+class Producer(TransactionMethods):
+    """Options by their Java names, or parsed `ProducerOptions`."""
+
+    def __init__(self, config: Mapping[str, object] | ProducerOptions) -> None:
+        options = config if isinstance(config, ProducerOptions) else _parsed(config)
+        core = Core(options)
+        self._options = options = core.options
+        self._exchange = core.exchange
+        self._appender = core.appender
+        self._clock = core.exchange.clock
+        self._interceptors = core.interceptors
+        self._key_serializer = options.key_serializer
+        self._value_serializer = options.value_serializer
+        self._timestamp_ms = core.exchange.clock.timestamp_ms
+        self._is_synchronous = options.send_is_synchronous
+        # From here on the encoder's own measure decides; it costs too much to ask it for every record.
+        self._unchecked_bytes_max = options.max_request_size - HEADER_BYTES - RECORD_OVERHEAD_BYTES_MAX - 5
+        self._metrics = core.metrics
+        self._operations = Operations(core.exchange, core.appender, core.metrics, options.max_block_ms)
+        self._core = core
+
+    # ---- sending ---------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        headers: HeaderList | None = None,
+        timestamp_ms: int | None = None,
+        partition: int | None = None,
+        on_delivery: OnDelivery | None = None,
+    ) -> RecordFuture:
+        """Hands a record over. Waits at most max.block.ms, for the topic to be known and for room in the buffer."""
+        if self._interceptors is not None:
+            return self._send_intercepted(
+                ProducerRecord(topic, value, key, headers, timestamp_ms, partition), on_delivery
+            )
+        return self._accept(topic, value, key, headers, timestamp_ms, partition, on_delivery)
+
+    def _accept(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        headers: HeaderList | None,
+        timestamp_ms: int | None,
+        partition: int | None,
+        on_delivery: OnDelivery | None,
+    ) -> RecordFuture:
+        """The path of every single record: no call that can be spared."""
+        if type(value) is not bytes or self._value_serializer is not None:
+            value = serialized("value", topic, value, self._value_serializer)
+        byte_count = ROW_OVERHEAD_BYTES if value is None else ROW_OVERHEAD_BYTES + len(value)
+        if key is not None or self._key_serializer is not None:
+            key = serialized("key", topic, key, self._key_serializer)
+            if key is not None:
+                byte_count += len(key)
+        pairs: HeaderPairs | None = None
+        if headers:
+            pairs, header_bytes = read_headers(topic, headers)
+            byte_count += header_bytes
+        if timestamp_ms is None:
+            timestamp_ms = self._timestamp_ms()
+        elif type(timestamp_ms) is not int or timestamp_ms < 0:
+            check_row(topic, timestamp_ms, partition)
+        if byte_count > self._unchecked_bytes_max:
+            check_size(topic, key, value, pairs, self._options.max_request_size)
+        collector = self._appender.collectors.get(topic)
+        if (
+            collector is None
+            or collector.cluster is not self._exchange.cluster
+            or collector.slow_node_ids is not self._exchange.slow_node_ids
+            or (partition is not None and not (type(partition) is int and 0 <= partition < collector.partition_count))
+        ):
+            check_row(topic, timestamp_ms, partition)
+            collector = self._find_collector(topic, -1 if partition is None else partition)
+        future = self._appender.collect(
+            collector, (key, value, pairs, timestamp_ms, partition), byte_count, on_delivery
+        )
+        if self._is_synchronous:
+            future.result()
+        return future
+
+    def _send_intercepted(self, record: ProducerRecord, on_delivery: OnDelivery | None) -> RecordFuture:
+        assert self._interceptors is not None
+        record = self._interceptors.on_send(record)
+        try:
+            return self._accept(
+                record.topic,
+                record.value,
+                record.key,
+                record.headers,
+                record.timestamp_ms,
+                record.partition,
+                on_delivery,
+            )
+        except KafkaSinkError as error:
+            self._interceptors.on_acknowledgement(str(record.topic), None, error)
+            raise
+
+    def send_arrow(self, data: ArrowData, topic: str | None = None) -> ArrowFuture:
+        """Hands over all rows of an Arrow record batch or table: columns value, and key, topic, partition, headers,
+        timestamp if there. Serializers do not apply: bytes are sent as they are, text as UTF-8.
+
+        Raises if no row was accepted. If the buffer stays full in the middle of a call, the future says so.
+        """
+        if self._interceptors is not None:
+            raise LocalProtocolError("interceptors see single records: use send(), or a producer without interceptors")
+        if topic is not None:
+            check_row(topic, None, None)
+        options, exchange = self._options, self._exchange
+        by_topic = [(name, columns) for name, columns in columns_by_topic(data, topic=topic) if columns.row_count]
+        for _, columns in by_topic:
+            columns.check_record_sizes(options.max_request_size)
+        wanted = [(self._find_collector_of(name, columns), columns) for name, columns in by_topic]
+        future = ArrowFuture(exchange, data.num_rows, sum(_byte_count(columns) for _, columns in by_topic))
+        if not wanted:
+            return future
+        exchange.add_consignment(future)
+        try:
+            self._appender.send_columns(wanted, future)
+        except BaseException:
+            exchange.drop_consignment(future)
+            raise
+        if self._is_synchronous:
+            future.result()
+        return future
+
+    def _find_collector(self, topic: str, partition: int) -> Collector:
+        exchange = self._exchange
+        while True:
+            collector = self._appender.refreshed(topic)
+            if collector is not None and partition < collector.partition_count:
+                return collector
+            started_ns = self._clock.monotonic_ns()
+            try:
+                wait_for_topic(exchange, topic, partition, self._options.max_block_ms, lambda: exchange.refusal)
+            finally:
+                self._metrics.on_call("metadata-wait", duration_ns=self._clock.monotonic_ns() - started_ns)
+
+    def _find_collector_of(self, topic: str, columns: RecordColumns) -> Collector:
+        if columns.partitions is None:
+            return self._find_collector(topic, -1)
+        index = int(columns.partitions.argmax())
+        highest = int(columns.partitions[index])
+        try:
+            return self._find_collector(topic, highest)
+        except DataError as error:
+            row = int(columns.row_ids[index])
+            raise DataError(f"row {row} names partition {highest}; {error}", row=row, column="partition") from None
+
+    # ---- waiting ---------------------------------------------------------------------------------------------------
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Sends everything at once and waits until each record sent before has an outcome. Failures are in the
+        futures; flush does not raise them."""
+        self._operations.flush("flush()", c.Flush, timeout_s)
+
+    def partitions_for(self, topic: str) -> list[PartitionInfo]:
+        check_row(topic, None, None)
+        exchange = self._exchange
+        wait_for_topic(exchange, topic, -1, self._options.max_block_ms, lambda: exchange.closed_reason)
+        return partition_infos(exchange.cluster, topic)
+
+    def metrics(self) -> dict[MetricName, float]:
+        """Values by (group, name, tags), named as in the Java client."""
+        if self._exchange.is_forked:
+            raise copy_error(self._exchange.refusal or LocalProtocolError(CLOSED))
+        return self._metrics.snapshot(self._clock.monotonic_ms())
+
+    def start_over(self, transactional_id: str | None = None) -> None:
+        """Becomes a new producer: fresh identity, no transaction, nothing of what it did before. Connections and the
+        knowledge of the cluster stay, which is what makes it cheaper than closing it and opening another one.
+
+        Only at rest: every record has its outcome, every transaction is ended or prepared.
+        """
+        self._operations.step("start_over()", lambda operation_id: c.StartOver(operation_id, transactional_id))
+
+    @property
+    def retried_record_count(self) -> int:
+        """Since this object was made, whatever it started over as; the metric record-retry-total."""
+        return self._metrics.retried_record_count
+
+    # ---- closing ---------------------------------------------------------------------------------------------------
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Sends what is queued, aborts an open transaction, ends the thread. May be called again.
+
+        With a limit: what is not done by then fails, and `OperationTimeout` says so. With 0, or from a delivery
+        callback, nothing more is sent. An interrupted close gives up at once, too.
+        """
+        if timeout_s is not None and timeout_s < 0:
+            raise LocalProtocolError(f"close(timeout_s={timeout_s}): a time-out cannot be negative")
+        core, exchange = self._core, self._exchange
+        if exchange.is_ended:
+            core.join()
+            return
+        exchange.begin_closing()
+        if timeout_s == 0 or exchange.is_sender_thread:
+            core.abandon("the producer was closed without waiting")
+            core.join()
+            return
+        operation = self._appender.post_behind("close()", c.Close)
+        try:
+            deadline_ms = None if timeout_s is None else self._clock.monotonic_ms() + int(timeout_s * 1000)
+            exchange.wait_for_operation(operation, deadline_ms, f"{timeout_s} s")
+        except OperationTimeout:
+            unsent = self._appender.room.used_records
+            core.abandon(f"close() did not end within {timeout_s} s")
+            core.join()
+            raise OperationTimeout(
+                f"close() did not end within {timeout_s} s: {unsent} records were given up, see their futures"
+            ) from None
+        except BaseException:
+            core.abandon("close() was interrupted")
+            raise
+        core.join()
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # By then every record has its outcome. What may still wait is the abort of a transaction whose coordinator is
+        # away: the broker does that by itself, and the error inside the block must not be held up by it.
+        limit_s = None if error is None else self._options.delivery_timeout_ms / 1000
+        try:
+            self.close(limit_s)
+        except KafkaSinkError:
+            # The error inside the block is the one that matters.
+            if error is None:
+                raise
+
+    def __del__(self) -> None:
+        core = getattr(self, "_core", None)
+        if core is not None and not core.is_ended:
+            warnings.warn(f"producer {core.options.client_id} was not closed", ResourceWarning, stacklevel=2)
+            core.close_orphaned()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Producer holds a thread and sockets and cannot be pickled: make it where it is used")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._exchange.is_ended else "open"
+        return f"<Producer {self._options.client_id} {state}>"
+
+
+def _byte_count(columns: RecordColumns) -> int:
+    sizes = columns.sizes
+    return sizes * columns.row_count if isinstance(sizes, int) else int(sizes.sum())
+
+
+def _parsed(config: Mapping[str, object]) -> ProducerOptions:
+    """Imported here: a task of Spark has its options parsed already, and the tables take longer to load than a batch
+    to send."""
+    from kafka_sink.options.parse import parse_producer_options
+
+    return parse_producer_options(config)

@@ -1,0 +1,320 @@
+"""The sender thread: the only one that touches the engine and the sockets.
+
+    poll -> close what has lingered -> step -> carry out -> publish -> call back -> finish -> and again
+
+A turn decides nothing: the engine says what to do and when to be called again. Completions are told under the
+exchange's lock in one go, callbacks run after it is free. Operations end after that, as in the Java client: when
+flush() returns, the callbacks of everything it waited for have run.
+
+The end, whatever brings it (a graceful close that is over, an abandoned producer, an error that should not exist), is
+the same: sockets are closed, nothing more is accepted, and everything that still waits gets the reason. An unexpected
+exception is never logged and continued: after it nobody knows what the engine's state means.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from kafka_sink.client import commands as client_commands
+from kafka_sink.client.commands import NetworkEvent
+from kafka_sink.engine import commands as c
+from kafka_sink.engine.engine import Engine
+from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError
+from kafka_sink.io.network import Network, SocketCommand
+from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.appender import Appender
+from kafka_sink.producer.callback import run_callback
+from kafka_sink.producer.mailbox import CLOSED, Mailbox, PendingRecords, TopicReport
+from kafka_sink.producer.metrics import ProducerMetrics
+
+_LOGGER = logging.getLogger("kafka_sink")
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
+
+# The appender was at work when something was due there.
+RETRY_MS = 1
+
+
+class Sender:
+    def __init__(
+        self,
+        options: ProducerOptions,
+        engine: Engine,
+        network: Network,
+        exchange: Mailbox,
+        appender: Appender,
+        metrics: ProducerMetrics,
+    ) -> None:
+        self._engine = engine
+        self._network = network
+        self._exchange = exchange
+        self._appender = appender
+        self._metrics = metrics
+        self._clock = exchange.clock
+        exchange.queue_loads = engine.queue_loads
+        self._client_id = options.client_id
+        self._availability_timeout_ms = options.partitioner_availability_timeout_ms
+        self._wake_at_ms: int | None = 0
+        self._backlog = 0
+        self._node_ids: dict[int, int] = {}
+        self._connected: set[int] = set()
+        # Of batches that were split: how many of the records are not done yet.
+        self._unfinished_splits: dict[ProducerBatch, int] = {}
+        self._completions: list[c.Delivered | c.Failed] = []
+        self._finished: list[c.Finished] = []
+        # What those get who still wait at the end.
+        self._reason: KafkaSinkError = DeliveryError(f"dropped: {CLOSED}. Nothing of it was sent")
+        self._closing: set[int] = set()
+        self._cluster_since_ms = self._clock.monotonic_ms()
+        self.on_end: Callable[[], None] = lambda: None
+        self.thread = threading.Thread(target=self.run, name=f"kafka-sink-sender | {self._client_id}", daemon=True)
+
+    # ---- the thread ------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        self._exchange.sender_ident = threading.get_ident()
+        refusal: KafkaSinkError = LocalProtocolError(CLOSED)
+        try:
+            while self.turn():
+                pass
+        except BaseException as error:
+            _LOGGER.critical("the sender of producer %s stops: unexpected error", self._client_id, exc_info=error)
+            self._reason = refusal = _unexpected(error)
+        finally:
+            self._end(refusal)
+
+    def turn(self) -> bool:
+        """One round. False: it was the last."""
+        exchange, network, appender = self._exchange, self._network, self._appender
+        events = network.poll(self._timeout_ms())
+        now_ms = self._clock.monotonic_ms()
+        if events:
+            self._observe_events(events, now_ms)
+        if exchange.broken is not None:
+            raise exchange.broken
+        if exchange.is_orphaned:
+            exchange.is_orphaned = False
+            appender.post_behind("close", c.Close)
+        due_ms = appender.next_due_ms(self._backlog)
+        if due_ms is not None and due_ms <= now_ms:
+            appender.close_due(now_ms, self._backlog)
+        wishes = exchange.take_inputs()
+        step = self._engine.step(now_ms, [*events, *wishes])
+        self._wake_at_ms, self._backlog = step.wake_at_ms, step.queued_count
+        if step.commands:
+            self._carry_out(step.commands, now_ms)
+        self._publish(now_ms)
+        if exchange.calls:
+            self._call_back()
+        is_over = bool(wishes or self._finished) and self._finish(wishes)
+        self._metrics.on_select(wait_ns=network.wait_ns, io_ns=network.io_ns, now_ms=now_ms)
+        return not is_over
+
+    def _timeout_ms(self) -> int | None:
+        due_ms = self._appender.next_due_ms(self._backlog)
+        wake_at_ms = self._wake_at_ms
+        if due_ms is None and wake_at_ms is None:
+            return None
+        now_ms = self._clock.monotonic_ms()
+        if due_ms is not None:
+            if self._appender.lock.locked():
+                due_ms = max(due_ms, now_ms + RETRY_MS)
+            wake_at_ms = due_ms if wake_at_ms is None else min(due_ms, wake_at_ms)
+        assert wake_at_ms is not None
+        return max(0, wake_at_ms - now_ms)
+
+    # ---- carrying out ----------------------------------------------------------------------------------------------
+
+    def _carry_out(self, commands: list[c.Command], now_ms: int) -> None:
+        for command in commands:
+            if isinstance(command, client_commands.Send):
+                node_id = self._node_ids.get(command.connection_id)
+                if node_id is not None:
+                    self._metrics.on_request(node_id, request_bytes=sum(map(len, command.buffers)), now_ms=now_ms)
+                self._network.send(command)
+            elif isinstance(command, (client_commands.Connect, client_commands.Disconnect, client_commands.Resolve)):
+                self._observe_network_command(command, now_ms)
+                self._network.execute(command)
+            elif isinstance(command, (c.Delivered, c.Failed)):
+                self._completions.append(command)
+            elif isinstance(command, c.Finished):
+                self._finished.append(command)
+            elif isinstance(command, c.Drained):
+                self._metrics.on_drained(command.batches, now_ms=now_ms)
+            elif isinstance(command, client_commands.RequestObserved):
+                self._metrics.on_answer(
+                    command.node_id,
+                    api_key=command.api_key,
+                    latency_ms=command.latency_ms,
+                    throttle_ms=command.throttle_ms,
+                    now_ms=now_ms,
+                )
+            elif isinstance(command, c.BatchObserved):
+                self._observe_batch(command, now_ms)
+            else:
+                _LOGGER.log(_LEVELS[command.level], "[%s] %s", self._client_id, command.text)
+
+    def _publish(self, now_ms: int) -> None:
+        """Tells everybody what changed, if anything did."""
+        exchange, engine = self._exchange, self._engine
+        cluster, refusal = engine.cluster, engine.refusal
+        is_new_cluster = cluster is not exchange.cluster
+        slow_node_ids = self._slow_node_ids(now_ms) if self._availability_timeout_ms > 0 else exchange.slow_node_ids
+        if not (
+            self._completions
+            or is_new_cluster
+            or refusal is not exchange.refusal
+            or exchange.wanted_topics
+            or slow_node_ids is not exchange.slow_node_ids
+        ):
+            return
+        completions, self._completions = self._completions, []
+        with exchange.lock:
+            for completion in completions:
+                if isinstance(completion, c.Delivered):
+                    self._deliver(completion)
+                else:
+                    self._fail(completion, now_ms)
+            if is_new_cluster:
+                exchange.cluster = cluster
+                self._cluster_since_ms = now_ms
+            if refusal is not exchange.refusal:
+                exchange.publish_refusal(refusal)
+            if exchange.wanted_topics or exchange.topic_reports:
+                exchange.topic_reports = {
+                    topic: TopicReport(engine.topic_error(topic), engine.topic_trouble(topic))
+                    for topic in exchange.wanted_topics
+                }
+            exchange.slow_node_ids = slow_node_ids
+            exchange.tell_change()
+
+    def _finish(self, inputs: list[c.Input]) -> bool:
+        """Ends operations. True when the producer is at its end, too."""
+        exchange = self._exchange
+        is_over = False
+        for event in inputs:
+            if isinstance(event, c.Close):
+                self._closing.add(event.operation_id)
+            elif isinstance(event, c.Abandon):
+                self._reason = event.reason
+                is_over = True
+        if self._finished:
+            finished, self._finished = self._finished, []
+            with exchange.lock:
+                for each in finished:
+                    exchange.finish(each.operation_id, each.error, each.result)
+                    is_over = is_over or each.operation_id in self._closing
+                exchange.tell_change()
+        return is_over
+
+    def _deliver(self, delivered: c.Delivered) -> None:
+        exchange = self._exchange
+        for batch in delivered.batches:
+            for share in batch.shares:
+                token: PendingRecords = share.token  # type: ignore[assignment]
+                token.on_delivered(share, batch, exchange.calls)
+                if not token.open_count:
+                    exchange.consignments.discard(token)
+            exchange.completed_records += batch.record_count
+            exchange.completed_bytes += batch.size if batch.split_from is None else self._given_back(batch)
+
+    def _fail(self, failed: c.Failed, now_ms: int) -> None:
+        exchange, batch = self._exchange, failed.batch
+        for share in batch.shares:
+            token: PendingRecords = share.token  # type: ignore[assignment]
+            token.on_failed(share, failed, exchange.calls)
+            if not token.open_count:
+                exchange.consignments.discard(token)
+        self._metrics.on_failed(batch.topic, records=batch.record_count, now_ms=now_ms)
+        exchange.completed_records += batch.record_count
+        exchange.completed_bytes += self._given_back(batch)
+
+    def _given_back(self, batch: ProducerBatch) -> int:
+        """The room of a batch that was split is given back when the last of its records is done."""
+        if batch.split_from is None:
+            return batch.size
+        root = batch.split_from
+        while root.split_from is not None:
+            root = root.split_from
+        left = self._unfinished_splits.get(root, root.record_count) - batch.record_count
+        if left:
+            self._unfinished_splits[root] = left
+            return 0
+        del self._unfinished_splits[root]
+        return root.size
+
+    def _slow_node_ids(self, now_ms: int) -> frozenset[int]:
+        """The same object as long as it says the same: the appender compares it by identity."""
+        nodes, limit_ms = self._engine.nodes, self._availability_timeout_ms
+        slow = set()
+        for node_id in self._engine.cluster.brokers:
+            since_ms = nodes.is_unavailable_since_ms(node_id)
+            if since_ms is not None and now_ms - since_ms >= limit_ms:
+                slow.add(node_id)
+        known = self._exchange.slow_node_ids
+        return known if known == slow else frozenset(slow)
+
+    def _call_back(self) -> None:
+        exchange = self._exchange
+        while exchange.calls:
+            with exchange.lock:
+                calls, exchange.calls = exchange.calls, []
+            for call in calls:
+                run_callback(call)
+
+    # ---- the end ---------------------------------------------------------------------------------------------------
+
+    def _end(self, refusal: KafkaSinkError) -> None:
+        self._network.close()
+        self._appender.end(self._reason, refusal)
+        self._call_back()
+        self.on_end()
+
+    # ---- metrics ---------------------------------------------------------------------------------------------------
+
+    @property
+    def requests_in_flight(self) -> int:
+        return sum(self._engine.nodes.in_flight_count(node_id) for node_id in list(self._node_ids.values()))
+
+    @property
+    def metadata_age_s(self) -> float:
+        return (self._clock.monotonic_ms() - self._cluster_since_ms) / 1000
+
+    def _observe_events(self, events: list[NetworkEvent], now_ms: int) -> None:
+        for event in events:
+            if isinstance(event, client_commands.Received):
+                node_id = self._node_ids[event.connection_id]
+                self._metrics.on_bytes_in(node_id, byte_count=len(event.data), now_ms=now_ms)
+            elif isinstance(event, client_commands.Connected):
+                self._connected.add(event.connection_id)
+                self._metrics.on_connection_opened(now_ms=now_ms)
+            elif isinstance(event, client_commands.Disconnected):
+                self._forget_connection(event.connection_id, now_ms)
+
+    def _observe_network_command(self, command: SocketCommand, now_ms: int) -> None:
+        if isinstance(command, client_commands.Connect):
+            self._node_ids[command.connection_id] = command.node_id
+        elif isinstance(command, client_commands.Disconnect):
+            self._forget_connection(command.connection_id, now_ms)
+
+    def _forget_connection(self, connection_id: int, now_ms: int) -> None:
+        self._node_ids.pop(connection_id, None)
+        if connection_id in self._connected:
+            self._connected.remove(connection_id)
+            self._metrics.on_connection_closed(now_ms=now_ms)
+
+    def _observe_batch(self, command: c.BatchObserved, now_ms: int) -> None:
+        if command.event == "retried":
+            self._metrics.on_retried(command.batch.topic, records=command.batch.record_count, now_ms=now_ms)
+        else:
+            self._metrics.on_split(now_ms=now_ms)
+
+
+def _unexpected(error: BaseException) -> KafkaSinkError:
+    text = str(error) if isinstance(error, KafkaSinkError) else f"unexpected {type(error).__name__}: {error}"
+    text = f"the producer stopped: {text}. What was not acknowledged may be in the log all the same"
+    failure = DeliveryError(text, ambiguous=True)
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,84 @@
+"""What a user passes to `send` -> the bytes of a row. Errors name topic and field, never the content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafka_sink.errors import DataError
+from kafka_sink.options.producer_options import LONG_MAX, Serializer
+from kafka_sink.producer.collector import HeaderPairs
+from kafka_sink.producer.interceptors import HeaderList
+from kafka_sink.records.columns import RecordColumns
+
+# What a row counts besides its bytes: its record's frame and its place in a batch.
+ROW_OVERHEAD_BYTES = 32
+PARTITION_MAX = 2**31 - 1
+
+
+def serialized(field: str, topic: str, content: Any, serializer: Serializer | None) -> bytes | None:
+    """Without a serializer bytes stay what they are, and text is UTF-8."""
+    if serializer is not None:
+        try:
+            content = serializer(content)
+        except Exception as error:
+            name = getattr(serializer, "__qualname__", type(serializer).__name__)
+            text = f"the {field} of a record for topic {topic} was not serialized: {name} raised {type(error).__name__}"
+            raise DataError(text, column=field) from error
+    if content is None or type(content) is bytes:
+        return content
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        return bytes(content)
+    if isinstance(content, str) and serializer is None:
+        try:
+            return content.encode()
+        except UnicodeEncodeError:
+            raise DataError(f"the {field} of a record for topic {topic} is no valid text", column=field) from None
+    wanted = "bytes or None" if serializer is not None else "bytes, str or None, or a serializer"
+    raise DataError(
+        f"the {field} of a record for topic {topic} is of type {type(content).__name__}; needed is {wanted}",
+        column=field,
+    )
+
+
+def read_headers(topic: str, headers: HeaderList) -> tuple[HeaderPairs | None, int]:
+    """Checked pairs and how many bytes they take at most. Order and duplicates are kept."""
+    pairs = []
+    byte_count = 0
+    for item in headers.items() if isinstance(headers, Mapping) else headers:
+        try:
+            name, content = item
+        except (TypeError, ValueError):
+            raise _bad_headers(topic, type(item).__name__) from None
+        if not isinstance(name, str):
+            raise _bad_headers(topic, f"a name of type {type(name).__name__}")
+        serialized("name of a header", topic, name, None)
+        pair = name, serialized(f"header {name!a}", topic, content, None)
+        pairs.append(pair)
+        byte_count += 4 * len(name) + len(pair[1] or b"") + 2 * 5
+    return tuple(pairs) or None, byte_count
+
+
+def _bad_headers(topic: str, found: str) -> DataError:
+    text = f"headers of a record for topic {topic}: expected pairs of a name and bytes or None, not {found}"
+    return DataError(text, column="headers")
+
+
+def check_row(topic: str, timestamp_ms: int | None, partition: int | None) -> None:
+    if not isinstance(topic, str) or not topic:
+        raise DataError(f"a topic must be text that is not empty, not {type(topic).__name__}", column="topic")
+    if timestamp_ms is not None and not (type(timestamp_ms) is int and 0 <= timestamp_ms <= LONG_MAX):
+        raise DataError("timestamp_ms must be a number of milliseconds since 1970, not negative", column="timestamp")
+    if partition is not None and not (type(partition) is int and 0 <= partition <= PARTITION_MAX):
+        raise DataError(f"partition {partition!r} is no number in 0..{PARTITION_MAX}", column="partition")
+
+
+def check_size(
+    topic: str, key: bytes | None, value: bytes | None, headers: HeaderPairs | None, request_bytes_max: int
+) -> None:
+    """By the same measure that the encoder has, so that nothing accepted here is refused there."""
+    columns = RecordColumns.from_rows([key], [value], [headers] if headers else None)
+    try:
+        columns.check_record_sizes(request_bytes_max)
+    except DataError as error:
+        raise DataError(str(error).replace("of row 0 ", f"for topic {topic} ")) from None

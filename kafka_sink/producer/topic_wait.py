@@ -1,0 +1,87 @@
+"""Waiting until a topic, or one of its partitions, is known: at most max.block.ms, as in the Java client.
+
+The engine asks the brokers; here only the published view is watched. A verdict that waiting is pointless counts only
+if it came after the question: the permission that was missing yesterday may have been granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafka_sink.client.cluster import ClusterView
+from kafka_sink.engine.commands import WantTopic
+from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout
+from kafka_sink.io.error_copy import copy_error
+from kafka_sink.producer.mailbox import Mailbox
+from kafka_sink.records.routing import PartitionView
+
+
+def partition_view(
+    cluster: ClusterView, topic: str, slow_node_ids: frozenset[int], rack: str = ""
+) -> PartitionView | None:
+    """None while nobody can tell where the topic's records go. Led in `rack` and not slow, else not slow, else all."""
+    partition_count = cluster.partition_count(topic)
+    if partition_count is None:
+        return None
+    available = cluster.available_partitions(topic)
+    if slow_node_ids:
+        quick = tuple(each for each in available if cluster.leader(topic, each) not in slow_node_ids)
+        available = quick or available
+    if rack:
+        available = tuple(each for each in available if cluster.leader_rack(topic, each) == rack) or available
+    return PartitionView(partition_count, available)
+
+
+def wait_for_topic(
+    exchange: Mailbox,
+    topic: str,
+    partition: int,
+    max_block_ms: int,
+    refusal: Callable[[], KafkaSinkError | None],
+) -> None:
+    """Returns when the topic has more than `partition` partitions; -1: any. Raises as soon as there is a refusal."""
+    deadline_ms = exchange.clock.monotonic_ms() + max_block_ms
+    with exchange.changed:
+        exchange.wanted_topics[topic] = exchange.wanted_topics.get(topic, 0) + 1
+    try:
+        while True:
+            refused = refusal()
+            if refused is not None:
+                raise copy_error(refused)
+            cluster = exchange.cluster
+            partition_count = cluster.partition_count(topic)
+            if partition_count is not None and partition < partition_count:
+                return
+            exchange.post(WantTopic(topic))
+            exchange.wake()
+            can_wait = max_block_ms > 0 and not exchange.is_sender_thread
+            if not can_wait or not exchange.wait_for(
+                lambda seen=cluster: exchange.cluster is not seen or refusal() is not None,  # type: ignore[misc]
+                deadline_ms,
+                "waiting for a topic",
+            ):
+                raise _overdue(exchange, topic, partition, max_block_ms)
+            report = exchange.topic_reports.get(topic)
+            if report is not None and report.error is not None:
+                raise copy_error(report.error)
+    finally:
+        with exchange.changed:
+            exchange.wanted_topics[topic] -= 1
+            if not exchange.wanted_topics[topic]:
+                del exchange.wanted_topics[topic]
+
+
+def _overdue(exchange: Mailbox, topic: str, partition: int, max_block_ms: int) -> KafkaSinkError:
+    limit = f"within max.block.ms={max_block_ms}"
+    if exchange.is_sender_thread:
+        limit = "yet, and a delivery callback cannot wait for it"
+    partition_count = exchange.cluster.partition_count(topic)
+    if partition_count is not None:
+        return DataError(
+            f"topic {topic} has {partition_count} partitions (0 to {partition_count - 1}); "
+            f"partition {partition} did not appear {limit}",
+            column="partition",
+        )
+    report = exchange.topic_reports.get(topic)
+    trouble = report.trouble if report is not None else ""
+    return OperationTimeout(f"topic {topic} is not known {limit}: {trouble or 'no broker has answered so far'}")

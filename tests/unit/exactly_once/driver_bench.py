@@ -1,0 +1,225 @@
+"""The driver's machine on a bench: the tiny broker answers, unless the test has laid out another answer for a question.
+
+`answers` maps the purpose of a question to a list that is used up try by try: an error code, LOST, UNSUPPORTED or
+REFUSED (then the broker does not see the request), or `after(x)`: the broker carries it out, and the driver gets x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_sink.errors import AuthorizationError, BrokerError, TransportError
+from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.identity import TaskIdentity
+from kafka_sink.exactly_once.ledger import LedgerRecord
+from kafka_sink.exactly_once.ledger_read import LedgerRead
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
+from kafka_sink.exactly_once.request import AnswerStatus, DriverAnswer, DriverRequest, LeaderOf
+from kafka_sink.exactly_once.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
+from tests.model.tiny_broker import LEDGER, NEW, PREPARE, TIMEOUT_MS, TinyBroker
+
+SINK, QUERY = "sink", "query-1"
+LOST, UNSUPPORTED, REFUSED = AnswerStatus.LOST, AnswerStatus.UNSUPPORTED, AnswerStatus.REFUSED
+ERRORS = {
+    LOST: TransportError("connection reset"),
+    UNSUPPORTED: BrokerError("not offered", code=35),
+    REFUSED: AuthorizationError("no Write on TransactionalId sink-driver"),
+}
+
+
+@dataclass(frozen=True)
+class after:
+    """The broker carries the request out; the driver gets `answer` all the same."""
+
+    answer: Any
+
+
+@dataclass
+class Bench:
+    generation: int = 2
+    broker: TinyBroker = field(init=False)
+    settings: DeliverySettings = field(init=False)
+    now_ms: int = 5_000
+    asked: list[DriverRequest] = field(default_factory=list)
+    # Called before each request reaches the broker.
+    before: Callable[[DriverRequest], None] | None = None
+    # Partition, length, until when: readers are told of its first so many entries only, by a leader that is none.
+    outdated: tuple[tuple[str, int], int, int] | None = None
+
+    def __post_init__(self) -> None:
+        self.broker = TinyBroker(NEW, self.generation)
+        self.settings = DeliverySettings(ledger_topic=LEDGER, generation=self.generation)
+
+    # ---- tasks ----
+
+    def receipts(
+        self,
+        batch: int | str = 0,
+        *,
+        run: str = "1" * 16,
+        tasks: int = 2,
+        attempt: int = 0,
+        query: str = QUERY,
+        **more: Any,
+    ) -> list[TaskReceipt]:
+        return [self.receipt(batch, task, run=run, attempt=attempt, query=query, **more) for task in range(tasks)]
+
+    def receipt(
+        self,
+        batch: int | str,
+        task: int,
+        *,
+        run: str = "1" * 16,
+        attempt: int = 0,
+        query: str = QUERY,
+        timeout_ms: int = TIMEOUT_MS,
+        remaining_ms: int = TIMEOUT_MS,
+        sink_id: str = SINK,
+    ) -> TaskReceipt:
+        name = TaskIdentity(sink_id, run, task, attempt).transactional_id
+        row = f"{batch}-row{task}"[-7:].rjust(7).encode()
+        producer_id, epoch, offset = self.broker.write_in_task(name, ("t", task), row)
+        while epoch < 0:
+            self.settle()
+            producer_id, epoch, offset = self.broker.write_in_task(name, ("t", task), row)
+        return TaskReceipt(
+            key=BatchKey(query, batch),
+            run=run,
+            spark_partition=task,
+            attempt=attempt,
+            transaction=PreparedTransaction(name, producer_id, epoch, self.generation, timeout_ms, remaining_ms),
+            written=(WrittenPartition("t", task, 1, offset, offset),),
+            row_count=1,
+        )
+
+    # ---- the driver ----
+
+    def session(self, run: str = "1" * 16) -> DriverSession:
+        return DriverSession(SINK, run)
+
+    def commit(
+        self, receipts: Sequence[TaskReceipt], session: DriverSession | None = None, **answers: Any
+    ) -> CommitResult:
+        return self.run(DriverOperation.COMMIT, receipts, session, **answers)
+
+    def run(
+        self,
+        operation: DriverOperation,
+        receipts: Sequence[TaskReceipt] = (),
+        session: DriverSession | None = None,
+        *,
+        key: BatchKey | None = None,
+        answers: dict[str, list[Any]] | None = None,
+        until_ms: int = 10**9,
+    ) -> CommitResult:
+        job = Job(operation, receipts[0].key if receipts else key, receipts)
+        committer = Committer(self.settings, session or self.session(), job, self.now_ms)
+        laid_out = {purpose: list(listed) for purpose, listed in (answers or {}).items()}
+        progress = committer.step(self.now_ms)
+        while progress.verdict is None:
+            answered = [self._answer(request, laid_out) for request in progress.requests]
+            self.asked += progress.requests
+            if not answered:
+                assert progress.wake_at_ms is not None, "nothing is out and nothing is due"
+                assert progress.wake_at_ms < until_ms, "no verdict in time"
+                self.now_ms = max(self.now_ms + 1, progress.wake_at_ms)
+                self.settle()
+            progress = committer.step(self.now_ms, answered)
+        return progress.verdict
+
+    def _answer(self, request: DriverRequest, laid_out: dict[str, list[Any]]) -> DriverAnswer:
+        if self.before is not None:
+            self.before(request)
+        listed = laid_out.get(request.key.purpose)
+        told = listed.pop(0) if listed else None
+        if told is None:
+            return DriverAnswer(request.key, AnswerStatus.ANSWERED, (self._answering_broker(request).answer(request),))
+        if isinstance(told, after):
+            self.broker.answer(request)
+            told = told.answer
+        if isinstance(told, AnswerStatus):
+            return DriverAnswer(request.key, told, (), ERRORS[told])
+        return DriverAnswer(request.key, AnswerStatus.ANSWERED, (_with_code(self.broker, request, told),))
+
+    def _answering_broker(self, request: DriverRequest) -> TinyBroker:
+        if self.outdated is None or self.now_ms >= self.outdated[2] or request.api.name not in ("ListOffsets", "Fetch"):
+            return self.broker
+        partition, length, _ = self.outdated
+        if request.target != LeaderOf(*partition):
+            return self.broker
+        outdated = TinyBroker(self.broker.state(), self.generation)
+        del outdated.logs[partition][length:]
+        return outdated
+
+    def times_out_before_its_commit(self, receipt: TaskReceipt) -> None:
+        """The time-out wins between decision and EndTxn; the coordinator then says 48 or worse."""
+        assert receipt.transaction is not None
+        name = receipt.transaction.transactional_id
+
+        def late(request: DriverRequest) -> None:
+            if request.key.purpose == "commit transaction":
+                self.before = None
+                self.broker.time_out(name)
+                self.settle()
+
+        self.before = late
+
+    # ---- looking ----
+
+    def settle(self) -> None:
+        """All markers are written."""
+        for name, known in list(self.broker.transactions.items()):
+            if known[2] in PREPARE.values():
+                self.broker.complete(name)
+
+    def visible(self, task: int) -> int:
+        entries = self.broker.logs.get(("t", task), [])
+        markers = [(offset, entry[0], entry[3]) for offset, entry in enumerate(entries) if entry[2] is None]
+        count = 0
+        for offset, entry in enumerate(entries):
+            first = next((marker for marker in markers if marker[0] > offset and marker[1] == entry[0]), None)
+            count += entry[2] is not None and first is not None and bool(first[2])
+        return count
+
+    def state_of(self, receipt: TaskReceipt) -> str:
+        assert receipt.transaction is not None
+        return self.broker.transactions[receipt.transaction.transactional_id][2]
+
+    def ledger(self) -> dict[str, LedgerRecord]:
+        """Of every query under the name."""
+        self.settle()
+        read = LedgerRead(self.settings, SINK, self.now_ms, is_of_name=True)
+        while not read.is_finished:
+            for request in read.inquiry.due(self.now_ms):
+                read.on_answer(
+                    self.now_ms, DriverAnswer(request.key, AnswerStatus.ANSWERED, (self.broker.answer(request),))
+                )
+        assert read.state is not None, read.failure
+        return dict(read.state.newest)
+
+    def purposes(self) -> list[str]:
+        return [request.key.purpose for request in self.asked]
+
+
+def _with_code(broker: TinyBroker, request: DriverRequest, code: int) -> dict[str, Any]:
+    """An answer with nothing in it but the code, of the shape that the request asks for."""
+    name = request.api.name
+    if name == "Produce":
+        one = {"index": 0, "error_code": code, "base_offset": -1}
+        return {"responses": [{"name": LEDGER, "partition_responses": [one]}]}
+    if name == "AddPartitionsToTxn":
+        part = {"partition_index": 0, "partition_error_code": code}
+        return {"results_by_topic_v3_and_below": [{"name": LEDGER, "results_by_partition": [part]}]}
+    if name == "Fetch":
+        part = {"partition_index": 0, "error_code": code, "high_watermark": -1, "last_stable_offset": -1}
+        return {"error_code": 0, "responses": [{"topic": "t", "partitions": [{**part, "records": b""}]}]}
+    if name == "ListOffsets":
+        return {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "error_code": code, "offset": -1}]}]}
+    if name == "DescribeTransactions":
+        states = broker.answer(request)["transaction_states"]
+        return {"transaction_states": [{**state, "error_code": code} for state in states]}
+    if name == "ListTransactions":
+        return {"error_code": code, "transaction_states": []}
+    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}

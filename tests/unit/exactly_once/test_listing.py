@@ -1,0 +1,73 @@
+"""Looking at the ledger and at open transactions, and what is said when that is not possible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafka_sink.exactly_once.listing import LedgerListing, SingleStep, TransactionListing
+from kafka_sink.exactly_once.request import AnswerStatus, DriverAnswer
+from tests.unit.exactly_once.driver_bench import ERRORS, LOST, REFUSED, SINK, UNSUPPORTED, Bench
+
+
+def transactions(bench: Bench, sink_id: str | None = SINK, **told: AnswerStatus) -> TransactionListing:
+    """`told`: by the name of the request, what comes back instead of the broker's answer."""
+    machine = SingleStep(TransactionListing(bench.settings, sink_id, bench.now_ms), bench.now_ms + 1_000)
+    answers: list[DriverAnswer] = []
+    while True:
+        progress = machine.step(bench.now_ms, answers)
+        if progress.verdict is not None:
+            return progress.verdict
+        answers = []
+        for request in progress.requests:
+            bench.asked.append(request)
+            fate = told.get(request.api.name, AnswerStatus.ANSWERED)
+            bodies: tuple[Any, ...] = (bench.broker.answer(request),) if fate is AnswerStatus.ANSWERED else ()
+            answers.append(DriverAnswer(request.key, fate, bodies, ERRORS.get(fate)))
+        if not answers:
+            assert progress.wake_at_ms is not None
+            bench.now_ms = max(bench.now_ms + 1, progress.wake_at_ms)
+
+
+def test_open_transactions_of_one_sink_or_of_all_are_found_and_left_as_they_are(bench: Bench) -> None:
+    receipts = bench.receipts(tasks=3)
+    bench.commit(receipts[:1])
+    left = [bench.receipt(1, task) for task in range(2)]
+    expected = [receipt.transaction.transactional_id for receipt in left if receipt.transaction is not None]
+    for sink_id in (SINK, None):
+        assert [one.transactional_id for one in transactions(bench, sink_id).found] == expected
+    assert transactions(bench, "another").found == []
+    assert {bench.state_of(receipt) for receipt in left} == {"Ongoing"}
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ({"ListTransactions": UNSUPPORTED}, "not offered"),
+        ({"ListTransactions": REFUSED}, "no Write"),
+        ({"DescribeTransactions": UNSUPPORTED}, "do not speak DescribeTransactions"),
+        ({"DescribeTransactions": LOST}, "no time left"),
+    ],
+)
+def test_a_list_that_is_not_to_be_had_is_no_empty_list(
+    told: dict[str, AnswerStatus], reason: str, bench: Bench
+) -> None:
+    bench.receipts()
+    listing = transactions(bench, **told)
+    assert listing.failure is not None and reason in listing.failure.reason
+
+
+def test_a_broker_that_did_not_answer_is_mentioned(bench: Bench) -> None:
+    bench.receipts()
+    listing = transactions(bench, ListTransactions=LOST)
+    assert listing.failure is None and listing.found == [] and "not every broker" in listing.notes[0]
+
+
+def test_the_ledger_is_looked_at_until_the_deadline_and_no_longer(bench: Bench) -> None:
+    machine = SingleStep(LedgerListing(bench.settings, None, bench.now_ms), bench.now_ms + 1_000)
+    progress = machine.step(bench.now_ms, ())
+    assert len(progress.requests) == 2 and progress.wake_at_ms == bench.now_ms + 1_000
+    progress = machine.step(bench.now_ms + 1_000, ())
+    assert progress.verdict is not None and progress.verdict.failure is not None
+    assert progress.verdict.failure.reason == "no time left (no answer)"

@@ -1,0 +1,152 @@
+"""What goes out together in a commit, and that nothing is decided by it earlier than before."""
+
+import pytest
+
+from kafka_sink.errors import CommitAborted, CommitPending
+from kafka_sink.exactly_once.committer import Committer
+from kafka_sink.exactly_once.ledger import Kind
+from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.exactly_once.request import DriverRequest
+from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
+from tests.unit.exactly_once.driver_bench import LOST, QUERY, REFUSED, Bench
+
+DESCRIBE, WRITE, END = "describe transactions", "write ledger record", "end ledger transaction"
+COMMIT, LIST = "commit transaction", "list transactions"
+
+
+def warm(bench: Bench) -> DriverSession:
+    """A process that has committed the first batch of its run."""
+    session = bench.session()
+    assert bench.commit(bench.receipts(0), session).conclusion is Conclusion.DELIVERED
+    bench.asked.clear()
+    return session
+
+
+def first_requests(bench: Bench, session: DriverSession) -> set[str]:
+    """What the commit of the next batch asks before it has an answer."""
+    receipts = bench.receipts(1)
+    committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
+    return {request.key.purpose for request in committer.step(bench.now_ms).requests}
+
+
+def test_the_intent_is_appended_while_the_transactions_are_looked_at(bench: Bench) -> None:
+    written = "renew driver epoch" if bench.generation == 1 else WRITE
+    assert first_requests(bench, warm(bench)) == {DESCRIBE, written}
+
+
+def test_the_first_batch_of_a_run_is_looked_at_before_its_intent_is_written(bench: Bench) -> None:
+    bench.commit(bench.receipts())
+    order = bench.purposes()
+    assert order.index(DESCRIBE) < order.index(WRITE)
+
+
+@pytest.mark.parametrize("tries", [1, 3])
+def test_nothing_is_decided_before_the_transactions_were_looked_at_however_late_that_answer_is(
+    bench: Bench, tries: int
+) -> None:
+    session = warm(bench)
+    verdict = bench.commit(bench.receipts(1), session, answers={DESCRIBE: [LOST] * tries})
+    assert verdict.conclusion is Conclusion.DELIVERED
+    order = bench.purposes()
+    assert order.count(DESCRIBE) == 1 + tries
+    assert order.index(WRITE) < order.index(END)
+    assert max(index for index, purpose in enumerate(order) if purpose == DESCRIBE) < order.index(END)
+
+
+def test_a_batch_that_fails_the_check_is_not_decided_although_its_intent_is_in_the_log(bench: Bench) -> None:
+    session = warm(bench)
+    receipts = bench.receipts(1)
+    assert receipts[0].transaction is not None
+    bench.broker.time_out(receipts[0].transaction.transactional_id)
+    verdict = bench.commit(receipts, session)
+    assert isinstance(verdict.error, CommitAborted) and "time-out" in str(verdict.error)
+    assert END not in bench.purposes() and COMMIT not in bench.purposes()
+    # With generation 1 two requests come before it, and by then the check has failed.
+    assert (WRITE in bench.purposes()) == (bench.generation == 2)
+    assert bench.state_of(receipts[1]).endswith("Abort")
+    # The next run fences, which ends the transaction of the intent by an abort, and delivers the batch anew.
+    again = bench.receipts(1, run="2" * 16)
+    assert bench.commit(again, bench.session("2" * 16)).conclusion is Conclusion.DELIVERED
+    assert [bench.visible(task) for task in (0, 1)] == [2, 2]
+    assert bench.ledger()["sink"].run == "2" * 16
+
+
+def test_a_draft_of_a_failed_check_whose_abort_marker_is_lost_doubles_nothing(bench: Bench) -> None:
+    """Behind the next claim it looks like an intent whose marker is lost. Its transactions are found aborted, so nobody
+    has decided it."""
+    session = warm(bench)
+    receipts = bench.receipts(1)
+    assert receipts[0].transaction is not None
+    bench.broker.time_out(receipts[0].transaction.transactional_id)
+    assert isinstance(bench.commit(receipts, session).error, CommitAborted)
+    bench.broker.time_out("sink-driver")
+    bench.broker.complete("sink-driver", is_lost=True)
+    again = bench.receipts(1, run="2" * 16)
+    assert bench.commit(again, bench.session("2" * 16)).conclusion is Conclusion.DELIVERED
+    bench.settle()
+    assert [bench.visible(task) for task in (0, 1)] == [2, 2]
+    assert bench.ledger()["sink"].kind is Kind.DONE
+
+
+def test_a_driver_that_was_fenced_while_it_drafted_looks_again(bench: Bench) -> None:
+    session = warm(bench)
+    other = bench.session()  # another process of the same run
+    bench.commit(bench.receipts(1), other)
+    assert bench.commit(bench.receipts(2), session).conclusion is Conclusion.DELIVERED
+    assert bench.ledger()["sink"].key == BatchKey(QUERY, 2)
+
+
+def test_open_transactions_are_listed_while_those_of_the_decision_are_committed_and_these_are_left_alone(
+    bench: Bench,
+) -> None:
+    session = warm(bench)
+    dangling = bench.receipt(1, 0, attempt=7)  # a task that was killed
+    receipts = bench.receipts(1)
+    asked_before: list[str] = []
+    bench.before = lambda request: asked_before.append(request.key.purpose)
+    # The list is answered as it is while both commits have got no answer yet.
+    verdict = bench.commit(receipts, session, answers={COMMIT: [LOST, LOST]})
+    assert verdict.conclusion is Conclusion.DELIVERED
+    assert dangling.transaction is not None
+    assert verdict.swept == (dangling.transaction.transactional_id,)
+    assert asked_before.index(LIST) < asked_before.index(END, asked_before.index(COMMIT))
+    # Only what nobody decided was asked about.
+    described = [request for request in bench.asked if request.key.purpose == DESCRIBE]
+    assert described[-1].body["transactional_ids"] == [dangling.transaction.transactional_id]
+    bench.settle()
+    assert bench.state_of(dangling) == "CompleteAbort"
+
+
+def test_a_list_that_is_refused_while_a_decision_is_carried_out_is_a_note(bench: Bench) -> None:
+    session = warm(bench)
+    verdict = bench.commit(bench.receipts(1), session, answers={LIST: [REFUSED]})
+    assert verdict.conclusion is Conclusion.DELIVERED
+    assert any("could not be looked for" in note for note in verdict.notes)
+
+
+def test_a_list_that_is_slow_holds_up_no_commit_for_long(bench: Bench) -> None:
+    session = warm(bench)
+    receipts = bench.receipts(1)
+    committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
+    progress = committer.step(bench.now_ms)
+    kept: list[DriverRequest] = []
+    for _ in range(20):
+        kept += [request for request in progress.requests if request.key.purpose == LIST]
+        answers = [bench._answer(request, {}) for request in progress.requests if request.key.purpose != LIST]
+        bench.settle()
+        bench.now_ms += 20  # while markers are written the driver waits so long
+        progress = committer.step(bench.now_ms, answers)
+    assert kept and progress.verdict is None and bench.ledger()["sink"].kind is Kind.DONE
+    verdict = committer.step(bench.now_ms + bench.settings.sweep_ms).verdict
+    assert verdict is not None and verdict.conclusion is Conclusion.DELIVERED
+    assert any("took too long" in note for note in verdict.notes)
+
+
+def test_a_commit_that_is_cut_off_after_its_draft_is_finished_by_nobody(bench: Bench) -> None:
+    session = warm(bench)
+    receipts = bench.receipts(1)
+    silence = {DESCRIBE: [LOST] * 10_000}
+    verdict = bench.commit(receipts, session, answers=silence)
+    assert isinstance(verdict.error, CommitAborted) and not isinstance(verdict.error, CommitPending)
+    assert END not in bench.purposes()
+    assert bench.ledger()["sink"].key == BatchKey(QUERY, 0)

@@ -1,0 +1,136 @@
+"""Identities, receipts, the phase table, code meanings, errors: what the machine is made of."""
+
+import pickle
+
+import pytest
+
+from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPending, ConfigError
+from kafka_sink.exactly_once.identity import (
+    NUMBER_MAX,
+    TaskIdentity,
+    checked_sink_id,
+    driver_transactional_id,
+    parsed_task_identity,
+    run_hash,
+    sink_id_of_checkpoint,
+)
+from kafka_sink.exactly_once.ledger_write import WRITE_TRANSITIONS, WriteState
+from kafka_sink.exactly_once.outcome import Meaning, end_meaning
+from kafka_sink.exactly_once.phase import TRANSITIONS, Phase, PhaseEvent
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition, summarised
+from kafka_sink.spark.task import IDENTITIES_MAX
+from kafka_sink.wire.codes import CODES
+
+
+def reachable(start: Phase, *, without: PhaseEvent | None = None) -> set[Phase]:
+    found, waiting = set(), [start]
+    while waiting:
+        for event, phase in TRANSITIONS[waiting.pop()].items():
+            if event is not without and phase not in found:
+                found.add(phase)
+                waiting.append(phase)
+    return found
+
+
+@pytest.mark.parametrize("phase", [Phase.DECIDING, Phase.COMMITTING, Phase.RECORDING])
+def test_no_way_leads_from_a_decision_to_discarding_but_by_looking_again(phase: Phase) -> None:
+    assert Phase.DISCARDING not in reachable(phase, without=PhaseEvent.LOOK_AGAIN)
+
+
+def test_every_phase_is_reachable_and_leads_to_the_end() -> None:
+    assert reachable(Phase.START) | {Phase.START} == set(Phase) == set(TRANSITIONS)
+    assert all(Phase.ENDED in reachable(phase) for phase in Phase if phase is not Phase.ENDED)
+
+
+def test_a_ledger_record_that_may_be_committed_is_refused_only_by_an_answer() -> None:
+    assert set(WRITE_TRANSITIONS) == set(WriteState)
+    assert not WRITE_TRANSITIONS[WriteState.WRITTEN] and not WRITE_TRANSITIONS[WriteState.NOT_WRITTEN]
+
+
+@pytest.mark.parametrize("code", sorted(CODES))
+def test_no_code_makes_the_driver_take_a_commit_for_done_but_zero_and_none_for_lost(code: int) -> None:
+    found = end_meaning(code, commit=True)
+    assert (found is Meaning.DONE) == (code == 0)
+    assert found is not Meaning.NEVER
+
+
+@pytest.mark.parametrize("location", ["/a/b", "/a//b/", "file:/a/b", "file:///a/b/", " /a/b", "FILE:/a/b"])
+def test_every_spelling_of_a_checkpoint_names_the_same_sink(location: str) -> None:
+    assert sink_id_of_checkpoint(location) == sink_id_of_checkpoint("/a/b")
+
+
+def test_different_places_are_different_sinks() -> None:
+    places = ["/a/b", "/A/b", "/a/b/c", "s3a://one/a/b", "s3a://two/a/b", "hdfs://one/a/b", "/"]
+    assert len({sink_id_of_checkpoint(place) for place in places}) == len(places)
+    assert sink_id_of_checkpoint("S3A://One/a/") == sink_id_of_checkpoint("s3a://one/a")
+
+
+@pytest.mark.parametrize("sink_id", ["orders", "a-b-c", "a-driver", "x-0123456789abcdef-0-0"])
+def test_a_transactional_id_is_read_back_whatever_the_sink_is_called(sink_id: str) -> None:
+    identity = TaskIdentity(checked_sink_id(sink_id), run_hash("run"), 12, 3)
+    assert parsed_task_identity(identity.transactional_id) == identity
+    assert parsed_task_identity(driver_transactional_id("plain")) is None
+
+
+def test_further_names_of_an_attempt_differ_and_no_number_of_theirs_is_too_long_to_be_read() -> None:
+    """Spark's attempts are 64 bits long; those of releases before were read up to ten digits."""
+    identity = TaskIdentity("sink", run_hash("run"), 2**31 - 1, NUMBER_MAX)
+    names = []
+    for _ in range(IDENTITIES_MAX):
+        names.append(identity.transactional_id)
+        assert parsed_task_identity(names[-1]) == identity
+        identity = identity.another()
+    assert len(set(names)) == IDENTITIES_MAX
+    assert parsed_task_identity(f"sink-{'a' * 16}-0-{NUMBER_MAX + 1}") is None
+
+
+@pytest.mark.parametrize("text", ["", "driver", "a-b-0-0", "-0123456789abcdef-0-0", "a-0123456789abcdef-00-0"])
+def test_what_is_no_id_of_a_task_is_not_read_as_one(text: str) -> None:
+    assert parsed_task_identity(text) is None
+
+
+@pytest.mark.parametrize("sink_id", ["", "a b", "a/b", "é", "a" * 201])
+def test_a_sink_id_that_no_acl_could_name_is_refused(sink_id: str) -> None:
+    with pytest.raises(ConfigError, match=r"sink\.id"):
+        checked_sink_id(sink_id)
+
+
+def test_a_batch_is_the_sum_of_its_receipts() -> None:
+    key = BatchKey("q", 1)
+    receipts = [
+        TaskReceipt(
+            key,
+            "r",
+            0,
+            0,
+            written=(WrittenPartition("a", 0, 2, 0, 1), WrittenPartition("b", 1, 1, 7, 7)),
+            row_count=3,
+            bytes=30,
+        ),
+        TaskReceipt(
+            key,
+            "r",
+            1,
+            0,
+            written=(WrittenPartition("a", 0, 5, 2, 6),),
+            row_count=5,
+            bytes=50,
+            record_errors={"null": 2},
+        ),
+        TaskReceipt(key, "r", 2, 0),
+    ]
+    summary = summarised(receipts)
+    assert (summary.receipt_count, summary.empty_count, summary.row_count, summary.bytes) == (3, 1, 8, 80)
+    assert {name: (topic.row_count, topic.partition_count) for name, topic in summary.topics.items()} == {
+        "a": (7, 1),
+        "b": (1, 1),
+    }
+    assert summary.record_errors == {"null": 2}
+    assert pickle.loads(pickle.dumps(receipts)) == receipts
+
+
+@pytest.mark.parametrize("error_type", [CommitAborted, CommitPending, CommitLost])
+def test_commit_errors_survive_pickling_with_what_they_are_about(error_type: type[CommitError]) -> None:
+    error = error_type("text", sink_id="s", query_id="q", batch_id=7, row_count=3, topics=("t",))
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is error_type and str(copy) == "text" and copy.__dict__ == error.__dict__

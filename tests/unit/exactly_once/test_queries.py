@@ -1,0 +1,149 @@
+"""The query id is part of a stream's sink: names are shared by accident, and the release before did not know queries.
+
+SINK is the name (an option, or the hash of a path); what a query writes to is the name with the query in it.
+"""
+
+import pytest
+
+from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
+from kafka_sink.exactly_once.identity import belongs_to, sink_id_of_query
+from kafka_sink.exactly_once.ledger import Kind
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession
+from tests.unit.exactly_once.driver_bench import LOST, QUERY, SINK, Bench
+
+OTHER = "query-2"
+SECOND, THIRD = "2" * 16, "3" * 16
+TASKS = (0, 1)
+OLDER_FENCE = "fence a driver of the release before"
+
+
+def session(query: str, run: str = "1" * 16) -> DriverSession:
+    return DriverSession(sink_id_of_query(SINK, query), run, named_sink_id=SINK)
+
+
+def rows(bench: Bench, batch: int, query: str, run: str = "1" * 16, **more: int) -> list[TaskReceipt]:
+    bench.settle()
+    return bench.receipts(batch, query=query, run=run, sink_id=sink_id_of_query(SINK, query), **more)
+
+
+def visible(bench: Bench) -> list[int]:
+    bench.settle()
+    return [bench.visible(task) for task in TASKS]
+
+
+def test_two_queries_under_one_name_are_two_sinks(bench: Bench) -> None:
+    """Two pods mount a volume each at /checkpoint: batch 3 of one must hide nothing of the other."""
+    one, other = session(QUERY), session(OTHER, SECOND)
+    for batch in range(4):
+        assert bench.commit(rows(bench, batch, QUERY), one).conclusion is Conclusion.DELIVERED
+    for batch in range(2):
+        assert bench.commit(rows(bench, batch, OTHER, SECOND), other).conclusion is Conclusion.DELIVERED
+    assert visible(bench) == [6, 6]
+    # The first one crashed before Spark's own commit log: its batch 3 comes again, and is there already.
+    again = bench.commit(rows(bench, 3, QUERY, THIRD), session(QUERY, THIRD))
+    assert again.conclusion is Conclusion.ALREADY_DELIVERED
+    # The second one was never fenced.
+    bench.asked.clear()
+    assert bench.commit(rows(bench, 2, OTHER, SECOND), other).conclusion is Conclusion.DELIVERED
+    assert "fence older drivers" not in bench.purposes()
+    assert visible(bench) == [7, 7]
+
+
+def test_planning_finishes_the_open_decisions_of_all_queries_under_its_name(bench: Bench) -> None:
+    """It does not know which query it plans for; what is decided may be committed by anybody."""
+    for query, run in ((QUERY, "1" * 16), (OTHER, SECOND)):
+        pending = bench.commit(
+            rows(bench, 0, query, run), session(query, run), answers={"commit transaction": [LOST] * 100_000}
+        )
+        assert isinstance(pending.error, CommitPending)
+    assert bench.run(DriverOperation.RECOVER, session=DriverSession(SINK)).conclusion is Conclusion.RECOVERED
+    assert visible(bench) == [2, 2]
+
+
+def test_a_stream_of_the_release_before_goes_on_where_it_was(bench: Bench) -> None:
+    for batch in range(3):
+        bench.settle()
+        assert bench.commit(bench.receipts(batch), bench.session()).conclusion is Conclusion.DELIVERED
+    bench.asked.clear()
+    # Batch 2 was delivered and is not in Spark's commit log: it runs again.
+    upgraded = session(QUERY, SECOND)
+    again = bench.commit(rows(bench, 2, QUERY, SECOND), upgraded)
+    assert again.conclusion is Conclusion.ALREADY_DELIVERED
+    assert bench.purposes().count(OLDER_FENCE) == 1
+    assert bench.commit(rows(bench, 3, QUERY, SECOND), upgraded).conclusion is Conclusion.DELIVERED
+    assert visible(bench) == [4, 4]
+    assert bench.ledger()[sink_id_of_query(SINK, QUERY)].runs[-1] == "1" * 16
+
+
+def test_what_the_release_before_had_decided_is_finished_and_recorded(bench: Bench) -> None:
+    pending = bench.commit(bench.receipts(), bench.session(), answers={"commit transaction": [LOST] * 100_000})
+    assert isinstance(pending.error, CommitPending)
+    upgraded = session(QUERY, SECOND)
+    again = bench.commit(rows(bench, 0, QUERY, SECOND), upgraded)
+    assert again.conclusion is Conclusion.ALREADY_DELIVERED
+    assert visible(bench) == [1, 1]
+    assert bench.ledger()[SINK].kind is Kind.DONE
+
+
+def test_a_driver_of_the_release_before_that_was_frozen_decides_nothing_after_the_upgrade(bench: Bench) -> None:
+    frozen = bench.session()
+    assert bench.commit(bench.receipts(0), frozen).conclusion is Conclusion.DELIVERED
+    late = bench.receipts(1)
+    bench.settle()
+    upgraded = session(QUERY, SECOND)
+    assert bench.commit(rows(bench, 1, QUERY, SECOND), upgraded).conclusion is Conclusion.DELIVERED
+    bench.settle()
+    # As it was then: one try, and no way back after it is fenced.
+    refused = bench.commit(late, frozen, answers={"ledger start": [29]})
+    assert isinstance(refused.error, CommitAborted)
+    assert visible(bench) == [2, 2]
+
+
+def test_a_stream_that_begins_with_a_batch_without_any_task_is_known_in_the_next_one(bench: Bench) -> None:
+    """Nobody names the query then: an empty file has no partition."""
+    nobody = bench.run(DriverOperation.COMMIT, session=DriverSession(SINK), key=BatchKey("", 0))
+    assert nobody.conclusion is Conclusion.DELIVERED
+    verdict = bench.commit(rows(bench, 1, QUERY), session(QUERY))
+    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
+
+
+def test_another_query_of_the_release_before_under_the_same_name_is_not_taken_for_ones_own(bench: Bench) -> None:
+    assert bench.commit(bench.receipts(0), bench.session()).conclusion is Conclusion.DELIVERED
+    verdict = bench.commit(rows(bench, 5, OTHER, SECOND), session(OTHER, SECOND))
+    assert isinstance(verdict.error, CommitAborted) and "no record of sink" in str(verdict.error)
+
+
+@pytest.mark.parametrize(
+    ("sink_id", "belongs"),
+    [
+        (SINK, True),
+        (sink_id_of_query(SINK, QUERY), True),
+        (f"{SINK}-orders", False),
+        (f"{SINK}s", False),
+        (f"{sink_id_of_query(SINK, QUERY)}-more", False),
+        (f"other-{SINK}", False),
+    ],
+)
+def test_a_name_covers_its_queries_and_no_other_name(sink_id: str, belongs: bool) -> None:
+    assert belongs_to(sink_id, SINK) is belongs
+
+
+def test_a_lost_batch_of_a_query_stops_it_at_planning_already(bench: Bench) -> None:
+    """Planning knows the name only; the text names the query."""
+    receipts = rows(bench, 0, QUERY)
+    bench.times_out_before_its_commit(receipts[0])
+    lost = bench.commit(receipts, session(QUERY))
+    assert isinstance(lost.error, CommitLost)
+    planned = bench.run(DriverOperation.RECOVER, session=DriverSession(SINK))
+    assert isinstance(planned.error, CommitLost) and QUERY in str(planned.error)
+
+
+def test_of_two_exports_side_by_side_the_first_to_end_leaves_the_other_alone(bench: Bench) -> None:
+    """Both have labels under one sink id. The other one's tasks began earlier, and its commit is on its way."""
+    other = bench.receipts("tuesday", run=SECOND, query="")
+    bench.settle()
+    bench.broker.clock += 1_000
+    first = bench.commit(bench.receipts("monday", query=""), bench.session())
+    assert first.conclusion is Conclusion.DELIVERED and not first.swept
+    assert {bench.state_of(receipt) for receipt in other} == {"Ongoing"}

@@ -1,0 +1,105 @@
+"""A batch that was delivered comes again: Spark repeats the same rows, a restored checkpoint does not."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from kafka_sink.errors import CommitAborted, CommitPending
+from kafka_sink.exactly_once.ledger import Likeness, likeness
+from kafka_sink.exactly_once.ledger_codec import decode_record, encode_record
+from kafka_sink.exactly_once.receipt import TaskReceipt, WrittenPartition, summarised
+from kafka_sink.exactly_once.session import Conclusion, OnMismatch
+from tests.unit.exactly_once.driver_bench import LOST, Bench
+
+SECOND = "2" * 16
+TASKS = (0, 1)
+
+
+def with_digest(receipts: Sequence[TaskReceipt], digest: int) -> list[TaskReceipt]:
+    return [replace(receipt, digest=digest) for receipt in receipts]
+
+
+def again(bench: Bench, batch: int | str = 0, *, tasks: int = 2, query: str = "query-1") -> list[TaskReceipt]:
+    bench.settle()
+    return bench.receipts(batch, run=SECOND, tasks=tasks, query=query)
+
+
+def visible(bench: Bench) -> list[int]:
+    bench.settle()
+    return [bench.visible(task) for task in TASKS]
+
+
+def test_a_repeated_batch_with_the_same_rows_is_passed_over_without_a_word(bench: Bench) -> None:
+    bench.commit(with_digest(bench.receipts(), 7))
+    verdict = bench.commit(with_digest(again(bench), 7), bench.session(SECOND))
+    assert verdict.conclusion is Conclusion.ALREADY_DELIVERED and not verdict.notes
+    assert visible(bench) == [1, 1]
+
+
+def test_a_repeated_batch_with_another_count_is_refused_and_both_counts_are_named(bench: Bench) -> None:
+    bench.commit(bench.receipts())
+    receipts = again(bench, tasks=1)
+    verdict = bench.commit(receipts, bench.session(SECOND))
+    assert isinstance(verdict.error, CommitAborted)
+    for words in ("delivered under this name were 2 rows to t", "this time there are 1 rows to t", "checkpoint"):
+        assert words in str(verdict.error)
+    bench.settle()
+    assert bench.state_of(receipts[0]) == "CompleteAbort"
+    assert visible(bench) == [1, 1]
+    # It stays refused: nothing was recorded in between.
+    once_more = bench.commit(again(bench, tasks=1), bench.session(SECOND))
+    assert isinstance(once_more.error, CommitAborted)
+
+
+def test_a_repeated_batch_to_another_topic_is_refused(bench: Bench) -> None:
+    bench.commit(bench.receipts())
+    moved = [replace(receipt, written=tuple(replaced(one) for one in receipt.written)) for receipt in again(bench)]
+    verdict = bench.commit(moved, bench.session(SECOND))
+    assert isinstance(verdict.error, CommitAborted) and "2 rows to other" in str(verdict.error)
+
+
+def replaced(written: WrittenPartition) -> WrittenPartition:
+    return written._replace(topic="other")
+
+
+def test_other_contents_in_the_same_counts_are_warned_about(bench: Bench) -> None:
+    bench.commit(with_digest(bench.receipts(), 7))
+    verdict = bench.commit(with_digest(again(bench), 8), bench.session(SECOND))
+    assert verdict.conclusion is Conclusion.ALREADY_DELIVERED
+    (note,) = verdict.notes
+    assert "with other content" in note and "2 rows to t" in note
+
+
+@pytest.mark.parametrize(("choice", "notes"), [(OnMismatch.WARN, 1), (OnMismatch.SKIP, 0)])
+def test_an_option_keeps_what_was_delivered_with_or_without_a_warning(
+    bench: Bench, choice: OnMismatch, notes: int
+) -> None:
+    bench.settings = replace(bench.settings, on_mismatch=choice)
+    bench.commit(bench.receipts())
+    verdict = bench.commit(again(bench, tasks=1), bench.session(SECOND))
+    assert verdict.conclusion is Conclusion.ALREADY_DELIVERED and len(verdict.notes) == notes
+    assert visible(bench) == [1, 1]
+
+
+def test_a_decision_that_is_finished_first_is_compared_as_well(bench: Bench) -> None:
+    """The driver died in the commit, and the checkpoint that came back has planned other rows."""
+    pending = bench.commit(bench.receipts(), answers={"commit transaction": [LOST] * 100_000})
+    assert isinstance(pending.error, CommitPending)
+    verdict = bench.commit(again(bench, tasks=1), bench.session(SECOND))
+    assert isinstance(verdict.error, CommitAborted) and "2 rows to t" in str(verdict.error)
+    assert visible(bench) == [1, 1]
+
+
+def test_another_export_under_the_label_of_an_earlier_one_is_refused(bench: Bench) -> None:
+    bench.commit(bench.receipts("monday", query=""))
+    verdict = bench.commit(again(bench, "monday", tasks=1, query=""), bench.session(SECOND))
+    assert isinstance(verdict.error, CommitAborted) and "a batch.id of its own" in str(verdict.error)
+
+
+def test_a_decision_of_an_older_release_has_counts_to_compare_and_no_digest(bench: Bench) -> None:
+    bench.commit(bench.receipts())
+    record = decode_record(encode_record(replace(bench.ledger()["sink"], digest=None)))
+    assert record.digest is None
+    assert likeness(record, summarised(with_digest(again(bench), 9))) is Likeness.SAME
+    assert likeness(record, summarised(again(bench, tasks=1))) is Likeness.OTHER_COUNTS

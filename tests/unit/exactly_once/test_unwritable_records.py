@@ -1,0 +1,90 @@
+"""What the ledger could not give back is refused before the decision: nothing is visible, and the text says what to do.
+
+The assumption under test is that a person, a query or a broker can bring about any record: labels, topics, offsets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_sink.errors import CommitAborted
+from kafka_sink.exactly_once import ledger_write
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition
+from kafka_sink.exactly_once.session import Conclusion, Decision
+from tests.unit.exactly_once.driver_bench import Bench
+
+LABEL = "x" * 1_001
+
+
+def labelled(bench: Bench) -> list[TaskReceipt]:
+    return bench.receipts(LABEL, query="")
+
+
+def many_topics(bench: Bench) -> list[TaskReceipt]:
+    first, *others = bench.receipts()
+    more = tuple(WrittenPartition(f"u{number}", 0, 1, 5, 5) for number in range(10_001))
+    return [replace(first, written=first.written + more), *others]
+
+
+def unknown_offset(bench: Bench) -> list[TaskReceipt]:
+    first, *others = bench.receipts()
+    return [replace(first, written=(WrittenPartition("t", 0, 1, -1, -1),)), *others]
+
+
+@pytest.mark.parametrize(
+    ("made", "field", "advice"),
+    [
+        (labelled, "'batch'", "Choose a shorter batch.id"),
+        (many_topics, "topics", "fewer topics"),
+        (unknown_offset, "'last_offset'", "the next run of the batch"),
+    ],
+)
+def test_a_batch_whose_decision_could_not_be_read_is_aborted_before_it_is_decided(
+    bench: Bench, made: object, field: str, advice: str
+) -> None:
+    assert callable(made)
+    receipts, session = made(bench), bench.session()
+    verdict = bench.commit(receipts, session)
+    assert isinstance(verdict.error, CommitAborted) and "Nothing of it is visible" in str(verdict.error)
+    assert field in str(verdict.error) and advice in str(verdict.error)
+    assert "write ledger record" not in bench.purposes() and bench.ledger() == {}
+    assert {bench.state_of(receipt) for receipt in receipts} == {"CompleteAbort"}
+    assert session.decisions[receipts[0].key] is Decision.NONE
+    # The sink is as it was: the same session delivers the next batch.
+    assert bench.commit(bench.receipts(attempt=1), session).conclusion is Conclusion.DELIVERED
+
+
+def test_one_partition_with_a_known_offset_is_witness_enough(bench: Bench) -> None:
+    first, *others = bench.receipts()
+    unknown = WrittenPartition("s", 0, 1, -1, -1)
+    verdict = bench.commit([replace(first, written=(unknown, *first.written)), *others])
+    assert verdict.conclusion is Conclusion.DELIVERED
+
+
+def test_a_first_batch_without_rows_that_could_not_be_read_is_refused_as_well(bench: Bench) -> None:
+    empty = TaskReceipt(BatchKey("q" * 1_001, 0), "1" * 16, 0, 0)
+    verdict = bench.commit([empty])
+    assert isinstance(verdict.error, CommitAborted) and "'query'" in str(verdict.error)
+    assert bench.ledger() == {}
+
+
+def test_a_decision_that_is_too_large_for_the_ledger_topic_names_the_setting(bench: Bench) -> None:
+    receipts = bench.receipts()
+    verdict = bench.commit(receipts, answers={"write ledger record": [10]})
+    assert isinstance(verdict.error, CommitAborted) and "Nothing of it is visible" in str(verdict.error)
+    assert "max.message.bytes of topic ledger" in str(verdict.error) and "fewer tasks" in str(verdict.error)
+    assert bench.ledger() == {} and bench.visible(0) == 0
+
+
+def test_a_label_beyond_the_number_that_is_read_is_refused_and_the_known_ones_stay_usable(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger_write, "KEYS_MAX", 2)
+    for label in ("a", "b"):
+        assert bench.commit(bench.receipts(label, query="")).conclusion is Conclusion.DELIVERED
+    verdict = bench.commit(bench.receipts("c", query=""))
+    assert isinstance(verdict.error, CommitAborted) and "Choose another sink.id" in str(verdict.error)
+    again = bench.commit(bench.receipts("a", query="", attempt=1))
+    assert again.conclusion is Conclusion.ALREADY_DELIVERED

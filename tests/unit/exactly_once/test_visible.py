@@ -1,0 +1,89 @@
+"""After the last EndTxn: do read_committed readers see the batch? Asked only where an option says so."""
+
+from dataclasses import replace
+
+import pytest
+
+from kafka_sink.exactly_once.ledger import Kind
+from kafka_sink.exactly_once.session import Conclusion, DriverOperation
+from tests.unit.exactly_once.driver_bench import LOST, REFUSED, Bench
+
+STABLE = "last stable offsets"
+
+
+@pytest.fixture
+def asking(bench: Bench) -> Bench:
+    bench.settings = replace(bench.settings, visible_ms=500)
+    return bench
+
+
+def test_by_default_nobody_is_asked(bench: Bench) -> None:
+    assert bench.commit(bench.receipts()).conclusion is Conclusion.DELIVERED
+    assert STABLE not in bench.purposes()
+
+
+def test_a_commit_waits_until_the_stable_offset_has_passed_each_partition(asking: Bench) -> None:
+    verdict = asking.commit(asking.receipts())
+    assert verdict.conclusion is Conclusion.DELIVERED and not verdict.notes
+    # As it returns, and without anybody having waited for the markers.
+    assert [asking.broker.last_stable_offset(("t", task)) for task in (0, 1)] == [2, 2]
+    question = next(request for request in asking.asked if request.key.purpose == STABLE)
+    assert question.body["isolation_level"] == 1
+    assert [asked["partition_index"] for asked in question.body["topics"][0]["partitions"]] == [0, 1]
+    order = asking.purposes()
+    assert order.index("commit transaction") < order.index(STABLE)
+
+
+def test_a_partition_that_lost_its_marker_is_named_and_the_batch_is_delivered(asking: Bench) -> None:
+    """KAFKA-20734: the coordinator says that all is done, and readers of that partition stop for ever."""
+    receipts = asking.receipts()
+    lost = receipts[1].transaction
+    assert lost is not None
+
+    def without_marker(request: object) -> None:
+        if asking.broker.transactions[lost.transactional_id][2] == "PrepareCommit":
+            asking.broker.complete(lost.transactional_id, is_lost=True)
+
+    asking.before = without_marker
+    began_ms = asking.now_ms
+    verdict = asking.commit(receipts)
+    assert verdict.conclusion is Conclusion.DELIVERED and verdict.error is None
+    (note,) = verdict.notes
+    assert "t-1 (stable up to 0, written up to 0)" in note and "t-0" not in note and "KAFKA-20734" in note
+    assert asking.now_ms - began_ms >= 500
+    assert asking.ledger()["sink"].kind is Kind.DONE
+
+
+def test_an_open_transaction_of_somebody_else_holds_it_back_and_that_is_said(asking: Bench) -> None:
+    asking.broker.write_in_task("another application", ("t", 0), b"another")
+    verdict = asking.commit(asking.receipts())
+    assert verdict.conclusion is Conclusion.DELIVERED
+    assert "t-0 (stable up to 0, written up to 1)" in verdict.notes[0] and "somebody else" in verdict.notes[0]
+
+
+def test_only_what_was_not_seen_is_asked_about_again(asking: Bench) -> None:
+    asking.broker.write_in_task("another application", ("t", 0), b"another")
+    asking.commit(asking.receipts())
+    asked = [
+        [each["partition_index"] for each in request.body["topics"][0]["partitions"]]
+        for request in asking.asked
+        if request.key.purpose == STABLE
+    ]
+    assert len(asked) > 2 and asked[-1] == [0]
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_an_answer_that_got_lost_is_asked_for_again(asking: Bench, lost: int) -> None:
+    verdict = asking.commit(asking.receipts(), answers={STABLE: [LOST] * lost})
+    assert verdict.conclusion is Conclusion.DELIVERED and not verdict.notes
+
+
+def test_whoever_may_not_ask_is_told_and_the_batch_is_delivered(asking: Bench) -> None:
+    verdict = asking.commit(asking.receipts(), answers={STABLE: [REFUSED]})
+    assert verdict.conclusion is Conclusion.DELIVERED
+    assert "was not found out" in verdict.notes[0]
+
+
+def test_a_write_without_a_ledger_is_looked_at_too(asking: Bench) -> None:
+    verdict = asking.run(DriverOperation.COMMIT_WITHOUT_LEDGER, asking.receipts(""))
+    assert verdict.conclusion is Conclusion.DELIVERED and STABLE in asking.purposes()

@@ -1,0 +1,184 @@
+"""The runtime without the world: a clock that stands, a network that only notes, an engine that does as told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any
+
+from kafka_sink.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
+from kafka_sink.engine import commands as c
+from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.io.clock import Clock
+from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.appender import Appender
+from kafka_sink.producer.collector import Collector
+from kafka_sink.producer.future import RecordFuture
+from kafka_sink.producer.mailbox import Mailbox
+from kafka_sink.producer.metrics import ProducerMetrics
+from kafka_sink.producer.sender import Sender
+
+
+def delivered(batch: ProducerBatch, base_offset: int) -> c.Delivered:
+    """As the engine tells it."""
+    batch.base_offset = base_offset
+    return c.Delivered([batch])
+
+
+class FakeClock(Clock):
+    def __init__(self) -> None:
+        self.now_ms = 1000
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def monotonic_ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+    def timestamp_ms(self) -> int:
+        return 1_700_000_000_000 + self.now_ms
+
+
+def cluster_of(**partition_counts: int) -> ClusterView:
+    topics = {
+        name: TopicView(name, partitions={index: PartitionLeader(1, 0) for index in range(count)})
+        for name, count in partition_counts.items()
+    }
+    return ClusterView(MappingProxyType({1: Endpoint("b", 9092)}), MappingProxyType(topics))
+
+
+class Shell:
+    """An appender with its exchange; what would go to the engine is taken from `posted`."""
+
+    def __init__(self, *, interceptors: Any = None, **options: Any) -> None:
+        options.setdefault("max_block_ms", 0)
+        self.options = ProducerOptions(bootstrap_servers=(("b", 9092),), client_id="unit", **options)
+        self.clock = FakeClock()
+        self.wake_count = 0
+        self.exchange = Mailbox(self.clock, self._wake)
+        self.exchange.cluster = cluster_of(t=2, other=1)
+        self.metrics = ProducerMetrics(self.options, client_id="unit")
+        self.appender = Appender(
+            self.options, self.exchange, self.metrics, random_number=lambda: 0.0, interceptors=interceptors
+        )
+
+    def _wake(self) -> None:
+        self.wake_count += 1
+
+    def collector(self, topic: str = "t") -> Collector:
+        found = self.appender.refreshed(topic)
+        assert found is not None
+        return found
+
+    def send(
+        self, value: bytes | None = b"v", *, topic: str = "t", partition: int | None = 0, size: int | None = None,
+        on_delivery: Any = None,
+    ) -> RecordFuture:  # fmt: skip
+        row = (None, value, None, self.clock.timestamp_ms(), partition)
+        byte_count = len(value or b"") if size is None else size
+        return self.appender.collect(self.collector(topic), row, byte_count, on_delivery)
+
+    def close_due(self) -> list[ProducerBatch]:
+        self.appender.close_due(self.clock.now_ms, 0)
+        return self.posted()
+
+    def posted(self) -> list[ProducerBatch]:
+        appends = [each for each in self.exchange.take_inputs() if isinstance(each, c.Append)]
+        return [batch for each in appends for batch in each.batches]
+
+    def complete(self, batch: ProducerBatch, failed: c.Failed | None = None, *, base_offset: int = 100) -> None:
+        """As the sender does it."""
+        with self.exchange.changed:
+            for share in batch.shares:
+                if failed is not None:
+                    share.token.on_failed(share, failed, self.exchange.calls)
+                else:
+                    batch.base_offset = base_offset
+                    share.token.on_delivered(share, batch, self.exchange.calls)
+            self.exchange.completed_bytes += batch.size
+            self.exchange.completed_records += batch.record_count
+            self.exchange.tell_change()
+
+    def run_calls(self) -> None:
+        calls, self.exchange.calls = self.exchange.calls, []
+        for call in calls:
+            call()
+
+
+class FakeNetwork:
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.executed: list[Any] = []
+        self.timeouts: list[int | None] = []
+        self.is_closed = False
+        self.connection_count = self.wait_ns = self.io_ns = 0
+
+    def poll(self, timeout_ms: int | None) -> list[Any]:
+        self.timeouts.append(timeout_ms)
+        taken, self.events = self.events, []
+        return taken
+
+    def execute(self, command: Any) -> None:
+        self.executed.append(command)
+
+    send = execute
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class FakeNodes:
+    unavailable_since_ms: int | None = None
+
+    def in_flight_count(self, node_id: int) -> int:
+        return 0
+
+    def is_unavailable_since_ms(self, node_id: int) -> int | None:
+        return self.unavailable_since_ms
+
+
+class FakeEngine:
+    """`answers` are the commands of the next steps."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self.cluster = cluster
+        self.nodes = FakeNodes()
+        self.refusal: KafkaSinkError | None = None
+        self.inputs: list[c.Input] = []
+        self.answers: list[list[c.Command]] = []
+        self.wake_at_ms: int | None = None
+        self.queue_loads: dict[str, dict[int, int]] = {}
+        self.bug: BaseException | None = None
+
+    def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
+        if self.bug is not None:
+            raise self.bug
+        self.inputs += inputs
+        queued_count = sum(sum(of_topic.values()) for of_topic in self.queue_loads.values())
+        return c.Step(self.answers.pop(0) if self.answers else [], self.wake_at_ms, queued_count)
+
+    def topic_error(self, topic: str) -> KafkaSinkError | None:
+        return None
+
+    def topic_trouble(self, topic: str) -> str:
+        return f"trouble with {topic}"
+
+
+class SenderShell(Shell):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.engine = FakeEngine(self.exchange.cluster)
+        self.network = FakeNetwork()
+        self.sender = Sender(
+            self.options,
+            self.engine,
+            self.network,
+            self.exchange,
+            self.appender,
+            self.metrics,  # type: ignore[arg-type]
+        )
+
+    def appended(self) -> list[ProducerBatch]:
+        appends = [each for each in self.engine.inputs if isinstance(each, c.Append)]
+        return [batch for each in appends for batch in each.batches]

@@ -1,0 +1,394 @@
+"""Collecting, lingering, closing, and the room in the buffer: the appender without a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kafka_sink.client.cluster import ClusterView, Endpoint, PartitionLeader, TopicView
+from kafka_sink.engine import commands as c
+from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.errors import BufferExhausted, DataError, DeliveryError, KafkaSinkError, LocalProtocolError
+from kafka_sink.producer import appender as appender_module
+from kafka_sink.producer.arrow_future import ArrowFuture
+from kafka_sink.producer.buffer_pool import BufferWaiter
+from kafka_sink.producer.pieces import pieces
+from kafka_sink.records.columns import RecordColumns
+
+from .shell import Shell, cluster_of
+
+
+def columns(count: int, size: int = 10) -> RecordColumns:
+    return RecordColumns.from_arrow(pa.table({"value": pa.array([bytes(size)] * count, pa.binary())}))
+
+
+def arrow_future(shell: Shell, rows: int) -> ArrowFuture:
+    return ArrowFuture(shell.exchange, rows, 0)
+
+
+# ---- racks ----------------------------------------------------------------------------------------------------------
+
+
+def racked(shell: Shell, racks: Sequence[str | None]) -> None:
+    """The leader of each partition of topic t is a broker in the rack at its place."""
+    brokers = {number: Endpoint(f"b{number}", 9092, rack) for number, rack in enumerate(racks)}
+    partitions = {number: PartitionLeader(number, 0) for number in range(len(racks))}
+    shell.exchange.cluster = ClusterView(brokers, {"t": TopicView("t", partitions=partitions)})
+
+
+def available(shell: Shell) -> tuple[int, ...]:
+    view = shell.collector("t").view
+    return view.available
+
+
+def test_rows_without_a_key_stay_in_the_rack_while_a_partition_is_led_there() -> None:
+    shell = Shell(partitioner_rack_aware=True, client_rack="near")
+    racked(shell, ["far", "near", None, "near"])
+    assert available(shell) == (1, 3)
+    assert [batch.partition for batch in sent_without_a_key(shell)] == [1]
+    shell.exchange.slow_node_ids = frozenset({1})
+    assert available(shell) == (3,)
+    shell.exchange.slow_node_ids = frozenset({1, 3})
+    assert available(shell) == (0, 2)  # far is better than stuck
+    racked(shell, ["far", None])
+    shell.exchange.slow_node_ids = frozenset()
+    assert available(shell) == (0, 1)
+
+
+def sent_without_a_key(shell: Shell) -> list[ProducerBatch]:
+    shell.send(b"v", partition=None)
+    shell.clock.now_ms += 5
+    return shell.close_due()
+
+
+@pytest.mark.parametrize("options", [{}, {"partitioner_rack_aware": True, "partitioner": "round_robin"}])
+def test_racks_count_for_nobody_but_the_default_partitioner_when_told_so(options: dict[str, Any]) -> None:
+    shell = Shell(client_rack="near", **options)
+    racked(shell, ["far", "near"])
+    assert available(shell) == (0, 1)
+
+
+def test_keys_go_where_they_go_whatever_the_rack() -> None:
+    places = []
+    for options in ({}, {"partitioner_rack_aware": True, "client_rack": "near"}):
+        shell = Shell(**options)
+        racked(shell, ["far", "far", "far", "near"])
+        collector = shell.collector("t")
+        keys = RecordColumns.from_arrow(
+            pa.table({"key": [b"%d" % number for number in range(99)], "value": [b""] * 99})
+        )
+        places.append(shell.appender._router.route("t", keys, collector.view).tolist())
+    assert places[0] == places[1]
+    assert set(places[0]) == {0, 1, 2, 3}
+
+
+# ---- linger and fill level ------------------------------------------------------------------------------------------
+
+
+def test_rows_are_closed_exactly_when_their_linger_is_over() -> None:
+    shell = Shell(linger_ms=5)
+    shell.send(b"a")
+    shell.clock.now_ms += 4
+    shell.send(b"b")
+    assert shell.appender.next_due_ms(0) == 1005
+    assert shell.close_due() == []
+    shell.clock.now_ms += 1
+    (batch,) = shell.close_due()
+    assert (batch.record_count, batch.opened_ms) == (2, 1000)
+    assert shell.appender.next_due_ms(0) is None
+
+
+def test_the_sender_is_woken_once_for_the_first_row_and_not_for_the_next_ones() -> None:
+    shell = Shell(linger_ms=5)
+    for _ in range(10):
+        shell.send(b"a")
+    assert shell.wake_count == 1
+
+
+def test_enough_rows_for_a_batch_are_due_at_once_whatever_the_linger() -> None:
+    shell = Shell(linger_ms=60_000, batch_size=1000)
+    for _ in range(11):
+        shell.send(bytes(100))
+    assert shell.wake_count == 2
+    assert shell.appender.next_due_ms(0) == 0
+    (full,) = shell.close_due()
+    assert full.record_count == 8
+    assert shell.appender.next_due_ms(0) == 61_000
+
+
+def test_many_rows_are_encoded_by_the_thread_that_sends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appender_module, "COLLECTED_ROWS_MAX", 10)
+    shell = Shell(linger_ms=60_000, batch_size=100)
+    for _ in range(11):
+        shell.send(bytes(100))
+    assert sum(batch.record_count for batch in shell.posted()) == 11
+
+
+def test_a_broker_that_falls_behind_makes_rows_linger_longer() -> None:
+    shell = Shell(linger_ms=0)
+    shell.send(b"a")
+    assert shell.appender.next_due_ms(backlog=0) == 1000
+    assert shell.appender.next_due_ms(backlog=10_000) == 1000 + appender_module.BUSY_LINGER_MS
+
+
+def test_closing_leaves_the_appender_alone_while_somebody_works_in_it() -> None:
+    shell = Shell(linger_ms=0)
+    shell.send(b"a")
+    with shell.appender.lock:
+        assert shell.close_due() == []
+    assert len(shell.close_due()) == 1
+
+
+def test_a_wish_is_posted_behind_everything_sent_before() -> None:
+    shell = Shell(linger_ms=60_000)
+    shell.send(b"a")
+    shell.send(b"b", topic="other")
+    operation = shell.appender.post_behind("flush()", c.Flush)
+    *appends, flush = shell.exchange.take_inputs()
+    assert sum(batch.record_count for each in appends for batch in each.batches) == 2  # type: ignore[union-attr]
+    assert flush == c.Flush(operation.operation_id)
+
+
+def test_arrow_rows_go_behind_the_rows_collected_before() -> None:
+    shell = Shell(linger_ms=60_000)
+    shell.send(b"single", partition=0)
+    table = pa.table({"value": [b"row"], "partition": pa.array([0], pa.int32())})
+    shell.appender.send_columns([(shell.collector(), RecordColumns.from_arrow(table))], arrow_future(shell, 1))
+    shell.appender.post_behind("flush()", c.Flush)
+    (batch,) = shell.posted()
+    first, second = batch.shares
+    assert (first.first_record, second.first_record) == (0, 1)
+    assert isinstance(second.token, ArrowFuture)
+
+
+# ---- room -----------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_held_counts_until_its_batch_is_done() -> None:
+    shell = Shell(linger_ms=0, buffer_memory=10_000)
+    room = shell.appender.room
+    shell.send(bytes(100), size=132)
+    assert room.used_bytes == 132
+    (batch,) = shell.close_due()
+    assert room.used_bytes == batch.size
+    assert room.used_records == 1
+    shell.complete(batch)
+    assert (room.used_bytes, room.used_records) == (0, 0)
+
+
+def test_a_full_buffer_closes_what_is_open_so_that_it_drains() -> None:
+    shell = Shell(linger_ms=60_000, buffer_memory=1000)
+    shell.send(bytes(600))
+    with pytest.raises(BufferExhausted, match=r"max\.block\.ms=0: \d+ of buffer\.memory=1000 bytes"):
+        shell.send(bytes(600))
+    (batch,) = shell.posted()
+    shell.complete(batch)
+    assert shell.send(bytes(600)).done() is False
+    assert len(shell.exchange.waiters) == 0
+
+
+def test_a_full_buffer_leaves_open_what_is_open_while_another_batch_is_under_way() -> None:
+    """Else threads that wait, each of them looking again and again, would make batches of one record."""
+    shell = Shell(linger_ms=60_000, buffer_memory=1000)
+    shell.send(bytes(600))
+    with pytest.raises(BufferExhausted):
+        shell.send(bytes(600))
+    (under_way,) = shell.posted()
+    shell.send(bytes(100))
+    with pytest.raises(BufferExhausted):
+        shell.send(bytes(600))
+    assert shell.posted() == []
+    shell.complete(under_way)
+    shell.send(bytes(600))
+    # Nothing is under way any more: now only closing gives room back.
+    with pytest.raises(BufferExhausted):
+        shell.send(bytes(600))
+    (both,) = shell.posted()
+    assert both.record_count == 2
+
+
+def test_the_limit_of_records_holds_besides_that_of_bytes() -> None:
+    shell = Shell(linger_ms=60_000, buffer_records_max=2)
+    shell.send()
+    shell.send()
+    with pytest.raises(BufferExhausted, match=r"2 of queue\.buffering\.max\.messages=2 records"):
+        shell.send()
+    for batch in shell.posted():
+        shell.complete(batch)
+    shell.send()
+    assert shell.appender.room.used_records == 1
+
+
+def test_a_record_larger_than_the_whole_buffer_is_refused_at_once() -> None:
+    shell = Shell(buffer_memory=1000)
+    with pytest.raises(DataError, match=r"never fits into buffer\.memory=1000"):
+        shell.send(bytes(1001))
+    assert shell.appender.room.used_bytes == 0
+
+
+def test_totals_above_two_gibibytes_are_counted_right() -> None:
+    shell = Shell(buffer_memory=20 * 2**30)
+    room = shell.appender.room
+    room.give(-15 * 2**30, -1)
+    assert room.used_bytes == 15 * 2**30
+    assert not room.has_room(5 * 2**30 + 1, 1, BufferWaiter(room))
+    assert room.has_room(5 * 2**30, 1, BufferWaiter(room))
+
+
+def test_nobody_overtakes_a_thread_that_waits_for_room() -> None:
+    shell = Shell(max_block_ms=1000, buffer_memory=1000)
+    room = shell.appender.room
+    first, second = BufferWaiter(room), BufferWaiter(room)
+    shell.exchange.waiters.extend((first, second))
+    assert room.has_room(1, 1, first)
+    assert not room.has_room(1, 1, second)
+    shell.exchange.waiters.popleft()
+    assert room.has_room(1, 1, second)
+
+
+def test_whoever_leaves_the_queue_in_any_way_leaves_nothing_behind_and_lets_the_next_one_look() -> None:
+    shell = Shell(buffer_memory=1000)
+    shell.send(bytes(900))
+    changes = shell.exchange.change_count
+
+    def interrupted() -> None:
+        with BufferWaiter(shell.appender.room) as place:
+            assert place.wait(changes) is False
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert len(shell.exchange.waiters) == 0
+    assert shell.exchange.change_count > changes
+    assert shell.appender.room.used_bytes == 900
+
+
+def test_the_wait_for_room_and_its_failure_are_measured() -> None:
+    shell = Shell(buffer_memory=1000)
+    shell.send(bytes(900))
+    with pytest.raises(BufferExhausted):
+        shell.send(bytes(900))
+    found = {name: number for (_, name, _), number in shell.metrics.snapshot(shell.clock.now_ms).items()}
+    assert found["buffer-exhausted-total"] == 1
+
+
+def test_a_large_call_goes_in_by_pieces_and_fails_where_room_ends() -> None:
+    shell = Shell(linger_ms=60_000, buffer_memory=3000)
+    rows = columns(100, size=50)
+    future = arrow_future(shell, 100)
+    shell.appender.send_columns([(shell.collector(), rows)], future)
+    accepted = sum(batch.record_count for batch in shell.posted())
+    assert 0 < accepted < 100
+    assert future.open_count == accepted
+    rest = arrow_future(shell, 100)
+    with pytest.raises(BufferExhausted):
+        shell.appender.send_columns([(shell.collector(), rows)], rest)
+    assert rest.open_count == 100
+
+
+@pytest.mark.parametrize("sizes", [[10] * 20, list(range(20)), [500, 1, 1, 500, 500, 1]])
+def test_pieces_cover_all_rows_once_and_stay_within_the_limits(sizes: list[int]) -> None:
+    rows = RecordColumns.from_rows([None] * len(sizes), [bytes(size) for size in sizes])
+    cut = list(pieces(rows, 200, 7))
+    assert [row for start, stop in cut for row in range(start, stop)] == list(range(len(sizes)))
+    for start, stop in cut:
+        assert stop - start <= 7
+        assert stop - start == 1 or rows.slice(start, stop).bytes_max <= 200
+
+
+# ---- what goes wrong ------------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_is_raised_and_nothing_is_taken() -> None:
+    shell = Shell()
+    shell.exchange.refusal = LocalProtocolError("no transaction")
+    with pytest.raises(LocalProtocolError, match="no transaction"):
+        shell.send()
+    assert shell.appender.room.used_records == 0
+
+
+def test_a_partitioner_that_raises_fails_its_rows_and_no_others() -> None:
+    def broken(topic: str, rows: RecordColumns, view: object) -> list[int]:
+        if topic == "t":
+            raise RuntimeError("partitioner")
+        return [0] * rows.row_count
+
+    shell = Shell(linger_ms=60_000, partitioner=broken)
+    seen: list[KafkaSinkError | None] = []
+    failed = shell.send(partition=None, on_delivery=lambda metadata, error: seen.append(error))
+    kept = shell.send(partition=None, topic="other")
+    shell.appender.post_behind("flush()", c.Flush)
+    (batch,) = shell.posted()
+    assert batch.topic == "other"
+    assert not kept.done()
+    with pytest.raises(DataError, match="the partitioner raised RuntimeError for records of topic t"):
+        failed.result(0)
+    shell.run_calls()
+    assert [type(error) for error in seen] == [DataError]
+    assert shell.appender.room.used_records == 1
+
+
+def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = Shell(linger_ms=0)
+    future = shell.send()
+
+    def interrupted(*arguments: object, **named: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shell.appender._assembler, "append", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        shell.close_due()
+    assert "nobody knows which are in" in str(shell.exchange.broken)
+    with pytest.raises(LocalProtocolError, match="This producer is finished"):
+        shell.send()
+    shell.appender.end(DeliveryError("the end"), LocalProtocolError("closed"))
+    with pytest.raises(DeliveryError, match="the end"):
+        future.result(0)
+
+
+def test_out_of_memory_before_anything_is_assembled_fails_the_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = Shell(linger_ms=0)
+    future = shell.send()
+
+    def out_of_memory(*arguments: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(shell.appender._router, "route", out_of_memory)
+    assert shell.close_due() == []
+    assert isinstance(future.exception(0), DataError)
+    assert shell.appender.room.used_bytes == 0
+    monkeypatch.undo()
+    shell.send()
+    assert len(shell.close_due()) == 1
+
+
+def test_the_end_fails_what_was_only_collected_and_refuses_the_rest() -> None:
+    shell = Shell(linger_ms=60_000)
+    future = shell.send()
+    shell.appender.end(DeliveryError("dropped"), LocalProtocolError("the producer is closed"))
+    assert isinstance(future.exception(0), DeliveryError)
+    with pytest.raises(LocalProtocolError, match="the producer is closed"):
+        shell.send()
+    operation = shell.appender.post_behind("flush()", c.Flush)
+    assert operation.is_over
+    assert isinstance(operation.error, LocalProtocolError)
+
+
+def test_a_topic_that_grows_is_used_in_full_after_the_next_look() -> None:
+    shell = Shell(linger_ms=0)
+    assert shell.collector().partition_count == 2
+    shell.exchange.cluster = cluster_of(t=5)
+    assert shell.collector().partition_count == 5
+    assert shell.appender.refreshed("other") is None
+
+
+def test_partitions_of_slow_brokers_are_left_out_as_long_as_there_are_others() -> None:
+    shell = Shell()
+    assert shell.collector().view.available == (0, 1)
+    shell.exchange.slow_node_ids = frozenset({1})
+    assert shell.collector().view.available == (0, 1)
+    shell.exchange.slow_node_ids = frozenset({2})
+    assert shell.collector().view.available == (0, 1)

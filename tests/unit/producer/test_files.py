@@ -1,0 +1,95 @@
+"""Files and references that options name: where they are looked for, and what is said when they are not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafka_sink.auth.secured import authenticator
+from kafka_sink.errors import ConfigError
+from kafka_sink.io import files
+from kafka_sink.io.files import also_look_in, located, looked_up, read_file
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.parse import parse_producer_options
+
+
+@pytest.fixture
+def more_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_more_folders", [])
+
+
+def first_message(**options: str) -> bytes:
+    chosen: ProducerOptions = parse_producer_options(
+        {"bootstrap.servers": "b:1", "security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+        | {name.replace("_", "."): value for name, value in options.items()}
+    )
+    make = authenticator(chosen)
+    assert make is not None
+    return make("b").first()
+
+
+@pytest.mark.usefixtures("more_folders")
+def test_a_bare_name_is_looked_for_here_and_then_where_spark_keeps_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, sparks = tmp_path / "here", tmp_path / "sparks"
+    here.mkdir()
+    sparks.mkdir()
+    monkeypatch.chdir(here)
+    (sparks / "ca.pem").write_text("spark")
+    with pytest.raises(ConfigError, match=r"ssl.x=ca.pem: there is no such file in .*here\. The file has to be"):
+        located("ssl.x", "ca.pem")
+    also_look_in(lambda: None)
+    for _ in range(2):
+        also_look_in(sparks.__str__)
+    assert read_file("ssl.x", "ca.pem") == b"spark"
+    (here / "ca.pem").write_text("here")
+    assert read_file("ssl.x", "ca.pem") == b"here"
+    with pytest.raises(ConfigError, match="no such file"):
+        located("ssl.x", "/nowhere/ca.pem")
+
+
+def test_a_file_that_cannot_be_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        read_file("ssl.x", str(tmp_path))
+    monkeypatch.setattr(files, "FILE_BYTES_MAX", 3)
+    (tmp_path / "large").write_text("1234")
+    with pytest.raises(ConfigError, match="more than 3 bytes"):
+        read_file("ssl.x", str(tmp_path / "large"))
+
+
+def test_references_are_looked_up_in_the_environment_and_in_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kafka.properties"
+    path.write_text("password = s3cr\\u0065t\nother : x\n")
+    monkeypatch.setenv("KAFKA_USER", "alice")
+    assert looked_up("o", f"${{env:KAFKA_USER}}/${{file:{path}:password}}") == "alice/s3cret"
+    for wrong in ("${env:NOBODY_SET_THIS}", f"${{file:{path}:missing}}"):
+        with pytest.raises(ConfigError, match="which is not there"):
+            looked_up("o", wrong)
+    with pytest.raises(ConfigError, match="with a key"):
+        looked_up("o", "${file:password}")
+
+
+def test_a_secret_with_quotes_is_no_part_of_the_syntax_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", 'a"; b\\')
+    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="${env:SECRET}";'
+    assert first_message(sasl_jaas_config=jaas) == b'\0u\0a"; b\\'
+    monkeypatch.setenv("JAAS", jaas.replace("${env:SECRET}", "p"))
+    assert first_message(sasl_jaas_config="${env:JAAS}") == b"\0u\0p"
+    monkeypatch.setenv("JAAS", jaas.replace("PlainLoginModule", "ScramLoginModule"))
+    with pytest.raises(ConfigError, match="names ScramLoginModule, which does not fit PLAIN"):
+        first_message(sasl_jaas_config="${env:JAAS}")
+
+
+def test_a_password_that_changes_is_used_by_the_next_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = {"sasl_username": "u", "sasl_password": "${env:SECRET}"}
+    monkeypatch.setenv("SECRET", "old")
+    assert first_message(**chosen) == b"\0u\0old"
+    monkeypatch.setenv("SECRET", "new")
+    assert first_message(**chosen) == b"\0u\0new"
+    monkeypatch.setenv("SECRET", "")
+    with pytest.raises(ConfigError, match=r"password for sasl.mechanism=PLAIN is missing or empty"):
+        first_message(**chosen)

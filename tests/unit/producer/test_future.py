@@ -1,0 +1,174 @@
+"""Outcomes find the way back to rows: delivered, failed, split, given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kafka_sink.engine import commands as c
+from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError
+from kafka_sink.io.error_copy import copy_error
+from kafka_sink.producer.arrow_future import ArrowFuture, PartitionRange
+from kafka_sink.producer.interceptors import Interceptors
+from kafka_sink.records.batch import Share
+
+from .shell import Shell
+
+
+def one_batch(shell: Shell) -> ProducerBatch:
+    (batch,) = shell.close_due()
+    return batch
+
+
+def test_each_row_gets_its_own_offset_timestamp_and_sizes() -> None:
+    shell = Shell(linger_ms=0)
+    futures = [shell.send(value) for value in (b"a", None, b"ccc")]
+    assert [future.done() for future in futures] == [False] * 3
+    shell.complete(one_batch(shell), None)
+    assert [future.result(0) for future in futures] == [
+        ("t", 0, 100 + row, 1_700_000_001_000, -1, size) for row, size in enumerate((1, -1, 3))
+    ]
+
+
+def test_the_broker_s_timestamp_wins_where_it_gives_one() -> None:
+    shell = Shell(linger_ms=0)
+    future = shell.send()
+    batch = one_batch(shell)
+    batch.log_append_time_ms = 77
+    shell.complete(batch, base_offset=-1)
+    assert future.result(0)[2:4] == (-1, 77)
+
+
+def test_rows_of_one_call_over_several_batches_end_one_by_one() -> None:
+    shell = Shell(linger_ms=0)
+    even, odd = [shell.send(partition=0) for _ in range(3)], [shell.send(partition=1) for _ in range(2)]
+    first, second = sorted(shell.close_due(), key=lambda batch: batch.partition)
+    shell.complete(second, base_offset=7)
+    assert [future.done() for future in even + odd] == [False] * 3 + [True] * 2
+    assert [future.result(0).offset for future in odd] == [7, 8]
+    shell.complete(first, base_offset=0)
+    assert [future.result(0).offset for future in even] == [0, 1, 2]
+
+
+def test_a_failed_batch_fails_its_rows_with_copies_that_keep_type_and_cause() -> None:
+    shell = Shell(linger_ms=0)
+    futures = [shell.send(), shell.send()]
+    batch = one_batch(shell)
+    error = DeliveryError("gone", topic="t", ambiguous=True)
+    error.__cause__ = ZeroDivisionError()
+    shell.complete(batch, c.Failed(batch, error))
+    for future in futures:
+        with pytest.raises(DeliveryError, match="gone") as caught:
+            future.result(0)
+        assert caught.value is not error
+        assert caught.value.ambiguous is True
+        assert caught.value.__cause__ is error.__cause__
+    assert error.__traceback__ is None
+
+
+def test_errors_of_single_records_reach_the_right_futures() -> None:
+    shell = Shell(linger_ms=0)
+    futures = [shell.send() for _ in range(3)]
+    batch = one_batch(shell)
+    shell.complete(batch, c.Failed(batch, BrokerError("invalid", code=87), {1: "no key"}))
+    assert [str(future.exception(0)) for future in futures] == ["invalid", "invalid. This record: no key", "invalid"]
+
+
+def test_callbacks_are_called_once_after_interceptors_with_what_the_future_says() -> None:
+    seen: list[Any] = []
+
+    class Watching:
+        def on_acknowledgement(self, metadata: Any, error: KafkaSinkError | None) -> None:
+            seen.append(("interceptor", metadata.offset))
+
+    shell = Shell(linger_ms=0, interceptors=Interceptors([Watching()]))
+    future = shell.send(on_delivery=lambda metadata, error: seen.append(("delivery", metadata.offset, error)))
+    future.add_done_callback(lambda done: seen.append(("done", done.result(0).offset)))
+    shell.complete(one_batch(shell))
+    assert seen == []
+    shell.run_calls()
+    shell.run_calls()
+    assert seen == [("interceptor", 100), ("delivery", 100, None), ("done", 100)]
+    future.add_done_callback(lambda done: seen.append("late"))
+    assert seen[3:] == ["late"]
+
+
+def test_rows_without_callbacks_cost_no_call() -> None:
+    shell = Shell(linger_ms=0)
+    for number in range(5):
+        shell.send(on_delivery=print if number == 3 else None)
+    shell.complete(one_batch(shell))
+    assert len(shell.exchange.calls) == 1
+
+
+def share(future: ArrowFuture, first_row: int, count: int, first_record: int = 0) -> Share:
+    return Share(future, np.arange(first_row, first_row + count), first_record)
+
+
+def batch_of(partition: int, *shares: Share, base_offset: int = 0) -> Any:
+    shell = Shell(linger_ms=0)
+    shell.send(partition=partition)
+    (batch,) = shell.close_due()
+    batch.shares = shares
+    batch.base_offset = base_offset
+    return batch
+
+
+def test_an_arrow_future_ends_with_its_last_row_and_names_ranges() -> None:
+    shell = Shell()
+    future = ArrowFuture(shell.exchange, 10, 123)
+    calls: list[Any] = []
+    future.add_done_callback(lambda done: calls.append(done.result(0).row_count))
+    pieces = (share(future, 0, 4, 2), share(future, 4, 5), share(future, 9, 1))
+    for partition, piece, offset in ((0, pieces[0], 50), (1, pieces[1], 0), (0, pieces[2], 90)):
+        assert not future.done()
+        future.on_delivered(piece, batch_of(partition, piece, base_offset=offset), shell.exchange.calls)
+    shell.run_calls()
+    assert calls == [10]
+    metadata = future.result(0)
+    assert (metadata.row_count, metadata.byte_count) == (10, 123)
+    assert metadata.partitions == {("t", 0): PartitionRange(52, 90, 5), ("t", 1): PartitionRange(0, 4, 5)}
+
+
+def test_ranges_of_a_partition_join_in_any_order_and_unknown_offsets_do_not_count() -> None:
+    shell = Shell()
+    future = ArrowFuture(shell.exchange, 10, 0)
+    for first_row, count, offset in ((0, 3, -1), (3, 2, 20), (5, 5, 5)):
+        future.on_delivered(share(future, first_row, count), batch_of(0, base_offset=offset), [])
+    assert future.result(0).partitions == {("t", 0): PartitionRange(5, 21, 10)}
+    unknown = ArrowFuture(shell.exchange, 3, 0)
+    unknown.on_delivered(share(unknown, 0, 3), batch_of(0, base_offset=-1), [])
+    assert unknown.result(0).partitions == {("t", 0): PartitionRange(-1, -1, 3)}
+
+
+def test_an_arrow_future_with_a_failure_says_how_many_rows_and_which_one_was_named() -> None:
+    shell = Shell()
+    future = ArrowFuture(shell.exchange, 5, 0)
+    first, second = share(future, 0, 3), share(future, 3, 2)
+    future.on_delivered(first, batch_of(0, first), [])
+    failed = c.Failed(batch_of(1, second), BrokerError("invalid", code=87), {1: "no key"})
+    future.on_failed(second, failed, [])
+    with pytest.raises(BrokerError, match=r"2 of 5 rows failed, first: invalid\. Row 4: no key") as caught:
+        future.result(0)
+    assert caught.value.code == 87
+    future.fail_rest(DeliveryError("late"), [])
+    assert future.open_count == 0
+
+
+def test_an_arrow_future_tells_a_failure_before_its_other_rows_are_done() -> None:
+    shell = Shell()
+    future = ArrowFuture(shell.exchange, 5, 0)
+    assert future.failure is None
+    future.fail(2, DeliveryError("no room"), [])
+    assert not future.done()
+    assert isinstance(future.failure, DeliveryError) and str(future.failure) == "2 of 5 rows failed, first: no room"
+
+
+def test_a_retold_error_does_not_touch_the_original() -> None:
+    original = DeliveryError("first", topic="t", attempts=3)
+    told = copy_error(original, "second")
+    assert isinstance(told, DeliveryError)
+    assert (str(original), str(told), told.topic, told.attempts) == ("first", "second", "t", 3)

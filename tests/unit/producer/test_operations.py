@@ -1,0 +1,91 @@
+"""Steps that run out of time: the outcome is told to whoever calls the same method again, and to nobody else."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafka_sink.engine import commands as c
+from kafka_sink.errors import LocalProtocolError, OperationTimeout, TransactionAborted
+from kafka_sink.io.clock import Clock
+from kafka_sink.options import ProducerOptions
+from kafka_sink.producer.appender import Appender
+from kafka_sink.producer.mailbox import Mailbox
+from kafka_sink.producer.metrics import ProducerMetrics
+from kafka_sink.producer.operations import ABORT, PREPARE, Operations
+
+COMMIT = "commit_transaction()"
+
+
+class StillClock(Clock):
+    def monotonic_ms(self) -> int:
+        return 1000
+
+    def monotonic_ns(self) -> int:
+        return 10**9
+
+    def timestamp_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+class Steps:
+    """Operations whose limit is over at once; `end` is what the sender would do."""
+
+    def __init__(self) -> None:
+        options = ProducerOptions(bootstrap_servers=(("a", 9092),), max_block_ms=0)
+        self.exchange = Mailbox(StillClock(), wake=lambda: None)
+        metrics = ProducerMetrics(options, client_id="c")
+        appender = Appender(options, self.exchange, metrics, random_number=lambda: 0.0, interceptors=None)
+        self.operations = Operations(self.exchange, appender, metrics, 0)
+
+    def call(self, name: str) -> object:
+        return self.operations.step(name, c.InitTransactions)
+
+    def time_out(self, name: str) -> int:
+        """The id under which the engine knows it."""
+        with pytest.raises(OperationTimeout, match="may be called again"):
+            self.call(name)
+        (wish,) = self.exchange.take_inputs()
+        assert isinstance(wish, c.InitTransactions)
+        return wish.operation_id
+
+    def end(self, operation_id: int, error: TransactionAborted | None = None, result: object = None) -> None:
+        with self.exchange.changed:
+            self.exchange.finish(operation_id, error, result)
+
+
+def test_a_step_that_ran_out_of_time_is_waited_for_and_not_asked_for_again() -> None:
+    steps = Steps()
+    operation_id = steps.time_out(COMMIT)
+    steps.end(operation_id, result="done")
+    assert steps.call(COMMIT) == "done"
+    assert steps.exchange.take_inputs() == []
+
+
+def test_an_error_that_came_after_the_time_out_is_told_at_the_next_call() -> None:
+    steps = Steps()
+    steps.end(steps.time_out(COMMIT), error=TransactionAborted("too late"))
+    with pytest.raises(TransactionAborted, match="too late"):
+        steps.call(COMMIT)
+
+
+def test_a_told_outcome_is_not_taken_for_that_of_the_next_transaction() -> None:
+    steps = Steps()
+    first = steps.time_out(COMMIT)
+    steps.end(first)
+    steps.call(COMMIT)
+    assert steps.time_out(COMMIT) != first
+
+
+@pytest.mark.parametrize("other", ["begin_transaction()", ABORT])
+def test_no_other_step_is_taken_while_an_outcome_is_untold(other: str) -> None:
+    steps = Steps()
+    steps.end(steps.time_out(COMMIT))
+    with pytest.raises(LocalProtocolError, match=r"commit_transaction\(\) ran out of time"):
+        steps.call(other)
+    steps.call(COMMIT)
+
+
+def test_an_abort_may_replace_a_prepare_that_ran_out_of_time() -> None:
+    steps = Steps()
+    prepared = steps.time_out(PREPARE)
+    assert steps.time_out(ABORT) != prepared

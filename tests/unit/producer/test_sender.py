@@ -1,0 +1,235 @@
+"""One turn of the sender at a time, with an engine and a network that do as told."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from kafka_sink.client import commands as client_commands
+from kafka_sink.engine import commands as c
+from kafka_sink.errors import DeliveryError, LocalProtocolError, TransportError
+from kafka_sink.producer import sender as sender_module
+from kafka_sink.records.batch import HEADER_BYTES
+from kafka_sink.records.scalar import split
+
+from .shell import SenderShell, cluster_of, delivered
+
+
+def test_a_turn_closes_what_is_due_steps_carries_out_and_publishes() -> None:
+    shell = SenderShell(linger_ms=0)
+    future = shell.send()
+    shell.network.events = [client_commands.Resolved(1, ())]
+    connect = client_commands.Connect(1, 7, (2, ("127.0.0.1", 9092)))
+    shell.engine.answers = [[connect, client_commands.Send(1, [b"bytes"])]]
+    assert shell.sender.turn()
+    assert shell.network.executed == [connect, client_commands.Send(1, [b"bytes"])]
+    assert shell.engine.inputs[0] == client_commands.Resolved(1, ())
+    (batch,) = shell.appended()
+    shell.engine.answers = [[delivered(batch, 5)]]
+    assert shell.sender.turn()
+    assert future.result(0).offset == 5
+    assert shell.exchange.completed_bytes == batch.size
+
+
+def test_it_sleeps_until_the_engine_or_a_linger_wants_it() -> None:
+    shell = SenderShell(linger_ms=20)
+    shell.sender.turn()
+    shell.sender.turn()
+    shell.engine.wake_at_ms = 1500
+    shell.sender.turn()
+    shell.send()
+    shell.sender.turn()
+    with shell.appender.lock:
+        shell.clock.now_ms += 20
+        shell.sender.turn()
+        shell.sender.turn()
+    assert shell.network.timeouts == [0, None, None, 20, 1, 1]
+
+
+def test_callbacks_run_before_the_operations_that_waited_for_them_end() -> None:
+    shell = SenderShell(linger_ms=60_000)
+    order: list[bool] = []
+    shell.send(on_delivery=lambda *_: order.append(flush.is_over))
+    flush = shell.appender.post_behind("flush()", c.Flush)
+    shell.sender.turn()
+    (batch,) = shell.appended()
+    shell.engine.answers = [[delivered(batch, 0), c.Finished(flush.operation_id)]]
+    shell.sender.turn()
+    assert (order, flush.is_over, flush.error) == ([False], True, None)
+
+
+def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> None:
+    shell = SenderShell(linger_ms=60_000)
+    futures = [shell.send(b"%d" % number * 20) for number in range(4)]
+    flush = shell.appender.post_behind("flush()", c.Flush)
+    shell.sender.turn()
+    (batch,) = shell.appended()
+    parts = batch.split(split(batch.encoded, batch_bytes_max=HEADER_BYTES + batch.encoded.records_bytes // 2))
+    first, second = parts
+    quarters = first.split(split(first.encoded, batch_bytes_max=1))
+    assert [part.record_count for part in (*quarters, second)] == [1, 1, 2]
+    observed: list[c.Command] = [c.BatchObserved("split", batch), c.BatchObserved("split", first)]
+    shell.engine.answers = [[*observed, delivered(quarters[0], 0), delivered(second, 2)]]
+    shell.sender.turn()
+    assert (shell.exchange.completed_bytes, [future.done() for future in futures]) == (0, [True, False, True, True])
+    shell.engine.answers = [[delivered(quarters[1], 1), c.Finished(flush.operation_id)]]
+    shell.sender.turn()
+    assert shell.exchange.completed_bytes == batch.size
+    assert shell.appender.room.used_bytes == 0
+    assert [future.result(0).offset for future in futures] == [0, 1, 2, 3]
+
+
+def test_what_was_refused_in_advance_stays_refused_until_the_engine_has_seen_why() -> None:
+    shell = SenderShell()
+    refusal = LocalProtocolError("being committed")
+    shell.appender.post_behind("commit", lambda operation_id: c.EndTransaction(operation_id, True), refusal=refusal)
+    with shell.exchange.changed:
+        shell.exchange.publish_refusal(None)
+    assert shell.exchange.refusal is refusal
+    shell.sender.turn()
+    assert shell.exchange.refusal is None
+
+
+def test_topics_somebody_waits_for_are_reported_and_others_are_not() -> None:
+    shell = SenderShell()
+    shell.exchange.wanted_topics["wanted"] = 1
+    shell.engine.cluster = cluster_of(t=9)
+    shell.sender.turn()
+    assert {topic: report.trouble for topic, report in shell.exchange.topic_reports.items()} == {
+        "wanted": "trouble with wanted"
+    }
+    assert shell.exchange.cluster is shell.engine.cluster
+
+
+def test_nodes_that_take_nothing_for_too_long_are_published_as_one_unchanging_set() -> None:
+    shell = SenderShell(partitioner_availability_timeout_ms=100)
+    shell.engine.nodes.unavailable_since_ms = 901
+    shell.sender.turn()
+    assert shell.exchange.slow_node_ids == frozenset()
+    shell.clock.now_ms += 1
+    shell.sender.turn()
+    found = shell.exchange.slow_node_ids
+    shell.sender.turn()
+    assert found == {1}
+    assert shell.exchange.slow_node_ids is found
+
+
+class FakeLogger:
+    """Python's own asks the clock."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[int, str]] = []
+
+    def log(self, level: int, text: str, *arguments: object) -> None:
+        self.said.append((level, text % arguments))
+
+    def critical(self, text: str, *arguments: object, exc_info: object = None) -> None:
+        assert exc_info is not None
+        self.log(logging.CRITICAL, text, *arguments)
+
+
+@pytest.fixture
+def logger(monkeypatch: pytest.MonkeyPatch) -> FakeLogger:
+    fake = FakeLogger()
+    monkeypatch.setattr(sender_module, "_LOGGER", fake)
+    return fake
+
+
+def test_notices_are_logged_with_the_client_s_name(logger: FakeLogger) -> None:
+    shell = SenderShell()
+    shell.engine.answers = [[client_commands.Notice("warning", "look here"), client_commands.Notice("debug", "detail")]]
+    shell.sender.turn()
+    assert logger.said == [(logging.WARNING, "[unit] look here"), (logging.DEBUG, "[unit] detail")]
+
+
+def test_metrics_count_connections_requests_and_bytes() -> None:
+    shell = SenderShell()
+    shell.engine.answers = [
+        [client_commands.Connect(4, 7, (2, ("h", 1)))],
+        [client_commands.Send(4, [b"abc", b"de"])],
+        [client_commands.RequestObserved(7, 0, 12, 0)],
+        [],
+    ]
+    received = client_commands.Received(4, b"12345678")
+    for event in (
+        None,
+        client_commands.Connected(4),
+        received,
+        client_commands.Disconnected(4, TransportError("lost")),
+    ):
+        shell.network.events = [] if event is None else [event]
+        shell.sender.turn()
+    found = {name: number for (_, name, tags), number in shell.metrics.snapshot(1000).items() if len(tags) == 1}
+    assert found["outgoing-byte-total"] == 5
+    assert found["incoming-byte-total"] == 8
+    assert found["connection-creation-total"] == found["connection-close-total"] == 1
+    assert found["response-total"] == 1
+
+
+def test_a_finished_close_is_the_last_turn_and_an_abandon_too() -> None:
+    shell = SenderShell()
+    close = shell.appender.post_behind("close()", c.Close)
+    assert shell.sender.turn()
+    shell.engine.answers = [[c.Finished(close.operation_id)]]
+    assert not shell.sender.turn()
+    other = SenderShell(linger_ms=60_000)
+    future = other.send()
+    other.exchange.post(c.Abandon(DeliveryError("abandoned")))
+    other.sender.run()
+    assert other.network.is_closed
+    with pytest.raises(DeliveryError, match="abandoned"):
+        future.result(0)
+    with pytest.raises(LocalProtocolError, match="the producer is closed"):
+        other.send()
+
+
+def test_a_bug_in_the_engine_ends_every_future_and_operation_with_it(logger: FakeLogger) -> None:
+    shell = SenderShell(linger_ms=0)
+    sent = shell.send()
+    shell.sender.turn()
+    collected = shell.send()
+    flush = shell.appender.post_behind("flush()", c.Flush)
+    ended: list[bool] = []
+    shell.sender.on_end = lambda: ended.append(True)
+    shell.engine.bug = ZeroDivisionError("a bug")
+    shell.sender.run()
+    for future in (sent, collected):
+        with pytest.raises(DeliveryError, match="unexpected ZeroDivisionError: a bug") as caught:
+            future.result(0)
+        assert caught.value.ambiguous
+        assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    assert isinstance(flush.error, DeliveryError)
+    assert (shell.network.is_closed, ended) == (True, [True])
+    with pytest.raises(DeliveryError, match="unexpected ZeroDivisionError"):
+        shell.send()
+    assert [level for level, _ in logger.said] == [logging.CRITICAL]
+
+
+def test_a_forgotten_producer_closes_itself() -> None:
+    shell = SenderShell(linger_ms=60_000)
+    shell.send()
+    shell.exchange.is_orphaned = True
+    shell.sender.turn()
+    assert [type(each) for each in shell.engine.inputs] == [c.Append, c.Close]
+
+
+def test_waiting_on_the_sender_thread_is_refused() -> None:
+    shell = SenderShell(linger_ms=0)
+    errors: list[BaseException] = []
+
+    def on_delivery(*_: object) -> None:
+        shell.exchange.sender_ident = threading.get_ident()
+        try:
+            shell.send().result(None)
+        except LocalProtocolError as error:
+            errors.append(error)
+        shell.exchange.sender_ident = None
+
+    shell.send(on_delivery=on_delivery)
+    shell.sender.turn()
+    (batch,) = shell.appended()
+    shell.engine.answers = [[delivered(batch, 0)]]
+    shell.sender.turn()
+    assert "callbacks run on the sender thread" in str(errors[0])
