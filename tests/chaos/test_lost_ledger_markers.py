@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
+from confluent_kafka import KafkaException
 
 from kafka_sink.wire.apis import END_TXN
 from tests.chaos.bare_spark import TASKS, Killed
@@ -119,6 +120,6 @@ def is_settled(kafka: KafkaCluster, ledger: str) -> bool:
         return end_offsets(servers, ledger, "read_committed") == end_offsets(servers, ledger)
 
     with suppress(TimeoutError):
-        wait_until(has_no_open_end, "the ledger has every marker", MARKER_PATIENCE_S)
+        wait_until(has_no_open_end, "the ledger has every marker", MARKER_PATIENCE_S, passing=(KafkaException,))
         return True
     return False
