@@ -42,8 +42,9 @@ UNWANTED = {
     "commit": NOBODYS | COLUMNS | PARSING | {"lz4", "kafka_sink.spark.planning"},
     "stream commit": NOBODYS | COLUMNS | {"lz4"},
 }
-# Of this package. A few more than there are: a module more is no accident that a test has to see, ten are.
-OWN_MAX = {"planning": 110, "task": 110, "commit": 95, "stream commit": 112}
+# Of this package and its folders. A few more than there are: a module more is no accident that a test has to see, ten
+# are.
+OWN_MAX = {"planning": 113, "task": 118, "commit": 98, "stream commit": 115}
 FOREIGN_MAX = {"planning": 15, "task": 15, "commit": 15, "stream commit": 15}
 
 
