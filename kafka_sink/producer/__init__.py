@@ -1,1 +1,1 @@
-"""The shell around the engine: the only folder with sockets, threads, clocks, randomness and logging."""
+"""The public producer: what the application's thread does, what the sender's thread does, and what the two share."""

@@ -1,0 +1,1 @@
+"""Questions to a cluster or a schema registry without a producer: planning, the driver, the command line."""

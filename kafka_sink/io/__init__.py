@@ -1,0 +1,1 @@
+"""Sockets, TLS, files, HTTP and the clock."""
