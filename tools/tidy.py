@@ -221,6 +221,14 @@ def names_twice(sources: Iterable[Source]) -> Iterator[str]:
                     yield f"{source.path}:{node.lineno}: there is a class {node.name} in {first}, too"
 
 
+def bare_folders(sources: Iterable[Source]) -> Iterator[str]:
+    """Folders of the package that are none themselves: an import works, an installation leaves them out."""
+    paths = {source.path for source in sources if source.in_package}
+    for folder in sorted({path.rpartition("/")[0] for path in paths}):
+        if f"{folder}/__init__.py" not in paths:
+            yield f"{folder}: no __init__.py"
+
+
 TEXT_RULES = (unfinished, machine_paths)
 PYTHON_RULES = (layers, purity, sizes, introductions, verdicts, *TEXT_RULES)
 
@@ -230,7 +238,7 @@ def complaints(sources: Iterable[Source]) -> list[str]:
     found = [
         text for source in every for rule in (PYTHON_RULES if source.is_python else TEXT_RULES) for text in rule(source)
     ]
-    return found + list(dead_modules(every)) + list(names_twice(every))
+    return [*found, *dead_modules(every), *names_twice(every), *bare_folders(every)]
 
 
 def read_sources(root: Path = ROOT) -> list[Source]:

@@ -1,2 +1,1 @@
-"""Connections to brokers, metadata, coordinators and single requests: what the producer and everybody else share. No I/O,
-no clock."""
+"""Connections to brokers, metadata, coordinators, single requests: what the producer and everybody else share. No I/O."""

@@ -135,6 +135,11 @@ def test_a_module_nobody_imports_is_dead_and_a_test_does_not_revive_one_of_the_p
     ]
 
 
+def test_a_folder_that_an_installation_would_leave_out_is_found() -> None:
+    sources = [Source("kafka_sink/__init__.py", ""), Source("kafka_sink/io/tls.py", "")]
+    assert list(tidy.bare_folders(sources)) == ["kafka_sink/io: no __init__.py"]
+
+
 def test_a_public_class_has_a_name_of_its_own() -> None:
     sources = [
         Source("kafka_sink/engine/a.py", "class Event: ...\n\n\nclass _Own: ..."),
