@@ -1,1 +1,1 @@
-"""Connections to brokers, metadata, coordinators, single requests: what the producer and everybody else share. No I/O."""
+"""Connections to brokers, metadata, coordinators, single requests: what the producer and others share. No I/O."""
