@@ -291,8 +291,8 @@ servers, topic, blocked = sys.argv[1:]
 producer = Producer({"bootstrap.servers": servers, "buffer.memory": 100000})
 producer.partitions_for(topic)
 # From now on nothing is acknowledged.
-from kafka_sink.engine.batch_sender import Production
-Production.next_request = lambda *arguments: None
+from kafka_sink.engine.batch_sender import BatchSender
+BatchSender.next_request = lambda *arguments: None
 future = producer.send(topic, b"v")
 def fill():
     while True:
