@@ -1,6 +1,6 @@
 """Where an operator's command sits: a client of the cluster, the settings, and the sink in question.
 
-Whoever orders something does it as the driver of the sink, with a machine of delivery/; nothing is decided here.
+Whoever orders something does it as the driver of the sink, with a machine of exactly_once/; nothing is decided here.
 """
 
 from __future__ import annotations

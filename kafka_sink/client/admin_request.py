@@ -1,4 +1,4 @@
-"""One question to one or several brokers, and the reply: what is given to `Asking` and comes back from it.
+"""One request to one or several brokers, and the response: what is given to `AdminEngine` and comes back from it.
 
 Whom a question is for is said by office, not by number: coordinators and leaders move, and where they are is found on
 the way.

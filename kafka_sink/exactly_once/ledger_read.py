@@ -13,8 +13,8 @@ cleaner keeps as long as the records, so it was committed.
 
 A fence ends every transaction of the drivers before. A record that was there when it began, and still has no marker
 behind the claim that follows, has lost it with its only replica (KAFKA-20734), and whether it was committed cannot be
-told any more. An intent is then taken for decided, because the opposite could double its rows; `Opening` sees to it
-that there was such a fence, and what has become of its transactions. How a decision ended (done, stuck) is a fact
+told any more. An intent is then taken for decided, because the opposite could double its rows; `LedgerRecovery` sees
+to it that there was such a fence, and what has become of its transactions. How a decision ended (done, stuck) is a fact
 whether or not its record was committed. A choice of an operator is none: it is asked for again.
 
 A null value (set_aside.py) takes away what its key had before, as compaction does.
