@@ -1,30 +1,27 @@
-"""The vocabulary between the engine and the world: inputs go into `Engine.step`, commands come out of it.
+"""What the network tells and what it is told: events go into an engine's step, commands come out of it.
 
-Inputs are facts (a socket connected, bytes came) and wishes (append these batches, commit). Commands are nouns: what
-the shell has to carry out, in the order given, before the next step. Nothing here has behaviour.
+Events are facts (a socket connected, bytes came). Commands are nouns: what the shell has to carry out, in the order
+given, before the next step. Nothing here has behaviour.
 
-Two kinds of ids: `node_id` is a broker's id from metadata (bootstrap servers have ids below -1, in the order of
-their listing: -2, -3, ...), `connection_id` names one TCP connection for ever; an event that carries an old
-connection id is stale and is ignored.
+Two kinds of ids: `node_id` is a broker's id from metadata (bootstrap servers have ids below -1, in the order of their
+listing: -2, -3, ...), `connection_id` names one TCP connection for ever; an event that carries an old connection id is
+stale and is ignored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.frozen import frozen
-
-if TYPE_CHECKING:
-    pass
 
 # Address family and the socket address as `socket.getaddrinfo` gives them; opaque to the engine.
 Address = tuple[int, tuple[Any, ...]]
 Buffer = bytes | bytearray | memoryview
 
 
-# ---- inputs: the network ---------------------------------------------------------------------------------------
+# ---- events ----------------------------------------------------------------------------------------------------------
 
 
 @frozen
@@ -67,7 +64,7 @@ class Disconnected:
 NetworkEvent = Resolved | Connected | Received | Written | Disconnected
 
 
-# ---- commands: the network -------------------------------------------------------------------------------------
+# ---- commands --------------------------------------------------------------------------------------------------------
 
 
 @frozen
@@ -103,7 +100,7 @@ class Disconnect:
     connection_id: int
 
 
-# ---- commands: observations, for logs and metrics --------------------------------------------------------------
+# ---- observations, for logs and metrics ------------------------------------------------------------------------------
 
 
 @frozen

@@ -1,11 +1,7 @@
-"""The vocabulary between the engine and the world: inputs go into `Engine.step`, commands come out of it.
+"""What `Engine.step` is given and what it gives back, beside events and commands of the network (client/commands.py).
 
-Inputs are facts (a socket connected, bytes came) and wishes (append these batches, commit). Commands are nouns: what
-the shell has to carry out, in the order given, before the next step. Nothing here has behaviour.
-
-Two kinds of ids: `node_id` is a broker's id from metadata (bootstrap servers have ids below -1, in the order of
-their listing: -2, -3, ...), `connection_id` names one TCP connection for ever; an event that carries an old
-connection id is stale and is ignored.
+Wishes go in (append these batches, commit), results come out, in the order in which they have to be told. Nothing here
+has behaviour.
 """
 
 from __future__ import annotations
