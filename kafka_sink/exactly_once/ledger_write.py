@@ -234,14 +234,20 @@ class LedgerWrite(CommitStep):
         else:
             self._refuse(reason)
 
-    def _on_renewed(self, now_ms: int, body: Mapping[str, Any]) -> None:
-        found = meaning(INIT_PRODUCER_ID, body["error_code"])
-        if self.repeats(now_ms, RENEW, found, INIT_PRODUCER_ID.name, body["error_code"]):
-            return
+    def _is_done(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
+        """False: it is repeated, or it was refused."""
+        found = meaning(api, error_code)
+        if self.repeats(now_ms, key, found, api.name, error_code):
+            return False
         if found is not Meaning.DONE:
-            self._refuse(self._about(INIT_PRODUCER_ID, body["error_code"]), is_fenced=found is Meaning.FENCED)
+            self._refuse(self._about(api, error_code), is_fenced=found is Meaning.FENCED)
+            return False
+        self.inquiry.drop(key)
+        return True
+
+    def _on_renewed(self, now_ms: int, body: Mapping[str, Any]) -> None:
+        if not self._is_done(now_ms, RENEW, INIT_PRODUCER_ID, body["error_code"]):
             return
-        self.inquiry.drop(RENEW)
         self._move(WriteEvent.RENEWED)
         self._identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
         self._ask_add(now_ms)
@@ -253,25 +259,15 @@ class LedgerWrite(CommitStep):
             for partition in topic["results_by_partition"]
         ]
         error_code = next((number for number in codes if number), 0)
-        found = meaning(ADD_PARTITIONS_TO_TXN, error_code)
-        if self.repeats(now_ms, ADD, found, ADD_PARTITIONS_TO_TXN.name, error_code):
+        if not self._is_done(now_ms, ADD, ADD_PARTITIONS_TO_TXN, error_code):
             return
-        if found is not Meaning.DONE:
-            self._refuse(self._about(ADD_PARTITIONS_TO_TXN, error_code), is_fenced=found is Meaning.FENCED)
-            return
-        self.inquiry.drop(ADD)
         self._move(WriteEvent.ADDED)
         self._ask_produce(now_ms)
 
     def _on_produced(self, now_ms: int, body: Mapping[str, Any]) -> None:
         error_code, offset = appended(body)
-        found = meaning(PRODUCE, error_code)
-        if self.repeats(now_ms, WRITE, found, PRODUCE.name, error_code):
+        if not self._is_done(now_ms, WRITE, PRODUCE, error_code):
             return
-        if found is not Meaning.DONE:
-            self._refuse(self._about(PRODUCE, error_code), is_fenced=found is Meaning.FENCED)
-            return
-        self.inquiry.drop(WRITE)
         self._move(WriteEvent.APPENDED)
         self._offset = offset
         if not self._is_draft:
