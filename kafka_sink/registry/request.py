@@ -48,7 +48,7 @@ def register(subject: str, schema: Schema, *, normalize: bool) -> RegistryReques
     return RegistryRequest(f"/subjects/{_part(subject)}/versions" + _normalized(normalize), _body(schema))
 
 
-def test_compatibility(subject: str, schema: Schema, *, normalize: bool) -> RegistryRequest:
+def check_compatibility(subject: str, schema: Schema, *, normalize: bool) -> RegistryRequest:
     """Against what the subject's compatibility level says; the registry is asked for its reasons."""
     query = {"verbose": "true", **({"normalize": "true"} if normalize else {})}
     return RegistryRequest(f"/compatibility/subjects/{_part(subject)}/versions" + _query(query), _body(schema))

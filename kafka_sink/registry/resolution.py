@@ -136,7 +136,7 @@ def _looked_up(question: SchemaQuery, schema: Schema) -> Generator[RegistryReque
 
 def _reasons(question: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, str]:
     """Whether it could be registered: for the text of an error, so a refusal of this question is no other error."""
-    answer = yield ask.test_compatibility(question.subject, schema, normalize=question.normalizes)
+    answer = yield ask.check_compatibility(question.subject, schema, normalize=question.normalizes)
     if not answer.is_good:
         return ""
     try:

@@ -20,8 +20,8 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 
 from kafka_sink.testing import EmbeddedRegistry, RegistryCore
 from tests.conformance.registry_scripts import A_B_DEFAULT, EVOLUTION, SCRIPTS, A, Step, record
+from tests.conftest import or_without_kafka
 from tools.apicurio import Apicurio
-from tools.kafka_jars import KafkaUnavailable
 
 Ask = Callable[[str, str, Any], tuple[int, Any]]
 
@@ -168,11 +168,8 @@ def test_avro_evolves_as_its_specification_says(number: int) -> None:
 
 @pytest.fixture(scope="module")
 def apicurio() -> Iterator[Apicurio]:
-    try:
-        with Apicurio() as registry:
-            yield registry
-    except KafkaUnavailable as error:
-        pytest.skip(str(error))
+    with or_without_kafka(Apicurio()) as registry:
+        yield registry
 
 
 @pytest.mark.slow
