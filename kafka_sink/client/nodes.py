@@ -13,10 +13,21 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 
-from kafka_sink.client import commands as client_commands
 from kafka_sink.client.authentication import Authenticator
 from kafka_sink.client.backoff import Backoff
 from kafka_sink.client.cluster import Endpoint
+from kafka_sink.client.commands import (
+    Connect,
+    Connected,
+    Disconnect,
+    Disconnected,
+    NetworkCommand,
+    NetworkEvent,
+    Notice,
+    Resolve,
+    Resolved,
+    Written,
+)
 from kafka_sink.client.connection import Connection, ConnectionState
 from kafka_sink.client.connection_failure import failure_of_loss, is_final, notice_level, notice_text
 from kafka_sink.client.node import Node, first_due_ms
@@ -49,7 +60,7 @@ class NodeSet:
         self._next_connection_id = 1
         self.answers: list[Answer] = []
         # Connections put theirs in, too.
-        self.commands: list[client_commands.NetworkCommand] = []
+        self.commands: list[NetworkCommand] = []
         # When something is due on some node. Looked for again only after something happened on one of them.
         self.due_ms: int | None = None
         self._has_changed = True
@@ -220,35 +231,35 @@ class NodeSet:
 
     def tell(self, level: str, text: str) -> None:
         """Something an operator may want to read, in its place among the commands."""
-        self.commands.append(client_commands.Notice(level, text))
+        self.commands.append(Notice(level, text))
 
     def take_answers(self) -> list[Answer]:
         taken, self.answers = self.answers, []
         return taken
 
-    def take_commands(self) -> list[client_commands.NetworkCommand]:
+    def take_commands(self) -> list[NetworkCommand]:
         taken = self.commands.copy()
         self.commands.clear()
         return taken
 
     # ---- events ----------------------------------------------------------------------------------------------------
 
-    def on_input(self, now_ms: int, event: client_commands.NetworkEvent) -> None:
+    def on_input(self, now_ms: int, event: NetworkEvent) -> None:
         self._has_changed = True
-        if isinstance(event, client_commands.Resolved):
+        if isinstance(event, Resolved):
             self._on_resolved(now_ms, event)
             return
         node = self._by_connection.get(event.connection_id)
         if node is None or node.connection is None:
             return  # closed by us before the event was made: whatever it says is settled
         connection = node.connection
-        if isinstance(event, client_commands.Disconnected):
+        if isinstance(event, Disconnected):
             del self._by_connection[event.connection_id]
             self._fail(node, now_ms, failure_of_loss(node.connection, event.reason))
             return
-        if isinstance(event, client_commands.Connected):
+        if isinstance(event, Connected):
             connection.on_connected(now_ms)
-        elif isinstance(event, client_commands.Written):
+        elif isinstance(event, Written):
             self.answers += connection.on_written(now_ms)
         else:
             was_ready = connection.state is ConnectionState.READY
@@ -296,7 +307,7 @@ class NodeSet:
 
     # ---- inside ----------------------------------------------------------------------------------------------------
 
-    def _on_resolved(self, now_ms: int, event: client_commands.Resolved) -> None:
+    def _on_resolved(self, now_ms: int, event: Resolved) -> None:
         node = self._find(event.node_id)
         if node is None or node.asked_endpoint is None:
             return
@@ -320,7 +331,7 @@ class NodeSet:
         node.is_resolving = True
         if node.asked_endpoint is None:
             node.asked_endpoint = node.endpoint
-            self.commands.append(client_commands.Resolve(node.node_id, node.endpoint.host, node.endpoint.port))
+            self.commands.append(Resolve(node.node_id, node.endpoint.host, node.endpoint.port))
 
     def _open(self, node: Node, now_ms: int) -> None:
         node.is_resolving = False
@@ -338,9 +349,7 @@ class NodeSet:
         )
         node.connected_endpoint = node.endpoint
         self._by_connection[self._next_connection_id] = node
-        self.commands.append(
-            client_commands.Connect(self._next_connection_id, node.node_id, address, node.endpoint.host)
-        )
+        self.commands.append(Connect(self._next_connection_id, node.node_id, address, node.endpoint.host))
         self._next_connection_id += 1
 
     def _on_negotiated(self, node: Node, connection: Connection) -> None:
@@ -368,7 +377,7 @@ class NodeSet:
         """The shell closes the socket; the caller decides what becomes of the node."""
         if node.connection is not None:
             del self._by_connection[node.connection.connection_id]
-            self.commands.append(client_commands.Disconnect(node.connection.connection_id))
+            self.commands.append(Disconnect(node.connection.connection_id))
 
     def _settle(self, node: Node) -> None:
         """Ends what is outdated, once it owes no answer."""

@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kafka_sink.client import commands as client_commands
 from kafka_sink.client.authentication import Authenticator
 from kafka_sink.client.backoff import Backoff
 from kafka_sink.client.cluster import ClusterView
+from kafka_sink.client.commands import Connected, Disconnected, Received, Resolved, Written
 from kafka_sink.client.metadata import Metadata
 from kafka_sink.client.nodes import NodeSet
 from kafka_sink.client.request import Answer
@@ -130,11 +130,11 @@ class Engine:
             if isinstance(
                 event,
                 (
-                    client_commands.Received,
-                    client_commands.Written,
-                    client_commands.Connected,
-                    client_commands.Disconnected,
-                    client_commands.Resolved,
+                    Received,
+                    Written,
+                    Connected,
+                    Disconnected,
+                    Resolved,
                 ),
             ):
                 nodes.on_input(now_ms, event)

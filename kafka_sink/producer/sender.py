@@ -17,8 +17,17 @@ import logging
 import threading
 from collections.abc import Callable
 
-from kafka_sink.client import commands as client_commands
-from kafka_sink.client.commands import NetworkEvent
+from kafka_sink.client.commands import (
+    Connect,
+    Connected,
+    Disconnect,
+    Disconnected,
+    NetworkEvent,
+    Received,
+    RequestObserved,
+    Resolve,
+    Send,
+)
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.engine import Engine
 from kafka_sink.engine.producer_batch import ProducerBatch
@@ -129,12 +138,12 @@ class Sender:
 
     def _carry_out(self, commands: list[c.Command], now_ms: int) -> None:
         for command in commands:
-            if isinstance(command, client_commands.Send):
+            if isinstance(command, Send):
                 node_id = self._node_ids.get(command.connection_id)
                 if node_id is not None:
                     self._metrics.on_request(node_id, request_bytes=sum(map(len, command.buffers)), now_ms=now_ms)
                 self._network.send(command)
-            elif isinstance(command, (client_commands.Connect, client_commands.Disconnect, client_commands.Resolve)):
+            elif isinstance(command, (Connect, Disconnect, Resolve)):
                 self._observe_network_command(command, now_ms)
                 self._network.execute(command)
             elif isinstance(command, (c.Delivered, c.Failed)):
@@ -143,7 +152,7 @@ class Sender:
                 self._finished.append(command)
             elif isinstance(command, c.Drained):
                 self._metrics.on_drained(command.batches, now_ms=now_ms)
-            elif isinstance(command, client_commands.RequestObserved):
+            elif isinstance(command, RequestObserved):
                 self._metrics.on_answer(
                     command.node_id,
                     api_key=command.api_key,
@@ -284,19 +293,19 @@ class Sender:
 
     def _observe_events(self, events: list[NetworkEvent], now_ms: int) -> None:
         for event in events:
-            if isinstance(event, client_commands.Received):
+            if isinstance(event, Received):
                 node_id = self._node_ids[event.connection_id]
                 self._metrics.on_bytes_in(node_id, byte_count=len(event.data), now_ms=now_ms)
-            elif isinstance(event, client_commands.Connected):
+            elif isinstance(event, Connected):
                 self._connected.add(event.connection_id)
                 self._metrics.on_connection_opened(now_ms=now_ms)
-            elif isinstance(event, client_commands.Disconnected):
+            elif isinstance(event, Disconnected):
                 self._forget_connection(event.connection_id, now_ms)
 
     def _observe_network_command(self, command: SocketCommand, now_ms: int) -> None:
-        if isinstance(command, client_commands.Connect):
+        if isinstance(command, Connect):
             self._node_ids[command.connection_id] = command.node_id
-        elif isinstance(command, client_commands.Disconnect):
+        elif isinstance(command, Disconnect):
             self._forget_connection(command.connection_id, now_ms)
 
     def _forget_connection(self, connection_id: int, now_ms: int) -> None:

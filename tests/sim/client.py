@@ -16,7 +16,7 @@ from random import Random
 import lz4.frame
 import numpy as np
 
-from kafka_sink.client import commands as client_commands
+from kafka_sink.client.commands import Notice, RequestObserved
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.engine import Engine
 from kafka_sink.engine.producer_batch import ProducerBatch
@@ -197,9 +197,7 @@ class Client:
             if isinstance(command, NETWORK_COMMANDS):
                 connection = self.network.carry_out(self, command)
                 self.watch.on_network_command(now_ms, command, connection, self.transaction)
-            elif isinstance(
-                command, (client_commands.Notice, client_commands.RequestObserved, c.Drained, c.BatchObserved)
-            ):
+            elif isinstance(command, (Notice, RequestObserved, c.Drained, c.BatchObserved)):
                 self.watch.on_observation(now_ms, command)
         self.watch.after_step()
         if step.wake_at_ms is not None:

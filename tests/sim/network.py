@@ -16,7 +16,17 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Protocol
 
-from kafka_sink.client import commands as client_commands
+from kafka_sink.client.commands import (
+    Connect,
+    Connected,
+    Disconnect,
+    Disconnected,
+    Received,
+    Resolve,
+    Resolved,
+    Send,
+    Written,
+)
 from kafka_sink.engine import commands as c
 from kafka_sink.errors import TransportError
 from kafka_sink.testing import BrokerCluster
@@ -27,7 +37,7 @@ from tests.sim.trace import Trace
 FOREVER = 1 << 60
 ARMED_FOR_MS = 5_000
 FIN = None
-NETWORK_COMMANDS = (client_commands.Resolve, client_commands.Connect, client_commands.Send, client_commands.Disconnect)
+NETWORK_COMMANDS = (Resolve, Connect, Send, Disconnect)
 
 
 class Endpoint(Protocol):
@@ -153,17 +163,17 @@ class Network:
 
     def carry_out(self, host: Endpoint, command: c.Command) -> Connection | None:
         """Returns the connection that a `Send` goes to, if there still is one."""
-        if isinstance(command, client_commands.Resolve):
-            event = client_commands.Resolved(command.node_id, ((2, (command.host, command.port)),))
+        if isinstance(command, Resolve):
+            event = Resolved(command.node_id, ((2, (command.host, command.port)),))
             self.loop.after(self.latency(), lambda: host.on_network(event))
-        elif isinstance(command, client_commands.Connect):
+        elif isinstance(command, Connect):
             self._connect(host, command)
-        elif isinstance(command, client_commands.Send):
+        elif isinstance(command, Send):
             connection = self._by_host.get((host.name, command.connection_id))
             if connection is not None:
                 self._send(connection, b"".join(command.buffers), tells_written=command.tells_written)
             return connection
-        elif isinstance(command, client_commands.Disconnect):
+        elif isinstance(command, Disconnect):
             connection = self._by_host.pop((host.name, command.connection_id), None)
             if connection is not None:
                 self.close_here(connection)
@@ -178,7 +188,7 @@ class Network:
                 connection.to_broker.cut()
             self.close_here(connection)
 
-    def _connect(self, host: Endpoint, command: client_commands.Connect) -> None:
+    def _connect(self, host: Endpoint, command: Connect) -> None:
         place = command.address[1]
         broker_id = next(b.node_id for b in self.core.cluster.brokers.values() if (b.host, b.port) == place)
         link = self.link(host.name, broker_id)
@@ -204,13 +214,13 @@ class Network:
             return
         self.connections[connection.number] = connection
         self.trace.note(self.loop.now_ms, f"{connection.host.name} connected to {link.broker_id}")
-        connection.host.on_network(client_commands.Connected(connection.connection_id))
+        connection.host.on_network(Connected(connection.connection_id))
 
     def _send(self, connection: Connection, data: bytes, *, tells_written: bool) -> None:
         api_key = int.from_bytes(data[4:6], "big")
         connection.unanswered[int.from_bytes(data[8:12], "big")] = api_key
         if tells_written:
-            connection.host.on_network(client_commands.Written(connection.connection_id))
+            connection.host.on_network(Written(connection.connection_id))
         armed = connection.link.take("request", api_key, self.loop.now_ms)
         if armed is not None and self.on_request_fault is not None:
             self.on_request_fault(connection, data, armed)
@@ -231,7 +241,7 @@ class Network:
             connection.is_open_here = False
             connection.to_host.cut()
             self._by_host.pop((connection.host.name, connection.connection_id), None)
-            connection.host.on_network(client_commands.Disconnected(connection.connection_id, TransportError(reason)))
+            connection.host.on_network(Disconnected(connection.connection_id, TransportError(reason)))
 
     def reset(self, connection: Connection) -> None:
         """Both ends lose it now; nothing that is under way arrives."""
@@ -297,7 +307,7 @@ class Network:
         connection.bytes_answered += len(item)
         while connection.ends and connection.ends[0][0] <= connection.bytes_answered:
             connection.unanswered.pop(connection.ends.popleft()[1], None)
-        connection.host.on_network(client_commands.Received(connection.connection_id, item))
+        connection.host.on_network(Received(connection.connection_id, item))
 
     def unglue(self, connection: Connection) -> None:
         if connection.glue:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from kafka_sink.client import commands as client_commands
+from kafka_sink.client.commands import Connect, Connected, Disconnected, Received, Send
 from kafka_sink.engine import commands as c
 from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.topics import BrokerState
@@ -32,7 +32,7 @@ class Host:
         network_faults.attach(self.network)
         self.core.faults.interceptor = lambda *_: self.handled.append(self.loop.now_ms)
         self.events: list[tuple[int, c.Input]] = []
-        self.network.carry_out(self, client_commands.Connect(1, 1, (2, ("b1", 9092))))
+        self.network.carry_out(self, Connect(1, 1, (2, ("b1", 9092))))
 
     def on_network(self, event: c.Input) -> None:
         self.events.append((self.loop.now_ms, event))
@@ -42,7 +42,7 @@ class Host:
         data = frames.encode_request(
             METADATA, 9, correlation_id=self.asked, client_id="h", body={"topics": [{"name": "t"}]}
         )
-        self.network.carry_out(self, client_commands.Send(1, [data]))
+        self.network.carry_out(self, Send(1, [data]))
 
     def run(self, until_ms: int = 60_000) -> None:
         while (next_ms := self.loop.next_ms) is not None and next_ms <= until_ms:
@@ -54,17 +54,17 @@ class Host:
 
     @property
     def received(self) -> list[bytes]:
-        return [bytes(event.data) for _, event in self.events if isinstance(event, client_commands.Received)]
+        return [bytes(event.data) for _, event in self.events if isinstance(event, Received)]
 
     @property
     def is_broken(self) -> bool:
-        return any(isinstance(event, client_commands.Disconnected) for _, event in self.events)
+        return any(isinstance(event, Disconnected) for _, event in self.events)
 
 
 def connected(**options: float) -> Host:
     host = Host(**options)
     host.run()
-    assert isinstance(host.events[0][1], client_commands.Connected)
+    assert isinstance(host.events[0][1], Connected)
     return host
 
 
@@ -122,7 +122,7 @@ def test_a_late_request_arrives_after_its_client_gave_up() -> None:
     host.arm("late_request_after_reset")
     host.ask()
     host.run()
-    broken_ms = next(at for at, event in host.events if isinstance(event, client_commands.Disconnected))
+    broken_ms = next(at for at, event in host.events if isinstance(event, Disconnected))
     assert host.handled[0] > broken_ms
 
 
@@ -161,9 +161,9 @@ def test_a_silent_connection_says_nothing_and_is_not_broken() -> None:
 def test_a_link_that_refuses_breaks_old_connections_and_makes_no_new_one() -> None:
     host = connected()
     network_faults.refuse(host.network, host.network.link("h", 1), Random(1), 500)
-    host.network.carry_out(host, client_commands.Connect(2, 1, (2, ("b1", 9092))))
+    host.network.carry_out(host, Connect(2, 1, (2, ("b1", 9092))))
     host.run()
-    ends = [event.connection_id for _, event in host.events if isinstance(event, client_commands.Disconnected)]
+    ends = [event.connection_id for _, event in host.events if isinstance(event, Disconnected)]
     assert ends == [1, 2]
 
 
@@ -171,9 +171,9 @@ def test_a_slow_connect_takes_its_time() -> None:
     host = connected()
     network_faults.slow_connect(host.network, host.network.link("h", 1), Random(1), 500)
     start_ms = host.loop.now_ms
-    host.network.carry_out(host, client_commands.Connect(2, 1, (2, ("b1", 9092))))
+    host.network.carry_out(host, Connect(2, 1, (2, ("b1", 9092))))
     host.run()
-    assert host.events[-1] == (start_ms + 500, client_commands.Connected(2))
+    assert host.events[-1] == (start_ms + 500, Connected(2))
 
 
 def test_swizzling_stops_links_and_lets_them_go_again() -> None:
@@ -192,7 +192,7 @@ def test_a_crashed_broker_breaks_its_connections_and_refuses_new_ones() -> None:
     host.core.stop_broker(1, is_crash=True)
     host.network.hang_up(1)
     host.run()
-    host.network.carry_out(host, client_commands.Connect(2, 1, (2, ("b1", 9092))))
+    host.network.carry_out(host, Connect(2, 1, (2, ("b1", 9092))))
     host.run()
     assert [type(event).__name__ for _, event in host.events] == ["Connected", "Disconnected", "Disconnected"]
 

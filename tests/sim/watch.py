@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from kafka_sink.client import commands as client_commands
 from kafka_sink.client.cluster import ClusterView
+from kafka_sink.client.commands import Connect, Notice, RequestObserved, Send
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.accumulator import Accumulator
 from kafka_sink.engine.engine import Engine
@@ -93,14 +93,14 @@ class Watch:
     def on_observation(
         self,
         now_ms: int,
-        command: client_commands.Notice | client_commands.RequestObserved | c.Drained | c.BatchObserved,
+        command: Notice | RequestObserved | c.Drained | c.BatchObserved,
     ) -> None:
-        if isinstance(command, client_commands.RequestObserved) and command.throttle_ms > 0:
+        if isinstance(command, RequestObserved) and command.throttle_ms > 0:
             until_ms = now_ms + command.throttle_ms
             self._throttled_until_ms[command.node_id] = max(self._throttled_until_ms.get(command.node_id, 0), until_ms)
         elif isinstance(command, c.BatchObserved):
             self._trace.count(f"batch {command.event}")
-        elif isinstance(command, client_commands.Notice) and command.text.startswith("back to the bootstrap"):
+        elif isinstance(command, Notice) and command.text.startswith("back to the bootstrap"):
             self._trace.count("went back to the bootstrap servers")
 
     # ---- at each send ----
@@ -109,10 +109,10 @@ class Watch:
         self, now_ms: int, command: c.Command, connection: Connection | None, transaction: Transaction | None
     ) -> None:
         self._count(now_ms)
-        if isinstance(command, client_commands.Connect):
+        if isinstance(command, Connect):
             # Throttling belongs to a node as the broker counts it, but only what came over this connection is sure.
             self._throttled_until_ms.pop(command.node_id, None)
-        if not isinstance(command, client_commands.Send):
+        if not isinstance(command, Send):
             return
         if self._was_over:
             raise Violation("I9", f"{self._name} sends after its end")

@@ -7,7 +7,16 @@ import threading
 
 import pytest
 
-from kafka_sink.client import commands as client_commands
+from kafka_sink.client.commands import (
+    Connect,
+    Connected,
+    Disconnected,
+    Notice,
+    Received,
+    RequestObserved,
+    Resolved,
+    Send,
+)
 from kafka_sink.engine import commands as c
 from kafka_sink.errors import DeliveryError, LocalProtocolError, TransportError
 from kafka_sink.producer import sender as sender_module
@@ -20,12 +29,12 @@ from .shell import SenderShell, cluster_of, delivered
 def test_a_turn_closes_what_is_due_steps_carries_out_and_publishes() -> None:
     shell = SenderShell(linger_ms=0)
     future = shell.send()
-    shell.network.events = [client_commands.Resolved(1, ())]
-    connect = client_commands.Connect(1, 7, (2, ("127.0.0.1", 9092)))
-    shell.engine.answers = [[connect, client_commands.Send(1, [b"bytes"])]]
+    shell.network.events = [Resolved(1, ())]
+    connect = Connect(1, 7, (2, ("127.0.0.1", 9092)))
+    shell.engine.answers = [[connect, Send(1, [b"bytes"])]]
     assert shell.sender.turn()
-    assert shell.network.executed == [connect, client_commands.Send(1, [b"bytes"])]
-    assert shell.engine.inputs[0] == client_commands.Resolved(1, ())
+    assert shell.network.executed == [connect, Send(1, [b"bytes"])]
+    assert shell.engine.inputs[0] == Resolved(1, ())
     (batch,) = shell.appended()
     shell.engine.answers = [[delivered(batch, 5)]]
     assert shell.sender.turn()
@@ -139,7 +148,7 @@ def logger(monkeypatch: pytest.MonkeyPatch) -> FakeLogger:
 
 def test_notices_are_logged_with_the_client_s_name(logger: FakeLogger) -> None:
     shell = SenderShell()
-    shell.engine.answers = [[client_commands.Notice("warning", "look here"), client_commands.Notice("debug", "detail")]]
+    shell.engine.answers = [[Notice("warning", "look here"), Notice("debug", "detail")]]
     shell.sender.turn()
     assert logger.said == [(logging.WARNING, "[unit] look here"), (logging.DEBUG, "[unit] detail")]
 
@@ -147,17 +156,17 @@ def test_notices_are_logged_with_the_client_s_name(logger: FakeLogger) -> None:
 def test_metrics_count_connections_requests_and_bytes() -> None:
     shell = SenderShell()
     shell.engine.answers = [
-        [client_commands.Connect(4, 7, (2, ("h", 1)))],
-        [client_commands.Send(4, [b"abc", b"de"])],
-        [client_commands.RequestObserved(7, 0, 12, 0)],
+        [Connect(4, 7, (2, ("h", 1)))],
+        [Send(4, [b"abc", b"de"])],
+        [RequestObserved(7, 0, 12, 0)],
         [],
     ]
-    received = client_commands.Received(4, b"12345678")
+    received = Received(4, b"12345678")
     for event in (
         None,
-        client_commands.Connected(4),
+        Connected(4),
         received,
-        client_commands.Disconnected(4, TransportError("lost")),
+        Disconnected(4, TransportError("lost")),
     ):
         shell.network.events = [] if event is None else [event]
         shell.sender.turn()
