@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.installed
-.PHONY: demo test coverage check unit sim fuzz fuzz-guided gssapi integration spark slow compat chaos soak streams bench zip clean
+.PHONY: demo site test coverage check unit sim fuzz fuzz-guided gssapi integration spark slow compat chaos soak streams bench zip release clean
 
 demo: $(READY)
 	@$(BIN)/python -m tools.demo
@@ -22,6 +22,11 @@ coverage: $(READY)
 
 check: $(READY)
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/python -m tools.tidy
+
+# In a folder that needs no network and no server: open build/site/index.html, or serve it (then its search works, too).
+site: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "build/site/index.html; with search: $(BIN)/python -m http.server --directory build/site"
 
 unit: $(READY)
 	$(BIN)/pytest tests/unit
@@ -72,10 +77,15 @@ bench: $(READY)
 zip: $(READY)
 	$(BIN)/python -m tools.make_zip
 
+# Everything that is published, built twice and compared, checked and installed: dist/. Nothing is uploaded.
+release: $(READY)
+	$(BIN)/python -m tools.release
+
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(READY): setup.py constraints.txt
+	@echo "Installing into .venv, once: half a minute with a quick network"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt pip setuptools wheel
 	@# A plain path (compat), because Spark finds data sources by looking through folders. setuptools warns about that.

@@ -6,15 +6,13 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
-FOUND = re.search(r'^VERSION = "(.+)"$', (ROOT / "kafka_sink" / "version.py").read_text(), re.MULTILINE)
-if FOUND is None:
-    raise SystemExit("kafka_sink/version.py has no VERSION")
+
+# Read and not imported: what the package imports is not there yet.
+WRITTEN = dict(re.findall(r'^(\w+) = "(.+)"$', (ROOT / "kafka_sink" / "version.py").read_text(), re.MULTILINE))
 
 # The first with an Arrow writer for streams. An extra, because where Spark is there already (a platform, an image) pip
 # would put a second one beside it, and because the producer and the command work without.
 SPARK = ["pyspark>=4.1"]
-ZSTD = ["zstandard>=0.22"]
-SNAPPY = ["cramjam>=2.8"]
 PKCS12 = ["cryptography>=42"]
 # What confluent-kafka's clients of a schema registry import. Its own extras (avro, protobuf, json) name a release of
 # certifi that is newer than some mirrors, and packages that these readers do not import.
@@ -31,10 +29,11 @@ SCHEMAS = [
 ]
 # Wraps the host's Kerberos library; built on Linux, with a C compiler and libkrb5-dev.
 KERBEROS = ["gssapi>=1.8"]
+OTLP = ["opentelemetry-sdk>=1.27", "opentelemetry-exporter-otlp-proto-http>=1.27"]
+# `pykafka-sink watch` draws with it where it is there.
+WATCH = ["rich>=13"]
 TEST = [
     *SPARK,
-    *ZSTD,
-    *SNAPPY,
     "pytest>=8",
     "pytest-timeout",
     "pytest-randomly",
@@ -45,42 +44,68 @@ TEST = [
     "aiokafka>=0.12",
     "kio>=0.6; python_version >= '3.11'",
     *SCHEMAS,
+    # Codecs of the same formats.
+    "zstandard>=0.22",
+    "cramjam>=2.8",
+    # Reads what the endpoint serves, what a collector gets, and lineage events.
+    "prometheus-client>=0.20",
+    "openlineage-python>=1.25",
+    *OTLP,
+    *WATCH,
+    # Reads CloudEvents.
+    "cloudevents>=2.2",
     # Signs requests to AWS.
     "botocore>=1.40",
     # Makes certificates, good ones and bad ones.
     *PKCS12,
 ]
-BENCH = [*SPARK, *ZSTD, *SNAPPY, "confluent-kafka>=2.4", "kafka-python>=2.2", "aiokafka>=0.12"]
+# Current releases have left Python 3.10 behind.
+SITE = ["mkdocs>=1.6,<2; python_version >= '3.11'", "mkdocs-material>=9.5; python_version >= '3.11'"]
+# Runs the notebooks of examples/.
+NOTEBOOK = ["nbclient>=0.10", "nbformat>=5.10", "ipykernel>=6.29"]
+BENCH = [*SPARK, "confluent-kafka>=2.4", "kafka-python>=2.2", "aiokafka>=0.12"]
 
 setup(
     name="pykafka-sink",
-    version=FOUND[1],
-    description="Writes Spark DataFrames and streams to Apache Kafka, exactly once, from pure Python",
+    version=WRITTEN["VERSION"],
+    description="Writes Spark DataFrames and streams to Apache Kafka exactly once, without a JAR or librdkafka",
     long_description=(ROOT / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     packages=find_packages(include=["kafka_sink", "kafka_sink.*", "pyspark_pykafka_sink"]),
-    package_data={"kafka_sink": ["py.typed"]},
+    package_data={"kafka_sink": ["py.typed"], "pyspark_pykafka_sink": ["py.typed"]},
     python_requires=">=3.10",
     install_requires=["pyarrow>=15", "numpy>=1.26", "lz4>=4.3", "crc32c>=2.4", "mmh3>=4"],
     extras_require={
         "spark": SPARK,
-        "zstd": ZSTD,
-        "snappy": SNAPPY,
         "pkcs12": PKCS12,
         "kerberos": KERBEROS,
+        "otlp": OTLP,
+        "watch": WATCH,
         "test": TEST,
         "bench": BENCH,
-        "dev": [*TEST, *BENCH, "mypy", "ruff", "pytest-xdist", "coverage>=7.10"],
+        "site": SITE,
+        "notebook": NOTEBOOK,
+        "dev": [*TEST, *BENCH, *NOTEBOOK, *SITE, "mypy", "ruff", "pytest-xdist", "coverage>=7.10"],
     },
     entry_points={
         "console_scripts": ["pykafka-sink = kafka_sink.cli.__main__:main"],
         "pytest11": ["kafka_sink = kafka_sink.testing.pytest_plugin"],
     },
+    license_files=["LICENSE"],
+    keywords="apache kafka spark pyspark structured streaming sink exactly-once producer",
     classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: System Administrators",
         "Operating System :: POSIX",
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: System :: Distributed Computing",
         "Typing :: Typed",
     ],
     zip_safe=True,

@@ -176,11 +176,11 @@ class Lockstep:
 
     def _connect(self) -> None:
         """The producer knows its topic and has its producer id; back-offs of the beginning are waited for."""
-        exchange = self.core.exchange
-        exchange.post(WantTopic(TOPIC))
+        mailbox = self.core.mailbox
+        mailbox.post(WantTopic(TOPIC))
         for _ in range(TURNS_MAX):
             self.settle()
-            if exchange.cluster.partition_count(TOPIC) is not None:
+            if mailbox.cluster.partition_count(TOPIC) is not None:
                 return
             self.clock.now_ms += 100
         raise RuntimeError("the topic does not become known")

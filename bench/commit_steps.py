@@ -19,10 +19,10 @@ from statistics import median
 from bench.report import PAGES, PARTIAL, machine, publish
 from kafka_sink import Producer
 from kafka_sink.admin.client import Client
+from kafka_sink.client.admin_request import AdminResponse
 from kafka_sink.exactly_once.committer import Committer, Progress
 from kafka_sink.exactly_once.identity import TaskIdentity
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.exactly_once.request import DriverAnswer
 from kafka_sink.exactly_once.session import DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.options.parse import parse_producer_options
 from tools.kafka_cluster import KafkaCluster
@@ -46,7 +46,7 @@ class Clocked:
         self._asked_s: dict[str, float] = {}
         self._out: dict[str, int] = defaultdict(int)
 
-    def step(self, now_ms: int, answers: Sequence[DriverAnswer]) -> Progress:
+    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress:
         for answer in answers:
             purpose = answer.key.purpose
             self._out[purpose] -= 1
@@ -70,7 +70,7 @@ class Bench:
         self._client = Client(parse_producer_options(common))
         self._client.create_topic(TOPIC, PARTITIONS, 1)
         self._client.create_topic(LEDGER, 1, 1, {"cleanup.policy": "compact"})
-        self._settings = DeliverySettings(ledger_topic=LEDGER, generation=self._client.transaction_generation())
+        self._settings = DeliverySettings(ledger_topic=LEDGER, transaction_version=self._client.transaction_version())
         self._session = DriverSession(SINK, RUN)
         self._attempts = itertools.count()
         self._batches = itertools.count()
@@ -110,10 +110,10 @@ class Bench:
         times[TASK].append((time.perf_counter() - plain_s) * 1000)
         last_offset = found.last_offsets[TOPIC, partition]
         transaction = PreparedTransaction(
-            found.transactional_id, found.producer_id, found.producer_epoch, found.generation, TIMEOUT_MS, TIMEOUT_MS
+            found.transactional_id, found.producer_id, found.producer_epoch, found.transaction_version
         )
         written = WrittenPartition(TOPIC, partition, ROWS, last_offset - ROWS + 1, last_offset)
-        return TaskReceipt(key, RUN, number, attempt, transaction, (written,), ROWS)
+        return TaskReceipt(key, RUN, number, attempt, transaction, TIMEOUT_MS, TIMEOUT_MS, (written,), ROWS)
 
 
 def measured(servers: str, receipt_counts: Sequence[int], batches: int) -> Iterator[tuple[int, Times]]:

@@ -1,6 +1,8 @@
 """Rows by a schema, one core: ours by whole columns, fastavro, protobuf and json row by row, in one process.
 
-    python -m bench.schemas [--rows N] [--repeat N]     writes docs/benchmarks/schemas.md
+    python -m bench.schemas [--rows N] [--repeat N] [--encoders]     writes docs/benchmarks/schemas.md
+
+Behind it the same rows in Spark (schemas_spark.py), unless only the encoders are asked for.
 
 Ten columns of mixed types, about 100 bytes a row in Avro. Ours begins with an Arrow batch, as Spark hands it over; the
 others with Python dictionaries, which are made before the clock starts. Processor time, not time of day: a busy machine
@@ -26,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from bench import schemas_spark
 from kafka_sink.schemas.derive import avro_of
 from kafka_sink.schemas.match import plan
 from kafka_sink.schemas.protobuf import ProtobufSchema
@@ -165,6 +168,7 @@ def main() -> None:
     reader.add_argument("--rows", type=int, default=BATCH_ROWS)
     reader.add_argument("--repeat", type=int, default=15)
     reader.add_argument("--page", type=Path, default=PAGE)
+    reader.add_argument("--encoders", action="store_true", help="without Spark")
     given = reader.parse_args()
     rows = batch(given.rows)
     of_proto, descriptors = for_protobuf(rows), descriptor_set()
@@ -176,7 +180,11 @@ def main() -> None:
         ours("JSON, ours", rows, None, given.repeat),
         by_json(rows, given.repeat),
     ]
-    given.page.write_text(report(results, given.rows, given.repeat), encoding="utf-8")
+    page = report(results, given.rows, given.repeat)
+    if not given.encoders:
+        json_rate = next(each.rows_per_second for each in results if each.name == "JSON, ours")
+        page += schemas_spark.report(batch(schemas_spark.ROWS), json_rate)
+    given.page.write_text(page, encoding="utf-8")
     print(given.page.read_text(encoding="utf-8"))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.chart import Bar, bars
-from bench.spark_arena import EXACTLY, JAVA, Figures, Result, figures
+from bench.spark_application import EXACTLY, JAVA
 from bench.spark_cases import Case
+from bench.spark_figures import Figures, Result, figures
 
 _TITLES = {EXACTLY: "ours, exactly once", JAVA: "Spark's own, at least once"}
 

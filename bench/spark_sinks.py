@@ -1,7 +1,10 @@
 """Spark sinks beside each other: `python -m bench.spark_sinks [--quick] [--shapes] [--case NAME ...] [--only NAME ..]`.
 
-Rounds alternate: each round runs every sink once in the same case. Rounds that do not count come first and warm the
-JVM, the Python workers and the broker up: a JVM gains until about its fourth write of a case.
+Each sink writes in a Spark application of its own (spark_application.py); all write to one Kafka node. The applications
+take turns: each round runs every sink once in the same case, while the others do nothing. Rounds that do not count come
+first and warm JVM, Python workers and broker up: a JVM gains until about its fourth write of a case.
+
+After each write the topic's offsets are compared with the rows written: a sink is not believed.
 
 The null sink is a Python sink that takes the same Arrow batches and throws them away: what it reaches is the ceiling
 for every sink that is written in Python. `--shapes` compares three sinks on many more shapes of rows and topics.
@@ -10,21 +13,127 @@ for every sink that is written in Python. `--shapes` compares three sinks on man
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from bench.contest import BROKER_JVM, BROKER_PROPERTIES, log_length
+from bench.process_tree import BROKER, JVM, PYTHON, cpu_by_kind
 from bench.report import PAGES, PARTIAL, machine, publish
-from bench.spark_arena import EXACTLY, JAVA, NULL, SINKS, Arena, Result, Sink, figures, open_arena
+from bench.spark_application import EXACTLY, JAVA, NULL, SINKS, Sink, Written
+from bench.spark_arena import new_topic
 from bench.spark_cases import CASES, SHAPES, Case
 from bench.spark_chart import shapes_chart
+from bench.spark_figures import Result, figures
+from kafka_sink import Producer
+from tools.kafka_cluster import KafkaCluster
 
 SHAPES_SINKS = (EXACTLY, JAVA, NULL)
 CONDITIONS = (
-    "Ratios are of medians within one run; CPU is that of Spark's JVM and all its Python workers together, per row."
+    "Ratios are of medians within one run. CPU is that of all Python workers + that of Spark's JVM, per row; the "
+    "broker's is what it took of the whole machine meanwhile. Every sink has an application of its own, with Unix "
+    "domain sockets on and Arrow batches of at most 4 MB."
 )
+# From here on a topic is made once for all runs of a case: the first record of a partition takes a broker some 30 ms.
+WIDE_PARTITIONS, OPENING_MS = 500, 600_000
+
+
+# ---- applications and topics -----------------------------------------------------------------------------------------
+
+
+class Application:
+    """The other end of spark_application.py."""
+
+    def __init__(self, sink: Sink, servers: str) -> None:
+        command = [sys.executable, "-m", "bench.spark_application", sink.name, servers]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._answer("ready")
+
+    def write(self, case: Case, topic: str) -> Written:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"case": asdict(case), "topic": topic}) + "\n")
+        self._process.stdin.flush()
+        return Written(**json.loads(self._answer("{")))
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+    def _answer(self, start: str) -> str:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(start):
+                return line
+        raise SystemExit(f"the application ended with {self._process.wait()}")
+
+
+class Arena:
+    """A Kafka node, an application for each sink, and one run of one sink among them."""
+
+    def __init__(self, kafka: KafkaCluster, applications: Mapping[str, Application]) -> None:
+        self._kafka = kafka
+        self._applications = applications
+        self._topic_count = 0
+        self._wide_topics: dict[int, str] = {}
+
+    def run(self, sink: Sink, case: Case) -> Result:
+        servers = self._kafka.bootstrap_servers
+        is_wide = case.partitions >= WIDE_PARTITIONS
+        topic = self._wide_topic(case.partitions) if is_wide else self._new_topic(sink.name, case.partitions)
+        log_before = log_length(servers, topic, case.partitions) if is_wide else 0
+        broker_before, started = self._broker_seconds(), time.monotonic()
+        try:
+            written = self._applications[sink.name].write(case, topic)
+            broker = (self._broker_seconds() - broker_before) / (time.monotonic() - started) / (os.cpu_count() or 1)
+            logged = log_length(servers, topic, case.partitions) - log_before
+        finally:
+            if not is_wide:
+                self._kafka.delete_topic(topic)
+        # Markers of transactions take an offset each: one per task and partition it wrote to.
+        expected = 0 if sink.name == NULL else written.rows
+        if not expected <= logged <= expected + 16 * case.partitions:
+            raise SystemExit(f"{sink.name} should have written {expected} rows in {case.name}; the log has {logged}")
+        cpu = written.cpu
+        return Result(
+            sink.name, case.name, written.rows, written.seconds, cpu[PYTHON], cpu[JVM], broker, written.peak_rss_bytes
+        )
+
+    def _broker_seconds(self) -> float:
+        return cpu_by_kind(os.getpid())[BROKER]
+
+    def _new_topic(self, name: str, partitions: int) -> str:
+        self._topic_count += 1
+        return new_topic(self._kafka, f"{self._topic_count}-{name}", partitions)
+
+    def _wide_topic(self, partitions: int) -> str:
+        """With a record in each partition."""
+        if partitions not in self._wide_topics:
+            topic = self._wide_topics[partitions] = self._new_topic("wide", partitions)
+            times = {"request.timeout.ms": OPENING_MS, "delivery.timeout.ms": 2 * OPENING_MS}
+            with Producer({"bootstrap.servers": self._kafka.bootstrap_servers, **times}) as producer:
+                futures = [producer.send(topic, b"first", partition=number) for number in range(partitions)]
+                for future in futures:
+                    future.result()
+        return self._wide_topics[partitions]
+
+
+@contextmanager
+def open_arena(sinks: Sequence[Sink]) -> Iterator[Arena]:
+    with ExitStack() as stack:
+        kafka = stack.enter_context(KafkaCluster(properties=BROKER_PROPERTIES, jvm_options=BROKER_JVM))
+        applications = {}
+        for sink in sinks:
+            applications[sink.name] = application = Application(sink, kafka.bootstrap_servers)
+            stack.callback(application.close)
+        yield Arena(kafka, applications)
 
 
 def run(arena: Arena, sinks: Sequence[Sink], cases: Sequence[Case], *, repetitions: int, warm_up: int) -> list[Result]:
@@ -38,7 +147,8 @@ def run(arena: Arena, sinks: Sequence[Sink], cases: Sequence[Case], *, repetitio
                     results.append(result)
                     print(
                         f"{time.strftime('%H:%M:%S')} {repetition}/{repetitions} {case.name:25} {sink.name:14}"
-                        f"{result.rate:12,.0f} rows/s {result.cpu_seconds / result.rows * 1e6:8.2f} us CPU",
+                        f"{result.rate:12,.0f} rows/s {result.python_cpu_seconds / result.rows * 1e6:8.2f} us Python "
+                        f"{result.jvm_cpu_seconds / result.rows * 1e6:8.2f} us JVM",
                         flush=True,
                     )
     return results
@@ -55,8 +165,8 @@ def cases_page(sinks: Sequence[Sink], cases: Sequence[Case], results: Sequence[R
             continue
         lines += ["", f"## {case.name}: {case.rows:,} rows, {case.partitions} partitions", ""]
         lines += [
-            "| sink | rows/s | min..max | to Spark's own | share of the ceiling | CPU us/row | CPU to Spark's own |",
-            "| --- | --: | --: | --: | --: | --: | --: |",
+            "| sink | rows/s | min..max | to Spark's own | to ceiling | CPU us/row | to Spark's own | broker |",
+            "| --- | --: | --: | --: | --: | --: | --: | --: |",
         ]
         for sink in sinks:
             own = figures(sink.name, case, results)
@@ -65,7 +175,8 @@ def cases_page(sinks: Sequence[Sink], cases: Sequence[Case], results: Sequence[R
             share = f"{own.rate / ceiling.rate:.2f}" if ceiling else ""
             lines.append(
                 f"| {sink.title} | {_thousands(own.rate)} | {own.rate_min / 1e3:,.0f}..{_thousands(own.rate_max)} "
-                f"| {own.rate / java.rate:.2f} | {share} | {own.cpu_us:.2f} | {own.cpu_us / java.cpu_us:.2f} |"
+                f"| {own.rate / java.rate:.2f} | {share} | {own.python_us:.2f} + {own.jvm_us:.2f} "
+                f"| {own.cpu_us / java.cpu_us:.2f} | {own.broker_share:.0%} |"
             )
     return lines
 
@@ -78,16 +189,16 @@ def shapes_page(cases: Sequence[Case], results: Sequence[Result]) -> list[str]:
     lines += ["Ours delivers exactly once; Spark's own sink, tuned alike, delivers at least once. 4 partitions and"]
     lines += ["2 tasks where the name says nothing else.", "", "![rows per second](spark-shapes.svg)", ""]
     lines += [
-        "| shape | rows | ours, rows/s | Spark's own | ratio | share of the ceiling | ours, CPU us/row | CPU ratio |",
-        "| --- | --: | --: | --: | --: | --: | --: | --: |",
+        "| shape | rows | ours, rows/s | Spark's own | ratio | to ceiling | ours, us/row | Spark's own | CPU ratio |",
+        "| --- | --: | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for case in cases:
         ours, java, ceiling = (figures(sink, case, results) for sink in SHAPES_SINKS)
         if ours and java and ceiling:
             lines.append(
                 f"| {case.name} | {case.rows:,} | {_thousands(ours.rate)} | {_thousands(java.rate)} "
-                f"| {ours.rate / java.rate:.2f} | {ours.rate / ceiling.rate:.2f} | {ours.cpu_us:.2f} "
-                f"| {ours.cpu_us / java.cpu_us:.2f} |"
+                f"| {ours.rate / java.rate:.2f} | {ours.rate / ceiling.rate:.2f} "
+                f"| {ours.python_us:.2f} + {ours.jvm_us:.2f} | {java.cpu_us:.2f} | {ours.cpu_us / java.cpu_us:.2f} |"
             )
     return lines
 
@@ -110,7 +221,7 @@ def main() -> None:
     sinks = [sink for sink in SINKS if sink.name in names and (sink.is_in_quick or not options.quick)]
     repetitions = options.repetitions or (2 if options.quick else 5)
     warm_up = 1 if options.quick else 3
-    with open_arena() as arena:
+    with open_arena(sinks) as arena:
         results = run(arena, sinks, cases, repetitions=repetitions, warm_up=warm_up)
     about = {"runs": f"{repetitions} each, alternating, after {warm_up} that do not count", **machine()}
     is_whole = not (options.case or options.only or options.quick)

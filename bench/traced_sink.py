@@ -21,8 +21,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, Writ
 from pyspark.sql.types import StructType
 
 from bench.spark_peers import FrozenNullSink
-from kafka_sink.admin.client import Client, Machine, MachineStep
-from kafka_sink.exactly_once.request import DriverAnswer, RequestKey
+from kafka_sink.admin.client import Client, Machine
+from kafka_sink.client.admin_request import AdminResponse, RequestKey
+from kafka_sink.exactly_once.commit_step import Progress
 from kafka_sink.spark.datasource import KafkaSinkDataSource
 
 FOLDER = "WATERFALL_FOLDER"
@@ -63,7 +64,7 @@ class Clocked:
         self._machine = machine
         self._asked_ms: dict[RequestKey, float] = {}
 
-    def step(self, at_ms: int, answers: Sequence[DriverAnswer]) -> MachineStep[Any]:
+    def step(self, at_ms: int, answers: Sequence[AdminResponse]) -> Progress[Any]:
         for answer in answers:
             NOTES.add(answer.key.purpose, self._asked_ms.pop(answer.key), is_request=True)
         progress = self._machine.step(at_ms, answers)

@@ -10,6 +10,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kafka_sink.checks.finding import CheckReport as CheckReport
+    from kafka_sink.checks.run import check as check
     from kafka_sink.client.partitions import PartitionInfo as PartitionInfo
     from kafka_sink.engine.transaction import TransactionReceipt as TransactionReceipt
     from kafka_sink.errors import AuthenticationError as AuthenticationError
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from kafka_sink.errors import TransactionAborted as TransactionAborted
     from kafka_sink.errors import TransactionError as TransactionError
     from kafka_sink.errors import TransportError as TransportError
+    from kafka_sink.metrics.notebook import SinkMetrics as SinkMetrics
+    from kafka_sink.metrics.notebook import sink_metrics as sink_metrics
     from kafka_sink.options import ProducerOptions as ProducerOptions
     from kafka_sink.options.parse import parse_producer_options as parse_producer_options
     from kafka_sink.producer.arrow_future import ArrowFuture as ArrowFuture
@@ -47,11 +51,14 @@ if TYPE_CHECKING:
     from kafka_sink.version import VERSION as VERSION
 
 _HOMES = {
+    "checks.finding": "CheckReport",
+    "checks.run": "check",
     "engine.transaction": "TransactionReceipt",
     "errors": "AuthenticationError AuthorizationError BrokerError BufferExhausted CommitAborted CommitError CommitLost "
     "CommitPending ConfigError DataError DeliveryError "
     "DeliveryTimeout KafkaSinkError LocalProtocolError OperationTimeout ProducerFenced RemoteProtocolError "
     "TransactionAborted TransactionError TransportError",
+    "metrics.notebook": "SinkMetrics sink_metrics",
     "options": "ProducerOptions",
     "options.parse": "parse_producer_options",
     "producer.arrow_future": "ArrowFuture ArrowMetadata PartitionRange",

@@ -4,20 +4,70 @@ There is no class per broker error code: a code is a row of `wire/codes.py`, its
 `client/outcome.py`, and what reaches a caller is one of the classes below. Inside the engine errors are values; they
 are raised only at the edges.
 
+Each has an entry in `error_table`: a name that users can look up. Who makes an error gives it its entry; without one
+it has that of its class.
+
 All of them survive pickling (Spark ships them between processes): the state is in attributes that have defaults, and
 `__reduce__` rebuilds from the text and those attributes. None of them may ever hold a record's content or a secret.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from kafka_sink.error_table import ENTRIES
+from kafka_sink.error_table.brokers import (
+    BROKER_REFUSED,
+    BUFFER_FULL,
+    CONNECTION_FAILED,
+    DELIVERY_TOO_SLOW,
+    LOGIN_REFUSED,
+    NOT_AUTHORIZED,
+    NOT_DELIVERED,
+    NOT_KAFKA,
+    PRODUCER_FENCED,
+    TOO_SLOW,
+    TRANSACTION_FAILED,
+    WRONG_CALL,
+)
+from kafka_sink.error_table.commits import COMMIT_PENDING, NOT_COMMITTED, ROWS_LOST
+from kafka_sink.error_table.entry import ErrorEntry
+from kafka_sink.error_table.writes import OPTION_INVALID, ROW_INVALID
 
 
 class KafkaSinkError(Exception):
     """Base of all errors of this package; never raised itself."""
 
+    default_entry: ClassVar[ErrorEntry] = WRONG_CALL
+
+    def __init__(self, text: str, entry: ErrorEntry | None = None) -> None:
+        super().__init__(text)
+        # The name and not the entry: what is pickled may be read by another release.
+        self.name = (entry or self.default_entry).name
+
+    @property
+    def entry(self) -> ErrorEntry:
+        return ENTRIES.get(self.name, self.default_entry)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), str(self), dict(self.__dict__))
+
+
+def explained(error: KafkaSinkError) -> str:
+    """For a person who sees nothing else: the name first, then what happened, and what to do."""
+    entry = error.entry
+    return (
+        f"{entry.name} {entry.title}: {error}\n"
+        f"  Data: {entry.data}\n"
+        f"  Next: {entry.cure}\n"
+        f"  More: pykafka-sink explain {entry.name}"
+    )
+
+
+def common_entry(problems: Sequence[KafkaSinkError], otherwise: ErrorEntry) -> ErrorEntry:
+    """For one error that tells of several."""
+    return problems[0].entry if len({problem.name for problem in problems}) == 1 else otherwise
 
 
 def _rebuild(error_type: type[KafkaSinkError], text: str, state: dict[str, Any]) -> KafkaSinkError:
@@ -30,12 +80,18 @@ def _rebuild(error_type: type[KafkaSinkError], text: str, state: dict[str, Any])
 class ConfigError(KafkaSinkError):
     """An option is missing, unknown, out of range or contradicts another one. Raised before anything is sent."""
 
+    default_entry = OPTION_INVALID
+
 
 class DataError(KafkaSinkError):
     """A record cannot be sent whatever the broker does: no topic, wrong type, too large. Names column and row."""
 
-    def __init__(self, text: str, *, row: int | None = None, column: str | None = None) -> None:
-        super().__init__(text)
+    default_entry = ROW_INVALID
+
+    def __init__(
+        self, text: str, entry: ErrorEntry | None = None, *, row: int | None = None, column: str | None = None
+    ) -> None:
+        super().__init__(text, entry)
         self.row = row
         self.column = column
 
@@ -43,36 +99,49 @@ class DataError(KafkaSinkError):
 class LocalProtocolError(KafkaSinkError):
     """This side broke a rule: an illegal transition, a call in the wrong state, a field that does not fit."""
 
+    default_entry = WRONG_CALL
+
 
 class RemoteProtocolError(KafkaSinkError):
     """The other side sent bytes that are no Kafka answer. The connection they came from is closed."""
+
+    default_entry = NOT_KAFKA
 
 
 class TransportError(KafkaSinkError):
     """Refused, reset, timed out, name not resolved. Retried inside; a caller sees it as the cause of giving up."""
 
+    default_entry = CONNECTION_FAILED
+
 
 class AuthenticationError(KafkaSinkError):
     """The broker refused the credentials. Never retried: a loop of wrong passwords locks accounts."""
+
+    default_entry = LOGIN_REFUSED
 
 
 class AuthorizationError(KafkaSinkError):
     """The principal lacks a permission; the text names resource and operation."""
 
+    default_entry = NOT_AUTHORIZED
+
 
 class BrokerError(KafkaSinkError):
     """A broker answered with an error code that the request cannot survive."""
 
+    default_entry = BROKER_REFUSED
+
     def __init__(
         self,
         text: str,
+        entry: ErrorEntry | None = None,
         *,
         code: int,
         api: str | None = None,
         topic: str | None = None,
         partition: int | None = None,
     ) -> None:
-        super().__init__(text)
+        super().__init__(text, entry)
         self.code = code
         self.api = api
         self.topic = topic
@@ -82,9 +151,12 @@ class BrokerError(KafkaSinkError):
 class DeliveryError(KafkaSinkError):
     """Records were given up. `ambiguous` says whether they may nevertheless be in the log."""
 
+    default_entry = NOT_DELIVERED
+
     def __init__(
         self,
         text: str,
+        entry: ErrorEntry | None = None,
         *,
         topic: str | None = None,
         partition: int | None = None,
@@ -92,7 +164,7 @@ class DeliveryError(KafkaSinkError):
         ambiguous: bool = False,
         code: int | None = None,
     ) -> None:
-        super().__init__(text)
+        super().__init__(text, entry)
         self.topic = topic
         self.partition = partition
         self.attempts = attempts
@@ -103,17 +175,25 @@ class DeliveryError(KafkaSinkError):
 class BufferExhausted(DeliveryError):
     """No room in buffer.memory within max.block.ms. The record was never accepted."""
 
+    default_entry = BUFFER_FULL
+
 
 class DeliveryTimeout(DeliveryError):
     """delivery.timeout.ms passed since the record was accepted."""
+
+    default_entry = DELIVERY_TOO_SLOW
 
 
 class OperationTimeout(KafkaSinkError):
     """flush, close or a transaction call did not end in time. The operation itself goes on and may be called again."""
 
+    default_entry = TOO_SLOW
+
 
 class TransactionError(KafkaSinkError):
     """Something about the transaction, not about one record."""
+
+    default_entry = TRANSACTION_FAILED
 
 
 class TransactionAborted(TransactionError):
@@ -123,13 +203,18 @@ class TransactionAborted(TransactionError):
 class ProducerFenced(TransactionError):
     """A newer producer owns the transactional id. This one is finished."""
 
+    default_entry = PRODUCER_FENCED
+
 
 class CommitError(KafkaSinkError):
     """A batch was not committed, or not entirely. What it is about is in attributes, what to do next in the text."""
 
+    default_entry = NOT_COMMITTED
+
     def __init__(
         self,
         text: str,
+        entry: ErrorEntry | None = None,
         *,
         sink_id: str = "",
         query_id: str = "",
@@ -137,7 +222,7 @@ class CommitError(KafkaSinkError):
         row_count: int = 0,
         topics: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(text)
+        super().__init__(text, entry)
         self.sink_id = sink_id
         self.query_id = query_id
         self.batch_id = batch_id
@@ -152,6 +237,10 @@ class CommitAborted(CommitError):
 class CommitPending(CommitError):
     """The decision was made, or may have been, and is not carried out yet. Running again finishes it."""
 
+    default_entry = COMMIT_PENDING
+
 
 class CommitLost(CommitError):
     """The decision was made, but the transactions of some rows had ended otherwise. An operator must choose."""
+
+    default_entry = ROWS_LOST

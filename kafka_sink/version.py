@@ -1,7 +1,8 @@
 """The one place where this package's version and its name towards brokers stand.
 
-Brokers show both in their metrics and request logs (KIP-511); they accept letters, digits, dots and hyphens only.
+Brokers show version and name in their metrics and request logs (KIP-511); they accept letters, digits, dots and hyphens
+only.
 """
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 CLIENT_SOFTWARE_NAME = "pykafka-sink"

@@ -25,6 +25,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--end", required=True, metavar="FILE", help="write what is there and end when this exists")
     parser.add_argument("--checkpoint", required=True, metavar="DIR")
     parser.add_argument("--partitions", required=True, type=int, help="of the topic")
+    parser.add_argument("--format", choices=("json", "avro"), default="json", help="of the values")
     parser.add_argument(
         "--to", type=pair, action="append", default=[], metavar="NAME=VALUE", help="options of the sink"
     )
@@ -36,10 +37,10 @@ def main() -> int:
     spark = SparkSession.builder.appName("pykafka-sink demo").getOrCreate()
     register(spark)
     rows = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 16).json(given.input)
+    # Without a column value the sink writes all that is not key or partition, by the option value.format.
+    value = "to_json(struct(*)) AS value" if given.format == "json" else "*"
     columns = rows.selectExpr(
-        "concat(file, '-', row) AS key",
-        "to_json(struct(*)) AS value",
-        f"CAST(row % {given.partitions} AS INT) AS partition",
+        "concat(file, '-', row) AS key", value, f"CAST(row % {given.partitions} AS INT) AS partition"
     )
     query = (
         columns.writeStream.format(FORMAT)

@@ -7,7 +7,8 @@ import sys
 
 from job_arguments import FORMAT, add_sink_arguments, add_source_arguments, selected, sink_options, source_options
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql.functions import count, lit
 
 from kafka_sink.spark import register
 
@@ -15,13 +16,16 @@ EXAMPLES = """\
 examples:
   files:
     spark-submit --conf spark.python.unix.domain.socket.enabled=true \\
-        --py-files dist/pykafka_sink-0.1.0.zip spark_jobs/export_to_kafka.py \\
+        --py-files dist/pykafka_sink-0.2.0.zip spark_jobs/export_to_kafka.py \\
         --format parquet --path /data/people \\
         --select 'CAST(id AS STRING) AS key' --select 'to_json(struct(*)) AS value' \\
         --to kafka.bootstrap.servers=localhost:9092 --to topic=people
 
   a table of the catalog:
     ... --table shop.orders --select 'to_json(struct(*)) AS value'
+
+  every column of a table as one Avro record, with its schema in a registry:
+    ... --table shop.orders --value-format avro --schema-registry http://localhost:8081 --to auto.register.schemas=true
 
   a query, which can name the columns itself:
     ... --sql "SELECT CAST(id AS STRING) AS key, to_json(struct(*)) AS value FROM shop.orders WHERE day = '2026-01-31'"
@@ -65,14 +69,16 @@ def main() -> int:
     spark = SparkSession.builder.getOrCreate()
     register(spark)
     try:
-        frame = selected(source(spark, given), given.select)
+        counted = Observation()
+        frame = selected(source(spark, given), given.select).observe(counted, count(lit(1)).alias("rows"))
         frame.write.format(FORMAT).mode("append").options(**sink_options(given)).save()
+        rows = counted.get["rows"]
     except PySparkException as error:
         print(f"export_to_kafka: {error}", file=sys.stderr)
         return 1
     finally:
         spark.stop()
-    print("exported", flush=True)
+    print(f"exported {rows} rows", flush=True)
     return 0
 
 

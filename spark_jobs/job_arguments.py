@@ -46,7 +46,20 @@ def add_sink_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="EXPRESSION",
         help="a SQL expression for one column of the sink, with its name: value, and if you like key, topic, "
-        "partition, headers, timestamp. Repeat it for each. Without any, the source must have a column value",
+        "partition, headers, timestamp. Repeat it for each. Without any, the source must have a column value, or "
+        "--value-format says how its columns are written",
+    )
+    group.add_argument(
+        "--value-format",
+        choices=("avro", "protobuf", "json", "json-schema"),
+        help="write the columns that are not key, topic, partition, headers or timestamp as one value in this format; "
+        "short for --to value.format=...",
+    )
+    group.add_argument(
+        "--schema-registry",
+        metavar="URL",
+        help="where its schema is; short for --to schema.registry.url=... What else belongs to it, such as "
+        "auto.register.schemas=true, is given with --to (docs/schemas.md)",
     )
     group.add_argument(
         "--to",
@@ -81,7 +94,8 @@ def add_source_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 def sink_options(given: argparse.Namespace) -> dict[str, str]:
-    return {**given.properties, **dict(given.to)}
+    short = {"value.format": given.value_format, "schema.registry.url": given.schema_registry}
+    return {**given.properties, **{name: value for name, value in short.items() if value}, **dict(given.to)}
 
 
 def source_options(given: argparse.Namespace) -> dict[str, str]:

@@ -18,13 +18,16 @@ EXAMPLES = """\
 examples:
   new files of JSON lines, as they come:
     spark-submit --conf spark.python.unix.domain.socket.enabled=true \\
-        --py-files dist/pykafka_sink-0.1.0.zip spark_jobs/stream_to_kafka.py \\
+        --py-files dist/pykafka_sink-0.2.0.zip spark_jobs/stream_to_kafka.py \\
         --format json --schema 'id BIGINT, name STRING' --path /data/in \\
         --select 'CAST(id AS STRING) AS key' --select 'to_json(struct(*)) AS value' \\
         --to kafka.bootstrap.servers=localhost:9092 --to topic=people --checkpoint /data/checkpoint
 
   everything that is there now, then end (for cron):
     ... --once
+
+  the columns as Avro, with their schema in a registry:
+    ... --value-format avro --schema-registry http://localhost:8081 --to use.latest.version=true
 
   ten rows a second, to try it out:
     ... --format rate --option rowsPerSecond=10 --select 'CAST(value AS STRING) AS value'

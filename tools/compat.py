@@ -33,7 +33,7 @@ RESULTS = ROOT / "docs" / "compatibility.json"
 PAGE = ROOT / "docs" / "compatibility.md"
 
 # 3.4 and 3.5: brokers that take a Produce into a transaction without asking its coordinator (before KIP-890, part 1).
-# 3.9: the last of the first generation. 4.0: the first of the second. 4.3 and 4.4: the newest.
+# 3.9: the last with transaction version 1. 4.0: the first with version 2. 4.3 and 4.4: the newest.
 KAFKA = ("3.4.1", "3.5.2", "3.9.1", "4.0.2", "4.3.1", "4.4.0")
 PYSPARK = ("4.1.4", "4.2.0", "4.3.0")
 
@@ -168,8 +168,8 @@ what became of them. A version that is not here was not tried. `make test` and c
 _BROKERS = """\
 ## Apache Kafka
 
-One node, KRaft. The tests: {links}. Those that are marked as slow are left out. From 4.0 on transactions are of the
-second generation (KIP-890), and the tests of a step that only older brokers need are skipped. Apache Kafka 4.4.0 has no
+One node, KRaft. The tests: {links}. Those that are marked as slow are left out. From 4.0 on transactions are of
+version 2 (KIP-890), and the tests of a step that only older brokers need are skipped. Apache Kafka 4.4.0 has no
 kafka-tools on Maven; the broker does not need it, and its topics are read by the console consumer of 4.3.1.
 """
 _SPARK = """\

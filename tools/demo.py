@@ -1,7 +1,8 @@
 """`make demo`: a streaming job into Kafka, killed in the middle of its work and started again; every row is counted.
 
 Starts the embedded broker in a process of its own; `BROKER=kafka` starts Apache Kafka instead (needs Maven),
-`BOOTSTRAP=host:port` uses one of yours. Then files of rows appear for some seconds, a Spark application streams them to
+`BOOTSTRAP=host:port` uses one of yours. `FORMAT=avro` writes Avro in place of JSON, with its schema in an embedded
+registry, or in that of `REGISTRY=url`. Then files of rows appear for some seconds, a Spark application streams them to
 a topic, gets a SIGKILL in the middle of a commit, starts again from its checkpoint and comes to its end. That middle
 takes milliseconds and can be missed: rows go on appearing until the driver was caught in it. What is in the topic is
 read by confluent-kafka with isolation read_committed: nothing here believes our own code.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -21,16 +23,18 @@ import sys
 import textwrap
 import time
 import uuid
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # its stubs do not re-export it
 
 from kafka_sink.options.sink_table import EXACTLY_ONCE, SINK_OPTIONS
+from kafka_sink.testing import EmbeddedRegistry
+from tools.demo_display import NEXT, Display, Progress, display_on
 from tools.demo_driver import ROOT, Driver, DriverFailed, MomentToKill
-from tools.demo_rows import Feed, Plan, Tally, table
+from tools.demo_ledger import Decisions
+from tools.demo_rows import Feed, Plan, Reader, Tally, avro_reader, table
 from tools.foreign_reader import TopicFollower, end_offsets, scan_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import KafkaUnavailable
@@ -42,37 +46,24 @@ GUARANTEE = SINK_OPTIONS["delivery.guarantee"].default
 LEDGER = str(SINK_OPTIONS["ledger.topic"].default)
 # When the driver may be killed, as a share of the time in which rows appear.
 KILL_AFTER = 0.35
+# And so many of the rows have to be visible by then: a kill at the very beginning shows nothing.
+KILL_AFTER_VISIBLE = 0.1
 # For so long rows go on appearing while the driver has not been killed.
 WAIT_FOR_KILL_S = 120.0
-TOLD_EVERY_S = 2.0
 PATIENCE_S = 300
+WIDTH = 100
 
 
-class Display:
-    """On a terminal one line that changes; elsewhere a line now and then."""
+@dataclass(frozen=True)
+class Values:
+    """How values are written, and read back."""
 
-    def __init__(self, output: TextIO) -> None:
-        self._output = output
-        self._is_terminal = output.isatty()
-        self._told_at = 0.0
-
-    def say(self, text: str) -> None:
-        self._write(f"{text}\n")
-
-    def show(self, text: str) -> None:
-        if self._is_terminal:
-            self._write(text)
-        elif time.monotonic() - self._told_at >= TOLD_EVERY_S:
-            self._told_at = time.monotonic()
-            self._write(f"{text}\n")
-
-    def _write(self, text: str) -> None:
-        self._output.write(f"\r\x1b[K{text}" if self._is_terminal else text)
-        self._output.flush()
+    arguments: Sequence[str] = ()
+    read: Reader = json.loads
 
 
 class Demo:
-    def __init__(self, servers: str, topic: str, folder: Path, plan: Plan, display: Display) -> None:
+    def __init__(self, servers: str, topic: str, folder: Path, plan: Plan, display: Display, values: Values) -> None:
         self._servers = servers
         self._topic = topic
         self._plan = plan
@@ -81,23 +72,32 @@ class Demo:
         checkpoint = folder / "checkpoint"
         arguments = ["--input", str(self._feed.input), "--end", str(self._feed.end), "--checkpoint", str(checkpoint)]
         arguments += ["--partitions", str(plan.partitions), "--to", f"topic={topic}"]
+        arguments += values.arguments
         self._driver = Driver(folder, [*arguments, "--to", f"kafka.bootstrap.servers={servers}"])
         self._moment = MomentToKill(checkpoint, lambda: ledger_end(servers), lambda: bool(ledger(servers).returncode))
         # With all that appears if the driver is caught at the last moment, or never.
         self._longest = replace(plan, seconds=plan.seconds + WAIT_FOR_KILL_S)
-        self._tally = Tally(self._longest)
+        self._read = values.read
+        self._tally = Tally(self._longest, self._read)
         self._started_s = time.monotonic()
         self._feed_started_s: float | None = None
         self._kill_count = 0
+        self._decision_count = 0
 
     def run(self) -> bool:
         """True if what is in the topic is what has to be there."""
         self._driver.start()
-        with TopicFollower(self._servers, self._topic) as follower:
+        with (
+            TopicFollower(self._servers, self._topic) as follower,
+            Decisions(self._servers, LEDGER, self._topic) as decisions,
+        ):
             while not self._feed.is_over or self._driver.is_running:
                 self._driver.check()
                 self._feed_what_is_due()
                 self._tally.add_all(follower.poll(0.1))
+                # The first row is visible after the first decision.
+                decisions.look(is_there=self._tally.seen_count > 0)
+                self._decision_count = decisions.count
                 self._show_progress()
                 if self._may_be_killed() and self._moment.kills(self._driver):
                     self._restart()
@@ -117,22 +117,33 @@ class Demo:
         self._feed.write_until(fed_s, goes_on=not self._kill_count and fed_s < self._longest.seconds)
 
     def _may_be_killed(self) -> bool:
-        if self._kill_count or self._feed_started_s is None or self._tally.seen_count == 0:
+        wanted = KILL_AFTER_VISIBLE * self._plan.row_count
+        if self._kill_count or self._feed_started_s is None or self._tally.seen_count < wanted:
             return False
         return time.monotonic() - self._feed_started_s > KILL_AFTER * self._plan.seconds
 
     def _restart(self) -> None:
+        self._display.keep(self._progress("killed"))
         self._kill_count += 1
         self._display.say(f"{self._age_s():5.1f} s  SIGKILL to the driver in the middle of a commit. The ledger says:")
-        self._display.say(textwrap.indent(ledger(self._servers).stdout.rstrip(), " " * 9))
+        self._display.say(_indented(ledger(self._servers).stdout.rstrip()))
         self._display.say(f"{self._age_s():5.1f} s  it starts again")
         self._driver.start()
 
     def _show_progress(self) -> None:
-        state = "streaming" if self._driver.is_streaming else "Spark is starting"
-        self._display.show(
-            f"{self._age_s():5.1f} s  rows in {self._feed.row_count:>9,}  delivered {self._tally.seen_count:>9,}  "
-            f"{self._rows_per_s():>8,.0f} rows/s  {state}"
+        self._display.show(self._progress("streaming" if self._driver.is_streaming else "Spark is starting"))
+
+    def _progress(self, state: str) -> Progress:
+        return Progress(
+            age_s=self._age_s(),
+            rows_planned=max(self._plan.row_count, self._feed.row_count),
+            rows_in=self._feed.row_count,
+            rows_visible=self._tally.seen_count,
+            rows_per_s=self._rows_per_s(),
+            duplicates=self._tally.duplicate_count,
+            decisions=self._decision_count,
+            kills=self._kill_count,
+            state=state,
         )
 
     def _rows_per_s(self) -> float:
@@ -145,15 +156,16 @@ class Demo:
 
     def _judge(self, streamed_s: float) -> bool:
         """Everything is read once more, from the start: what was shown on the way is not relied on."""
+        self._display.keep(self._progress("at the end"))
         self._display.say(f"{self._age_s():5.1f} s  the query has ended; every row of the topic is read and counted")
         written = self._feed.written
-        tally = Tally(written)
+        tally = Tally(written, self._read)
         tally.add_all(scan_topic(self._servers, self._topic))
         rate = written.row_count / streamed_s
         self._display.say(f"\n{table(written, tally)}\n")
         self._display.say(
-            f"{self._kill_count} kill of the driver, {streamed_s:.0f} s with the restart, {rate:,.0f} rows/s, "
-            f"delivery {GUARANTEE}"
+            f"{self._kill_count} kill of the driver, {self._decision_count} decisions in the ledger, "
+            f"{streamed_s:.0f} s with the restart, {rate:,.0f} rows/s, delivery {GUARANTEE}"
         )
         is_complete = tally.missing_count == 0 and tally.damaged_count == 0 and self._kill_count == 1
         is_right = is_complete and (GUARANTEE != EXACTLY_ONCE or tally.duplicate_count == 0)
@@ -162,7 +174,14 @@ class Demo:
         if not self._kill_count:
             self._display.say("the driver was never in the middle of a commit, so it was not killed")
         self._display.say(_verdict(is_right, tally))
+        self._display.say(f"\n{NEXT}")
         return is_right
+
+
+def _indented(text: str) -> str:
+    """Sentences are broken, rows of a table are not."""
+    lines = (line if "  " in line else textwrap.fill(line, WIDTH) for line in text.splitlines())
+    return textwrap.indent("\n".join(lines), " " * 9)
 
 
 def ledger_end(servers: str) -> int:
@@ -183,6 +202,22 @@ def _verdict(is_right: bool, tally: Tally) -> str:
             "Every row arrived; those of the micro-batch that was cut short are there twice, as at least once allows."
         )
     return "Every row arrived, and none twice."
+
+
+@contextlib.contextmanager
+def values_of(topic: str, display: Display) -> Iterator[Values]:
+    chosen = os.environ.get("FORMAT", "json")
+    if chosen == "json":
+        yield Values()
+    elif chosen == "avro":
+        with contextlib.ExitStack() as stack:
+            url = os.environ.get("REGISTRY") or stack.enter_context(EmbeddedRegistry()).url
+            display.say(f"values are Avro, their schema is in the registry {url}")
+            options = {"value.format": "avro", "schema.registry.url": url, "auto.register.schemas": "true"}
+            pairs = [word for name, value in options.items() for word in ("--to", f"{name}={value}")]
+            yield Values(["--format", "avro", *pairs], avro_reader(url, topic))
+    else:
+        raise SystemExit(f"FORMAT={chosen} is unknown: json or avro")
 
 
 @contextlib.contextmanager
@@ -232,20 +267,25 @@ def topic_on(servers: str) -> Iterator[str]:
 
 def arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=20, help="how long rows appear, at least (default 20)")
+    parser.add_argument("--seconds", type=float, default=10, help="how long rows appear, at least (default 10)")
     parser.add_argument("--rows-per-second", type=int, default=10_000, help="how many (default 10000)")
     return parser.parse_args(given)
 
 
 def main(given: list[str] | None = None) -> int:
     wanted = arguments(given)
-    display = Display(sys.stdout)
+    display = display_on(sys.stdout)
     plan = Plan(wanted.seconds, max(1, wanted.rows_per_second // 8), PARTITIONS)
     # As Ctrl-C: what was started must end.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        with workspace("pykafka-sink-demo-") as folder, broker(folder, display) as servers, topic_on(servers) as topic:
-            return 0 if Demo(servers, topic, folder, plan, display).run() else 1
+        with (
+            workspace("pykafka-sink-demo-") as folder,
+            broker(folder, display) as servers,
+            topic_on(servers) as topic,
+            values_of(topic, display) as values,
+        ):
+            return 0 if Demo(servers, topic, folder, plan, display, values).run() else 1
     except KafkaUnavailable as error:
         print(f"{error}\nThe demo needs Java 17, and with BROKER=kafka Maven", file=sys.stderr)
         return 2

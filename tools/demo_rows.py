@@ -9,9 +9,14 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
 
 from tools.foreign_reader import ForeignRecord
 
@@ -90,11 +95,29 @@ class Feed:
         os.rename(self._staging / name, self.input / name)
 
 
+Reader = Callable[[bytes], Any]
+
+
+def avro_reader(registry_url: str, topic: str) -> Reader:
+    """Confluent's deserializer, which finds the schema by the id in front of the value."""
+    read = AvroDeserializer(SchemaRegistryClient({"url": registry_url}))
+    context = SerializationContext(topic, MessageField.VALUE)
+
+    def value(content: bytes) -> Any:
+        try:
+            return read(content, context)
+        except SerializationError as error:
+            raise ValueError(str(error)) from error
+
+    return value
+
+
 class Tally:
     """How often each row was seen, by file; a row is in the partition it belongs to, or it is damaged."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, read: Reader = json.loads) -> None:
         self._plan = plan
+        self._read = read
         self._seen = [bytearray(plan.rows_per_file) for _ in range(plan.file_count)]
         self.seen_count = 0
         self.duplicate_count = 0
@@ -127,7 +150,7 @@ class Tally:
 
     def _place(self, partition: int, value: bytes | None) -> tuple[int, int] | None:
         try:
-            found = json.loads(value or b"")
+            found = self._read(value or b"")
             file, row = int(found["file"]), int(found["row"])
             is_whole = found["crc"] == checksum(file, row, found["text"]) and row % self._plan.partitions == partition
         except (ValueError, KeyError, TypeError):

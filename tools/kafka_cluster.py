@@ -11,6 +11,7 @@ Topics are made by confluent-kafka's admin client, so that the harness does not 
 
 from __future__ import annotations
 
+import argparse
 import logging
 import os
 import signal
@@ -320,13 +321,22 @@ class KafkaCluster:
 
 
 def main() -> None:
-    """Run a cluster until Enter or Ctrl-C: `python -m tools.kafka_cluster [version] [nodes]`."""
-    version = sys.argv[1] if len(sys.argv) > 1 else VERSIONS[0]
-    node_count = int(sys.argv[2]) if len(sys.argv) > 2 else 1
-    with KafkaCluster(version, node_count, {"auto.create.topics.enable": True}) as kafka:
-        print(f"Apache Kafka {version} on {kafka.bootstrap_servers}, logs in {kafka.folder}{os.sep}node-*", flush=True)
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.kafka_cluster",
+        description="Run Apache Kafka on this machine until Ctrl-C (or Enter, on a terminal). Its data go with it.",
+        epilog="example: python -m tools.kafka_cluster 4.3.1 3",
+    )
+    parser.add_argument("version", nargs="?", default=VERSIONS[0], help="of Apache Kafka (default %(default)s)")
+    parser.add_argument("nodes", nargs="?", type=int, choices=(1, 3), default=1, help="how many (default 1)")
+    given = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with KafkaCluster(given.version, given.nodes, {"auto.create.topics.enable": True}) as kafka:
+        logs = f"logs in {kafka.folder}{os.sep}node-*"
+        print(f"Apache Kafka {given.version} on {kafka.bootstrap_servers}, {logs}. Ctrl-C ends it", flush=True)
         try:
-            sys.stdin.readline()
+            # Without a terminal the end of input says nothing: what was started in the background goes on.
+            while not (sys.stdin.isatty() and sys.stdin.readline()):
+                time.sleep(1)
         except KeyboardInterrupt:
             print()
 

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# 4.3.1: the newest release whose kafka-tools is published; transactions of the second generation (KIP-890).
-# 3.9.1: the last release of the line before it; transactions of the first generation.
+# 4.3.1: the newest release whose kafka-tools is published; transactions of version 2 (KIP-890).
+# 3.9.1: the last release of the line before it; transaction version 1.
 VERSIONS = ("4.3.1", "3.9.1")
 # Releases without a kafka-tools of their own. A broker does not need it: what formats a data folder is in kafka_2.13.
 WITHOUT_TOOLS = frozenset({"4.4.0"})

@@ -1,8 +1,9 @@
 """Build dist/pykafka_sink-<version>.zip, the package in the form that `spark-submit --py-files` takes.
 
 The same sources give the same bytes: names are sorted, every file carries the same date and mode, and nothing but
-Python sources, what this Python compiles them to, and the marker for type checkers goes in. Its dependencies (pyarrow,
-numpy, lz4, crc32c, mmh3) are compiled packages and must be installed where the zip is used.
+Python sources, what this Python compiles them to, and the marker for type checkers goes in; `kafka_sink.testing` is
+left out. Its dependencies (pyarrow, numpy, lz4, crc32c, mmh3) are compiled packages and must be installed where the
+zip is used.
 
 Python keeps nothing that it compiles from a zip: every worker process would compile the package again, which takes
 longer than all else that it imports. Where another version of Python runs, it takes the sources.
@@ -21,6 +22,8 @@ from kafka_sink.version import VERSION
 ROOT = Path(__file__).parent.parent
 # The second one is what Spark looks for to know the format without a register() call.
 PACKAGES = ("kafka_sink", "pyspark_pykafka_sink")
+# The embedded broker and registry: nothing that a job could want.
+LEFT_OUT = "kafka_sink/testing"
 
 # The earliest date a zip can hold.
 _DATE = (1980, 1, 1, 0, 0, 0)
@@ -30,7 +33,7 @@ _NOT_CHECKED = (1).to_bytes(4, "little")
 
 def write_zip(target: Path, root: Path = ROOT) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    files = [path for package in PACKAGES for path in (root / package).rglob("*") if _belongs(path)]
+    files = [path for package in PACKAGES for path in (root / package).rglob("*") if _belongs(path, root)]
     with zipfile.ZipFile(target, "w") as archive:
         for path in sorted(files):
             name, content = path.relative_to(root).as_posix(), path.read_bytes()
@@ -55,8 +58,9 @@ def _compiled(name: str, source: bytes) -> bytes:
     return importlib.util.MAGIC_NUMBER + _NOT_CHECKED + bytes(8) + marshal.dumps(code, 2)
 
 
-def _belongs(path: Path) -> bool:
-    return path.suffix == ".py" or path.name == "py.typed"
+def _belongs(path: Path, root: Path) -> bool:
+    is_of_package = path.suffix == ".py" or path.name == "py.typed"
+    return is_of_package and not path.is_relative_to(root / LEFT_OUT)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from kafka_sink.options.envelope_table import ENVELOPE_OPTIONS
 from kafka_sink.options.foreign_table import ALIASES, FOREIGN_OPTIONS
 from kafka_sink.options.format_names import FORMAT_ALIASES
 from kafka_sink.options.format_table import FORMAT_OPTIONS
@@ -16,7 +17,7 @@ from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.registry_names import BARE, REGISTRY, SSL
 from kafka_sink.options.registry_table import REGISTRY_OPTIONS
 from kafka_sink.options.security_table import SECURITY_OPTIONS, UNKNOWN_SECURITY
-from kafka_sink.options.sink_table import NO_EFFECT, PRODUCER_DEFAULTS, SINK_OPTIONS
+from kafka_sink.options.sink_table import NO_EFFECT, PRODUCER_DEFAULTS, SINK_OPTIONS, SINK_PREFIXES
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.options.values import written
 
@@ -41,6 +42,12 @@ _FORMATS = f"""\
 
 How values and keys are written: [schemas.md](schemas.md). They come without the prefix `kafka.`.
 Spark's names are known: {", ".join(f"`{alias}` is `{name}`" for alias, name in FORMAT_ALIASES.items())}.
+"""
+
+_ENVELOPE = """\
+## Constant headers and CloudEvents
+
+[headers.md](headers.md) has examples. They come without the prefix `kafka.`.
 """
 
 _REGISTRY = f"""\
@@ -130,7 +137,7 @@ def _plain_table(options: Iterable[Option]) -> list[str]:
 
 
 def _sink() -> list[str]:
-    lines = [_SINK, *_plain_table(SINK_OPTIONS.values())]
+    lines = [_SINK, *_plain_table([*SINK_OPTIONS.values(), *SINK_PREFIXES.values()])]
     *defaults, last_default = [f"`kafka.{name}` is `{value}`" for name, value in PRODUCER_DEFAULTS.items()]
     lines += [
         f"\nUnless you set them, {', '.join(defaults)} and {last_default} in the sink;",
@@ -146,6 +153,9 @@ def _sink() -> list[str]:
         "",
         _REGISTRY,
         *_plain_table(REGISTRY_OPTIONS.values()),
+        "",
+        _ENVELOPE,
+        *_plain_table(ENVELOPE_OPTIONS),
         "",
     ]
     return lines

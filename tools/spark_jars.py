@@ -23,9 +23,18 @@ _WANTED = (
 )
 
 
+# to_avro and from_avro: the newest that there is. What it needs (org.apache.avro) is among PySpark's jars.
+AVRO_VERSION = "4.1.1"
+_AVRO = Artifact("org.apache.spark", "spark-avro_2.13", AVRO_VERSION, alone=True)
+
+
 def java_sink_jars() -> list[Path]:
     """Paths of the jars, downloaded if this is the first call. KafkaUnavailable says why it cannot be done."""
     return fetched(f"spark-sql-kafka-{SINK_VERSION}", _WANTED)
+
+
+def avro_jars() -> list[Path]:
+    return fetched(f"spark-avro-{AVRO_VERSION}", [_AVRO])
 
 
 if __name__ == "__main__":

@@ -6,31 +6,47 @@
 
 `run` is the hands of the driver's machine; the rest are facts about the cluster and its topics. Waiting is limited by
 max.block.ms, and what an error says is what the brokers said.
+
+There is no thread. Every call polls, steps the pure `AdminEngine` and carries out its commands until it has what it
+wants. Nothing is connected before the first call. One thread at a time.
+
+Whatever goes wrong inside a call other than the answer itself (Ctrl-C, an error that should not exist) drops all
+connections before it is passed on: the next call starts afresh, and no response can be taken for another's. A forked
+child starts afresh as well; the sockets are the parent's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+import logging
+import os
+import random
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from kafka_sink.admin.loop import AdminLoop
+from kafka_sink.auth.secured import authenticator, tls_contexts
+from kafka_sink.client.admin_engine import AdminEngine
 from kafka_sink.client.admin_request import (
+    VERSION_MAX,
     AdminRequest,
     AdminResponse,
     AllBrokers,
     AnyBroker,
     Controller,
-    Coordinator,
-    Coordinators,
-    Leader,
-    Leaders,
     OneBroker,
+    RequestKey,
     ResponseKind,
     Target,
+    current,
 )
+from kafka_sink.client.backoff import Backoff
+from kafka_sink.client.commands import Connect, Disconnect, NetworkCommand, Notice, Resolve, Send
 from kafka_sink.client.outcome import describe
 from kafka_sink.client.partitions import PartitionInfo, partition_infos
+from kafka_sink.error_table.brokers import NO_BROKER, TOPIC_UNKNOWN
 from kafka_sink.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -41,10 +57,34 @@ from kafka_sink.errors import (
     OperationTimeout,
     TransportError,
 )
-from kafka_sink.exactly_once import request as d
+from kafka_sink.exactly_once.commit_step import Progress
+from kafka_sink.io.clock import Clock
+from kafka_sink.io.error_copy import copy_error
+from kafka_sink.io.network import Network
+from kafka_sink.options import ProducerOptions
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
-from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, API_VERSIONS, CREATE_TOPICS, DESCRIBE_CONFIGS, METADATA
+from kafka_sink.wire.apis import (
+    ADD_PARTITIONS_TO_TXN,
+    API_VERSIONS,
+    CREATE_TOPICS,
+    DESCRIBE_CONFIGS,
+    END_TXN,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    METADATA,
+    Api,
+)
 from kafka_sink.wire.codes import code
+
+_LOGGER = logging.getLogger("kafka_sink")
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
+# Order does not matter between requests, so a connection may carry as many as one wants to lose with it.
+PIPELINED_MAX = 100
+# Longer waits are cut into pieces: a signal that comes a moment before the thread goes to sleep does not wake it, and
+# Ctrl-C would be noticed at the end of the wait only.
+WAIT_MS_MAX = 1_000
+
+_client_numbers = itertools.count(1)
 
 RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 TOPIC_ALREADY_EXISTS, NOT_CONTROLLER, UNSUPPORTED_VERSION = 36, 41, 35
@@ -52,9 +92,10 @@ TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 29, 31
 UNAUTHORIZED = (TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED)
 # From here -1 stands for the broker's default (KIP-464).
 CREATE_TOPICS_FIRST_WITH_DEFAULTS = 4
-TRANSACTION_FEATURE, GENERATION_2_LEVEL = "transaction.version", 2
+TRANSACTION_FEATURE, VERSION_2_LEVEL = "transaction.version", 2
 # From here on, that is from Kafka 3.6, leaders ask the coordinator whether a transaction is open (KIP-890, part 1).
 ADD_PARTITIONS_FIRST_THAT_VERIFIES, VERIFICATION = 4, "transaction.partition.verification.enable"
+TRANSACTION_APIS = (FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN)
 ABOUT_US = {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
 # A broker that is asked for a topic creates it a little later, or says that it cannot now.
 CREATION_REPEATED_MS = 1_000
@@ -63,33 +104,53 @@ V_co = TypeVar("V_co", covariant=True)
 
 
 class TransactionSupport(NamedTuple):
-    """`generation`: 2 from KIP-890 on, else 1. `verifies`: a record that arrives after the end of its transaction is
-    refused, in place of opening one that no coordinator knows."""
+    """`transaction_version`: 2 from KIP-890 on, else 1. `verifies`: a record that arrives after the end of its
+    transaction is refused, in place of opening one that no coordinator knows."""
 
-    generation: int
+    transaction_version: int
     verifies: bool
-
-
-class MachineStep(Protocol[V_co]):
-    """What a machine wants next; `verdict` None: it is not over."""
-
-    @property
-    def requests(self) -> Sequence[d.DriverRequest]: ...
-
-    @property
-    def wake_at_ms(self) -> int | None: ...
-
-    @property
-    def verdict(self) -> V_co | None: ...
 
 
 class Machine(Protocol[V_co]):
     """A `Committer`, or whatever else decides by requests and answers."""
 
-    def step(self, now_ms: int, answers: Sequence[d.DriverAnswer]) -> MachineStep[V_co]: ...
+    def step(self, now_ms: int, responses: Sequence[AdminResponse]) -> Progress[V_co]: ...
 
 
-class Client(AdminLoop):
+class Client:
+    def __init__(self, options: ProducerOptions, *, clock: Clock | None = None) -> None:
+        self._clock = clock or Clock()
+        self.options = replace(
+            options,
+            client_id=options.client_id or f"client-{next(_client_numbers)}",
+            max_in_flight_requests_per_connection=PIPELINED_MAX,
+            # A leader is looked for without creating its topic.
+            allow_auto_create_topics=False,
+        )
+        self.creates_topics = options.allow_auto_create_topics
+        self._backoff = Backoff(options.retry_backoff_ms, options.retry_backoff_max_ms, random.random)
+        self._network: Network | None = None
+        self._engine: AdminEngine | None = None
+        self._wake_at_ms: int | None = 0
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "open" if self._network is not None else "not connected"
+        return f"<Client {self.options.client_id} {state}>"
+
+    def close(self) -> None:
+        """At once. What is under way may be carried out all the same. Safe to call twice."""
+        self._is_closed = True
+        self._drop()
+
+    def now_ms(self) -> int:
+        """The clock of everything here, and of machines that are stepped here."""
+        return self._clock.monotonic_ms()
+
+    def pause(self, wait_ms: int) -> None:
+        """What arrives meanwhile is read."""
+        self._wait_until(lambda: False, self.now_ms() + wait_ms)
+
     def __enter__(self) -> Client:
         return self
 
@@ -101,31 +162,68 @@ class Client(AdminLoop):
     # ---- the driver's machine --------------------------------------------------------------------------------------
 
     def run(self, machine: Machine[V_co]) -> V_co:
-        """Carries out what the machine asks for until it has a verdict. Every request is answered exactly once.
-
-        A request whose key is used again before it was answered is one that the machine has given up: its answer must
-        not be taken for one to the newer request.
-        """
+        """Carries out what the machine asks for until it has a verdict. Every request is answered exactly once."""
         self._start_afresh_if_refused()
-        requests: dict[d.RequestKey, AdminRequest] = {}
-        answers: list[d.DriverAnswer] = []
+        out: dict[RequestKey, AdminRequest] = {}
+        responses: list[AdminResponse] = []
         try:
             while True:
-                progress = machine.step(self.now_ms(), answers)
+                progress = machine.step(self.now_ms(), responses)
                 if progress.verdict is not None:
                     return progress.verdict
-                asked = {request.key: _question(request) for request in progress.requests}
-                requests.update(asked)
+                out.update((request.key, request) for request in progress.requests)
                 until_ms = progress.wake_at_ms
-                if not requests and until_ms is None:
+                if not out and until_ms is None:
                     raise LocalProtocolError(f"{type(machine).__name__} waits for nothing and has no verdict")
                 if until_ms is not None:
                     until_ms = max(until_ms, self.now_ms() + 1)  # it has just been stepped
-                replies = self._replies(tuple(asked.values()), until_ms)
-                answers = [answer for reply in replies for answer in _current(requests, reply)]
+                responses = current(out, self._responses(progress.requests, until_ms))
         finally:
-            if self._asking is not None:
-                self._asking.forget_questions()
+            if self._engine is not None:
+                self._engine.forget_requests()
+
+    # ---- asking ----------------------------------------------------------------------------------------------------
+
+    def ask(
+        self, target: Target, api: Api, body: Mapping[str, Any], *, timeout_ms: int | None = None, **more: Any
+    ) -> Mapping[str, Any]:
+        """The answer of one broker, as `ask_all`."""
+        return self.ask_all(target, api, body, timeout_ms=timeout_ms, **more)[0]
+
+    def ask_all(
+        self,
+        target: Target,
+        api: Api,
+        body: Mapping[str, Any],
+        *,
+        timeout_ms: int | None = None,
+        version_min: int = 0,
+        version_max: int = VERSION_MAX,
+        find_again: bool = False,
+        changes_nothing: bool = False,
+    ) -> tuple[Mapping[str, Any], ...]:
+        """The answers of all brokers that the target stands for; error codes in them are the caller's to read.
+
+        While the request has not left it is tried again within the time (`request.timeout.ms` by default). Once it
+        may have arrived a failure is raised, unless it `changes_nothing` there; and so is one that trying again does
+        not mend.
+        """
+        self._start_afresh_if_refused()
+        limit_ms = self.options.request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline_ms = self.now_ms() + limit_ms
+        attempt = 0
+        while True:
+            attempt += 1
+            left_ms = max(0, deadline_ms - self.now_ms())
+            request = AdminRequest(target, api, body, left_ms, version_min, version_max, find_again or attempt > 1)
+            (response,) = self._responses((request,))
+            if response.error is None:
+                return response.bodies
+            retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
+            is_final = response.kind is not ResponseKind.LOST or (response.was_sent and not changes_nothing)
+            if is_final or retry_at_ms >= deadline_ms:
+                raise response.error
+            self._wait_until(lambda: False, retry_at_ms)
 
     # ---- the cluster -----------------------------------------------------------------------------------------------
 
@@ -140,21 +238,60 @@ class Client(AdminLoop):
         metadata.request_update()
         if self._wait_until(lambda: self._has_news(seen), self.now_ms() + limit_ms):
             return
-        raise OperationTimeout(f"no broker has answered within {self._limit(timeout_ms)}: {self._said()}")
+        raise OperationTimeout(f"no broker has answered within {self._limit(timeout_ms)}: {self._said()}", NO_BROKER)
 
     def features(self) -> dict[str, int]:
         """Finalised features and their levels, such as transaction.version. Empty before they existed."""
-        limit_ms = self.options.max_block_ms
-        answer = self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
-        return {row["name"]: row["max_version_level"] for row in answer.get("finalized_features") or ()}
+        rows = self._versions().get("finalized_features") or ()
+        return {row["name"]: row["max_version_level"] for row in rows}
 
-    def transaction_generation(self) -> int:
+    def served_apis(self) -> frozenset[int]:
+        """By their keys, as one of the brokers says."""
+        return frozenset(row["api_key"] for row in self._versions()["api_keys"])
+
+    def _versions(self) -> Mapping[str, Any]:
+        limit_ms = self.options.max_block_ms
+        return self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
+
+    def missing_for_transactions(self) -> list[str]:
+        """Which requests without which there are no transactions the brokers do not offer."""
+        served = self.served_apis()
+        return [api.name for api in TRANSACTION_APIS if api.key not in served]
+
+    def answers_of_all(self, api: Api, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+        """Of every broker that answers; one that is away cannot be asked."""
+        (response,) = self._responses((AdminRequest(AllBrokers(), api, body, self.options.request_timeout_ms),))
+        if not response.bodies and response.error is not None:
+            raise response.error
+        return response.bodies
+
+    def answers_by_broker(self, api: Api, body: Mapping[str, Any]) -> dict[int, Mapping[str, Any] | KafkaSinkError]:
+        """Of every broker that the cluster knows of, or why there is none."""
+        self.reach()
+        limit_ms = self.options.request_timeout_ms
+        requests = {
+            AdminRequest(OneBroker(node_id), api, body, limit_ms): node_id
+            for node_id in self._opened()[1].cluster.brokers
+        }
+        answers: dict[int, Mapping[str, Any] | KafkaSinkError] = {}
+        responses = self._responses(tuple(requests))
+        while True:
+            for response in responses:
+                answers[requests[response.request]] = response.bodies[0] if response.error is None else response.error
+            if len(answers) == len(requests):
+                return answers
+            responses = self._responses(())
+
+    def ask_metadata(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self.ask(AnyBroker(), METADATA, body, changes_nothing=True)
+
+    def transaction_version(self) -> int:
         """By which rules the cluster ends transactions: 2 from KIP-890 on, else 1."""
-        return 2 if self.features().get(TRANSACTION_FEATURE, 0) >= GENERATION_2_LEVEL else 1
+        return 2 if self.features().get(TRANSACTION_FEATURE, 0) >= VERSION_2_LEVEL else 1
 
     def transaction_support(self) -> TransactionSupport:
-        generation = self.transaction_generation()
-        return TransactionSupport(generation, generation == 2 or self._brokers_verify())
+        transaction_version = self.transaction_version()
+        return TransactionSupport(transaction_version, transaction_version == 2 or self._brokers_verify())
 
     def cluster_id(self) -> str:
         """Empty if the brokers do not name their cluster."""
@@ -200,7 +337,9 @@ class Client(AdminLoop):
                 break
             if self.now_ms() >= deadline_ms:
                 trouble = metadata.topic_trouble(topic) or self._said()
-                raise OperationTimeout(f"topic {topic} is not known within {self._limit(timeout_ms)}: {trouble}")
+                raise OperationTimeout(
+                    f"topic {topic} is not known within {self._limit(timeout_ms)}: {trouble}", TOPIC_UNKNOWN
+                )
             metadata.want_topic(topic, self.now_ms())
         error = metadata.topic_error(topic)
         if error is not None:
@@ -251,18 +390,18 @@ class Client(AdminLoop):
                 return infos
             retry_at_ms = self.now_ms() + self._backoff.delay_ms(1)
             if retry_at_ms >= deadline_ms:
-                raise OperationTimeout(f"topic {name} exists, but not all of its partitions have a leader yet")
+                raise OperationTimeout(
+                    f"topic {name} exists, but not all of its partitions have a leader yet", TOPIC_UNKNOWN
+                )
             self._wait_until(lambda: False, retry_at_ms)
 
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _brokers_verify(self) -> bool:
-        """Every broker that answers does, since any may lead a partition; one that is away cannot be asked."""
-        question = AdminRequest(AllBrokers(), API_VERSIONS, ABOUT_US, self.options.request_timeout_ms)
-        (reply,) = self._replies((question,))
+        """Every broker that answers does, since any may lead a partition."""
         highest = [
             row["max_version"]
-            for body in reply.bodies
+            for body in self.answers_of_all(API_VERSIONS, ABOUT_US)
             for row in body["api_keys"]
             if row["api_key"] == ADD_PARTITIONS_TO_TXN.key
         ]
@@ -293,10 +432,10 @@ class Client(AdminLoop):
 
     def _ask_to_create(self, topic: str) -> None:
         body = {"topics": [{"name": topic}], "allow_auto_topic_creation": True}
-        (reply,) = self._replies((AdminRequest(AnyBroker(), METADATA, body, self.options.request_timeout_ms),))
-        if isinstance(reply.error, (AuthenticationError, ConfigError)):
-            raise reply.error
-        for answer in reply.bodies:
+        (response,) = self._responses((AdminRequest(AnyBroker(), METADATA, body, self.options.request_timeout_ms),))
+        if isinstance(response.error, (AuthenticationError, ConfigError)):
+            raise response.error
+        for answer in response.bodies:
             if answer["topics"][0]["error_code"] == TOPIC_AUTHORIZATION_FAILED:
                 raise AuthorizationError(
                     f"not authorized to describe topic {topic} (operation Describe, which Read and Write imply), or to "
@@ -333,8 +472,8 @@ class Client(AdminLoop):
         keys = None if names is None else list(names)
         resource = {"resource_type": resource_type, "resource_name": name, "configuration_keys": keys}
         try:
-            question = {"resources": [resource], "include_synonyms": False}
-            answer = self.ask(target, DESCRIBE_CONFIGS, question, changes_nothing=True)
+            request = {"resources": [resource], "include_synonyms": False}
+            answer = self.ask(target, DESCRIBE_CONFIGS, request, changes_nothing=True)
         except BrokerError as error:
             if error.code == UNSUPPORTED_VERSION:
                 return None
@@ -349,44 +488,90 @@ class Client(AdminLoop):
             raise BrokerError(text, code=error_code, api=DESCRIBE_CONFIGS.name)
         return {row["name"]: row["value"] for row in result["configs"]}
 
+    # ---- turning ---------------------------------------------------------------------------------------------------
 
-# ---- between the driver's words and the engine's ---------------------------------------------------------------
+    def _responses(self, requests: Sequence[AdminRequest], until_ms: int | None = None) -> list[AdminResponse]:
+        """Sends the requests and turns until there are responses, to them or to earlier ones, or until that moment."""
+        responses = self._turn(requests, 0)
+        while not responses and (until_ms is None or self.now_ms() < until_ms):
+            responses = self._turn((), until_ms)
+        return responses
+
+    def _wait_until(self, is_true: Callable[[], bool], deadline_ms: int) -> bool:
+        """Turns until it is true or time is over. What is known of the cluster changes meanwhile."""
+        self._wake_at_ms = 0  # a wish may just have been left there
+        while not is_true():
+            if self.now_ms() >= deadline_ms:
+                return False
+            self._turn((), deadline_ms)
+            refusal = self._opened()[1].nodes.refusal
+            if refusal is not None:
+                raise copy_error(refusal)
+        return True
+
+    def _turn(self, requests: Sequence[AdminRequest], until_ms: int | None) -> list[AdminResponse]:
+        """One poll and one step."""
+        network, engine = self._opened()
+        try:
+            now_ms = self.now_ms()
+            moments = (self._wake_at_ms, until_ms, now_ms + WAIT_MS_MAX)
+            events = network.poll(max(0, min(moment for moment in moments if moment is not None) - now_ms))
+            step = engine.step(self.now_ms(), events, requests)
+            self._wake_at_ms = step.wake_at_ms
+            for command in step.commands:
+                self._carry_out(network, command)
+            return step.responses
+        except BaseException:
+            self._drop()
+            raise
+
+    def _carry_out(self, network: Network, command: NetworkCommand) -> None:
+        if isinstance(command, (Send, Connect, Disconnect, Resolve)):
+            network.execute(command)
+        elif isinstance(command, Notice):
+            _LOGGER.log(_LEVELS[command.level], "[%s] %s", self.options.client_id, command.text)
+
+    def _opened(self) -> tuple[Network, AdminEngine]:
+        if self._is_closed:
+            raise LocalProtocolError("the client is closed")
+        if self._network is None or self._engine is None:
+            options = self.options
+            tls = tls_contexts(options)
+            self._engine = AdminEngine(options, jitter=random.random, authenticator=authenticator(options))
+            self._wake_at_ms = 0
+            _open.add(self)
+            self._network = Network(
+                self._clock,
+                send_buffer_bytes=options.send_buffer_bytes,
+                receive_buffer_bytes=options.receive_buffer_bytes,
+                tls=tls,
+            )
+        return self._network, self._engine
+
+    def _start_afresh_if_refused(self) -> None:
+        """For the beginning of a call. Within one, nobody is asked again who has refused, or was refused by us."""
+        if self._engine is not None and self._engine.nodes.refusal is not None:
+            self._drop()
+
+    def _drop(self) -> None:
+        network, self._network, self._engine = self._network, None, None
+        _open.discard(self)
+        if network is not None:
+            network.close()
+
+    def after_fork_in_child(self) -> None:
+        network, self._network, self._engine = self._network, None, None
+        if network is not None:
+            network.close_descriptors()
 
 
-def _question(request: d.DriverRequest) -> AdminRequest:
-    return AdminRequest(
-        _target(request.target),
-        request.api,
-        request.body,
-        request.timeout_ms,
-        request.version_min,
-        request.version_max,
-        request.find_again,
-    )
+_open: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
-def _target(target: d.Target) -> Target:
-    if isinstance(target, d.CoordinatorOf):
-        return Coordinator(target.transactional_id)
-    if isinstance(target, d.CoordinatorsOf):
-        return Coordinators(target.transactional_ids)
-    if isinstance(target, d.LeadersOf):
-        return Leaders(target.partitions)
-    if isinstance(target, d.LeaderOf):
-        return Leader(target.topic, target.partition)
-    return AllBrokers()
+def _after_fork_in_child() -> None:
+    for client in list(_open):
+        client.after_fork_in_child()
+    _open.clear()
 
 
-_FATES = {
-    ResponseKind.ANSWERED: d.AnswerStatus.ANSWERED,
-    ResponseKind.LOST: d.AnswerStatus.LOST,
-    ResponseKind.UNSUPPORTED: d.AnswerStatus.UNSUPPORTED,
-    ResponseKind.REFUSED: d.AnswerStatus.REFUSED,
-}
-
-
-def _current(requests: dict[d.RequestKey, AdminRequest], reply: AdminResponse) -> Iterator[d.DriverAnswer]:
-    for key, question in list(requests.items()):
-        if question is reply.question:
-            del requests[key]
-            yield d.DriverAnswer(key, _FATES[reply.ending], reply.bodies, reply.error)
+os.register_at_fork(after_in_child=_after_fork_in_child)

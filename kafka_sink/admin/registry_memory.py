@@ -25,15 +25,15 @@ def keep_schemas_in(folder: Callable[[], str | None]) -> None:
         _folders.append(folder)
 
 
-def recall(urls: tuple[str, ...], question: SchemaQuery) -> ResolvedSchema | None:
-    for path in _paths(urls, question):
+def recall(urls: tuple[str, ...], query: SchemaQuery) -> ResolvedSchema | None:
+    for path in _paths(urls, query):
         with suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8") as opened:
             return from_text(opened.read())
     return None
 
 
-def remember(urls: tuple[str, ...], question: SchemaQuery, found: ResolvedSchema) -> None:
-    for path in _paths(urls, question):
+def remember(urls: tuple[str, ...], query: SchemaQuery, found: ResolvedSchema) -> None:
+    for path in _paths(urls, query):
         with suppress(OSError):
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             unfinished = f"{path}.{os.getpid()}"
@@ -42,7 +42,7 @@ def remember(urls: tuple[str, ...], question: SchemaQuery, found: ResolvedSchema
             os.replace(unfinished, path)
 
 
-def _paths(urls: tuple[str, ...], question: SchemaQuery) -> list[str]:
-    told = hashlib.sha256(repr((urls, question)).encode()).hexdigest()
+def _paths(urls: tuple[str, ...], query: SchemaQuery) -> list[str]:
+    told = hashlib.sha256(repr((urls, query)).encode()).hexdigest()
     folders = (each() for each in _folders)
     return [os.path.join(folder, "schemas", told) for folder in folders if folder is not None]

@@ -24,6 +24,7 @@ from kafka_sink.admin.registry_memory import recall, remember
 from kafka_sink.auth.login import login_options
 from kafka_sink.auth.renewal import Renewed
 from kafka_sink.auth.token import token_source
+from kafka_sink.error_table.commits import REGISTRY_LOGIN, SCHEMA_INVALID, SCHEMA_MISSING
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.io import web
 from kafka_sink.io.files import looked_up, read_file
@@ -80,9 +81,11 @@ def resolve(
         )
     if registry is None:
         if schema is None:
-            raise ConfigError(f"no schema for the {options.side}: set {options.side}.schema or {REGISTRY}url")
+            raise ConfigError(
+                f"no schema for the {options.side}: set {options.side}.schema or {REGISTRY}url", SCHEMA_MISSING
+            )
         return ResolvedSchema(schema, subject)
-    question = SchemaQuery(
+    query = SchemaQuery(
         side=options.side,
         subject=subject,
         schema=schema,
@@ -92,7 +95,7 @@ def resolve(
         normalizes=options.normalizes,
         needs_guid=options.framing in BY_GUID,
     )
-    return registry_client(registry, os.getpid()).resolved(question)
+    return registry_client(registry, os.getpid()).resolved(query)
 
 
 def _subject(
@@ -111,7 +114,7 @@ def schema_text(options: SchemaOptions) -> str | None:
     try:
         return read_file(name, options.text).decode()
     except UnicodeDecodeError:
-        raise ConfigError(f"{name}={options.text} is no text in UTF-8") from None
+        raise ConfigError(f"{name}={options.text} is no text in UTF-8", SCHEMA_INVALID) from None
 
 
 @cache
@@ -130,21 +133,21 @@ class RegistryClient:
         # The address that answered last is asked first.
         self._urls = list(options.urls)
 
-    def resolved(self, question: SchemaQuery) -> ResolvedSchema:
-        known = self._known.get(question)
-        if known is not None and (question.is_for_ever or self._is_fresh(known[0])):
+    def resolved(self, query: SchemaQuery) -> ResolvedSchema:
+        known = self._known.get(query)
+        if known is not None and (query.is_for_ever or self._is_fresh(known[0])):
             return known[1]
-        found = self._asked_or_recalled(question)
-        self._known[question] = time.monotonic(), found
+        found = self._asked_or_recalled(query)
+        self._known[query] = time.monotonic(), found
         while len(self._known) > KNOWN_MAX:
             self._known.pop(next(iter(self._known)))
         return found
 
-    def _asked_or_recalled(self, question: SchemaQuery) -> ResolvedSchema:
-        before = recall(self._options.urls, question)
+    def _asked_or_recalled(self, query: SchemaQuery) -> ResolvedSchema:
+        before = recall(self._options.urls, query)
         try:
             # Nobody waits for a registry that is not needed.
-            found = self._asked(question, self._options.retries_max if before is None else 0)
+            found = self._asked(query, self._options.retries_max if before is None else 0)
         except TransportError as error:
             if before is None:
                 raise
@@ -152,11 +155,11 @@ class RegistryClient:
                 "%s; the schema is the one that an earlier process was told: %s", error, before.subject or before.guid
             )
             return before
-        remember(self._options.urls, question, found)
+        remember(self._options.urls, query, found)
         return found
 
-    def _asked(self, question: SchemaQuery, retries_max: int) -> ResolvedSchema:
-        steps = resolution(question)
+    def _asked(self, query: SchemaQuery, retries_max: int) -> ResolvedSchema:
+        steps = resolution(query)
         try:
             request = next(steps)
             while True:
@@ -247,7 +250,9 @@ class RegistryClient:
         else:
             token = looked_up(f"{REGISTRY}bearer.auth.token", self._options.bearer_token or "").strip()
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise AuthenticationError("the bearer token for the schema registry is empty, or has letters of no token")
+            raise AuthenticationError(
+                "the bearer token for the schema registry is empty, or has letters of no token", REGISTRY_LOGIN
+            )
         return token
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from kafka_sink.admin.schema_registry import resolve, schema_text
 from kafka_sink.admin.side_plan import SidePlan
+from kafka_sink.error_table.commits import SCHEMA_MISMATCH
 from kafka_sink.errors import ConfigError
 from kafka_sink.io.files import read_file
 from kafka_sink.options.format_names import AVRO, JSON, PROTOBUF
@@ -38,7 +39,7 @@ def planned_side(
     try:
         return _planned(side, chosen, registry, kind, topic)
     except ConfigError as error:
-        raise ConfigError(f"{side}.format={chosen.format}: {error}") from None
+        raise ConfigError(f"{side}.format={chosen.format}: {error}", error.entry) from None
 
 
 def _planned(
@@ -98,7 +99,7 @@ def _parsed(chosen: SideFormat, text: str, references: dict[str, str]) -> Schema
 def _settled(chosen: SideFormat, given: Schema | None, resolved: ResolvedSchema) -> Schema:
     """As the registry has it. Where it repeats what was given, that is read already."""
     if resolved.schema.kind != _registry_kind(chosen.format):
-        raise ConfigError(f"the schema in the registry is {_KINDS[resolved.schema.kind]}")
+        raise ConfigError(f"the schema in the registry is {_KINDS[resolved.schema.kind]}", SCHEMA_MISMATCH)
     if given is not None and resolved.schema.text == given.text:
         return given
     return _parsed(chosen, resolved.schema.text, {each.name: each.schema.text for each in resolved.dependencies})

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from kafka_sink.auth import aws_endpoints
 from kafka_sink.auth.renewal import Renewed
+from kafka_sink.error_table.brokers import AWS_LOGIN
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.io.files import looked_up, read_file
 from kafka_sink.options import ProducerOptions
@@ -44,7 +45,7 @@ def region(options: ProducerOptions, host: str) -> str:
     """That of a broker."""
     found = options.sasl_aws_region or region_of(host) or _region_here()
     if found is None or not REGION.fullmatch(found):
-        raise ConfigError(f"{AWS_MSK_IAM}: the host name {host} says no region of AWS: set sasl.aws.region")
+        raise ConfigError(f"{AWS_MSK_IAM}: the host name {host} says no region of AWS: set sasl.aws.region", AWS_LOGIN)
     return found
 
 
@@ -95,9 +96,12 @@ def _of_surroundings(options: ProducerOptions) -> AwsCredentials:
         try:
             return aws_endpoints.of_instance(options)
         except TransportError as error:
-            raise TransportError(f"no AWS credentials in options, environment and ~/.aws, and {error}") from None
+            raise TransportError(
+                f"no AWS credentials in options, environment and ~/.aws, and {error}", AWS_LOGIN
+            ) from None
     raise ConfigError(
-        "no AWS credentials in options, environment and ~/.aws, no container, and AWS_EC2_METADATA_DISABLED is set"
+        "no AWS credentials in options, environment and ~/.aws, no container, and AWS_EC2_METADATA_DISABLED is set",
+        AWS_LOGIN,
     )
 
 
@@ -109,7 +113,9 @@ def _of_environment() -> AwsCredentials:
 def _checked(what: str, key_id: str, secret: str, session_token: str) -> AwsCredentials:
     found = aws_answers.checked(key_id, secret, session_token)
     if found is None:
-        raise ConfigError(f"{what} and what belongs to it (secret key, session token) are no AWS credentials")
+        raise ConfigError(
+            f"{what} and what belongs to it (secret key, session token) are no AWS credentials", AWS_LOGIN
+        )
     return found
 
 
@@ -132,15 +138,16 @@ def _of_profile(
     options: ProducerOptions, name: str, profiles: aws_answers.Profiles, above: tuple[str, ...] = ()
 ) -> AwsCredentials:
     if name in above:
-        raise ConfigError(f"the AWS profile {name!a} is its own source_profile")
+        raise ConfigError(f"the AWS profile {name!a} is its own source_profile", AWS_LOGIN)
     if name not in profiles:
-        raise ConfigError(f"there is no AWS profile {name!a} in ~/.aws (on this host, for this user)")
+        raise ConfigError(f"there is no AWS profile {name!a} in ~/.aws (on this host, for this user)", AWS_LOGIN)
     profile = profiles[name]
     for setting in _ELSEWHERE:
         if setting in profile:
             raise ConfigError(
                 f"the AWS profile {name!a} uses {setting}, which is not built in: get keys with the AWS command line "
-                "(aws configure export-credentials) and pass them in the environment"
+                "(aws configure export-credentials) and pass them in the environment",
+                AWS_LOGIN,
             )
     role = profile.get("role_arn")
     if role is None:
@@ -174,7 +181,8 @@ def _source_of(
     if place not in places:
         raise ConfigError(
             f"the AWS profile {name!a} has a role_arn, but neither source_profile, web_identity_token_file nor a "
-            f"credential_source of {', '.join(places)}"
+            f"credential_source of {', '.join(places)}",
+            AWS_LOGIN,
         )
     return places[place]()
 
@@ -187,6 +195,6 @@ def _keys_of(name: str, profile: Named) -> AwsCredentials:
 def _of_web_identity(options: ProducerOptions, path: str, role: str, session: str | None) -> AwsCredentials:
     token = read_file("AWS_WEB_IDENTITY_TOKEN_FILE", path).decode(errors="replace").strip()
     if not token:
-        raise AuthenticationError("the file of AWS_WEB_IDENTITY_TOKEN_FILE is empty")
+        raise AuthenticationError("the file of AWS_WEB_IDENTITY_TOKEN_FILE is empty", AWS_LOGIN)
     form = {"RoleArn": role, "RoleSessionName": session or ROLE_SESSION_NAME, "WebIdentityToken": token}
     return aws_endpoints.asked_of_sts(options, "AssumeRoleWithWebIdentity", form, None, _region_here())

@@ -11,6 +11,7 @@ import time
 import urllib.parse
 from collections.abc import Mapping
 
+from kafka_sink.error_table.brokers import AWS_LOGIN
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.io import web
 from kafka_sink.io.files import read_file
@@ -83,7 +84,9 @@ def _container_url() -> str:
 def of_container(options: ProducerOptions) -> AwsCredentials:
     url = _container_url()
     if not url:
-        raise ConfigError("no AWS credentials of a container: AWS_CONTAINER_CREDENTIALS_RELATIVE_URI is not set")
+        raise ConfigError(
+            "no AWS credentials of a container: AWS_CONTAINER_CREDENTIALS_RELATIVE_URI is not set", AWS_LOGIN
+        )
     if urllib.parse.urlsplit(url).hostname not in _CONTAINER_HOSTS:
         web.check_is_safe("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
     source = f"the credentials endpoint {web.shown(url)}"
@@ -116,7 +119,7 @@ def _text(answer: web.HttpAnswer, source: str) -> str:
     """A token or a role's name: what is put into the next request is one printable word."""
     lines = answer.body.decode("ascii", errors="replace").split()
     if not lines or not lines[0].isprintable() or len(lines[0]) > ANSWER_BYTES_MAX // 8 or not lines[0].isascii():
-        raise AuthenticationError(f"{source} answered without credentials")
+        raise AuthenticationError(f"{source} answered without credentials", AWS_LOGIN)
     return lines[0]
 
 
@@ -133,10 +136,14 @@ def _near(
 
 def _one_line(name: str, value: str) -> str:
     if not value.isprintable() or not value.isascii():
-        raise ConfigError(f"{name} is not one line of text")
+        raise ConfigError(f"{name} is not one line of text", AWS_LOGIN)
     return value
 
 
 def _refusal(source: str, answer: web.HttpAnswer, word: str, hint: str) -> TransportError | AuthenticationError:
     text = f"{source} answered {answer.status}{word}"
-    return TransportError(f"{text}; it is asked again") if answer.is_for_now else AuthenticationError(f"{text}: {hint}")
+    return (
+        TransportError(f"{text}; it is asked again", AWS_LOGIN)
+        if answer.is_for_now
+        else AuthenticationError(f"{text}: {hint}", AWS_LOGIN)
+    )

@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from kafka_sink.client.authentication import Authenticator
+from kafka_sink.error_table.brokers import KERBEROS_LOGIN
+from kafka_sink.error_table.writes import PACKAGE_MISSING
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
 from kafka_sink.io.files import located, looked_up, read_file
 from kafka_sink.options import ProducerOptions
@@ -66,7 +68,8 @@ def library() -> None:
         raise ConfigError(
             f"sasl.mechanism=GSSAPI needs the package gssapi, which cannot be loaded here ({error}): install it on the "
             f"driver and each executor with {INSTALL}; where it has to be built, that takes a C compiler and the "
-            "headers of Kerberos (Debian: libkrb5-dev)"
+            "headers of Kerberos (Debian: libkrb5-dev)",
+            PACKAGE_MISSING,
         ) from None
 
 
@@ -130,9 +133,10 @@ class KerberosContext:
         if number == _NO_CACHE and self._login.keytab is not None:
             said = f"the keytab {self._login.keytab} has no key for the principal {self._login.principal}"
         if number in _PASSING:
-            return TransportError(f"Kerberos gives {what} for {self._target}: {said}")
+            return TransportError(f"Kerberos gives {what} for {self._target}: {said}", KERBEROS_LOGIN)
         return AuthenticationError(
-            f"Kerberos gives {what} for {self._target}: {said}. It is not tried again: {_HINTS.get(number, _HINT)}"
+            f"Kerberos gives {what} for {self._target}: {said}. It is not tried again: {_HINTS.get(number, _HINT)}",
+            KERBEROS_LOGIN,
         )
 
 

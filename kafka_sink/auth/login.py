@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from kafka_sink.auth.renewal import Renewed
 from kafka_sink.client.authentication import Authenticator
+from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.errors import ConfigError
 from kafka_sink.io.files import looked_up
 from kafka_sink.options import ProducerOptions
@@ -71,7 +72,7 @@ def _login(options: ProducerOptions, tokens: Renewed[str] | None) -> Login:
         return Login(mechanism=OAUTHBEARER, token=tokens.current(), extensions=extensions)
     if not named:
         if options.sasl_username is None or options.sasl_password is None:
-            raise ConfigError(f"sasl.mechanism={options.sasl_mechanism} needs {NEEDS}")
+            raise ConfigError(f"sasl.mechanism={options.sasl_mechanism} needs {NEEDS}", LOGIN_OPTIONS)
         named = {
             "username": looked_up("sasl.username", options.sasl_username),
             "password": looked_up("sasl.password", options.sasl_password),
@@ -96,5 +97,7 @@ def login_options(options: ProducerOptions) -> Mapping[str, str]:
         text = looked_up("sasl.jaas.config", text)
     module = parse_jaas(text)
     if options.sasl_mechanism not in MODULES.get(module.name, ()):
-        raise ConfigError(f"sasl.jaas.config names {module.name}, which does not fit {options.sasl_mechanism}")
+        raise ConfigError(
+            f"sasl.jaas.config names {module.name}, which does not fit {options.sasl_mechanism}", LOGIN_OPTIONS
+        )
     return {name: looked_up("sasl.jaas.config", value) for name, value in module.options.items()}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka_sink.auth.renewal import Renewed
+from kafka_sink.error_table.brokers import TOKEN_UNUSABLE
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.io import web
 from kafka_sink.io.files import looked_up, read_file
@@ -47,9 +48,13 @@ def _asking(provider: str | Callable[[], str]) -> Callable[[], str]:
             raise
         except Exception as error:
             # Its text may hold the token, or what the token was got with.
-            raise AuthenticationError(f"the function of {PROVIDER} raised {type(error).__name__}") from None
+            raise AuthenticationError(
+                f"the function of {PROVIDER} raised {type(error).__name__}", TOKEN_UNUSABLE
+            ) from None
         if not isinstance(token, str):
-            raise AuthenticationError(f"the function of {PROVIDER} returned {type(token).__name__}, not text")
+            raise AuthenticationError(
+                f"the function of {PROVIDER} returned {type(token).__name__}, not text", TOKEN_UNUSABLE
+            )
         return token
 
     return get
@@ -77,8 +82,8 @@ def _token_of_endpoint(options: ProducerOptions, named: Mapping[str, str]) -> st
     word = error_of_answer(answer.body)
     text = f"{source} answered {answer.status}" + (f" ({word})" if word else "")
     if answer.is_for_now:
-        raise TransportError(f"{text}; it is asked again")
-    raise AuthenticationError(f"{text}: check client id, secret and scope")
+        raise TransportError(f"{text}; it is asked again", TOKEN_UNUSABLE)
+    raise AuthenticationError(f"{text}: check client id, secret and scope", TOKEN_UNUSABLE)
 
 
 def _request(options: ProducerOptions, named: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -117,12 +122,12 @@ def _assertion(name: str) -> str:
     """Read anew each time: whoever signs it replaces it before it ends."""
     text = read_file(ASSERTION, name).decode("ascii", errors="replace").strip()
     if not text:
-        raise ConfigError(f"{ASSERTION}={name} is empty")
+        raise ConfigError(f"{ASSERTION}={name} is empty", TOKEN_UNUSABLE)
     return text
 
 
 def _credential(value: str | None, name: str, of_module: str | None) -> str:
     found = looked_up(_CREDENTIALS + name, value) if value is not None else of_module
     if not found:
-        raise ConfigError(f"{_CREDENTIALS}{name} is missing or empty")
+        raise ConfigError(f"{_CREDENTIALS}{name} is missing or empty", TOKEN_UNUSABLE)
     return found

@@ -10,6 +10,7 @@ import json
 import logging
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from kafka_sink.cli.arguments import parsed
 from kafka_sink.cli.report import OPEN, REFUSED, UNREACHABLE, USAGE, Report
@@ -35,16 +36,17 @@ def main(words: Sequence[str] | None = None) -> int:
             report: Report = given.run(place, given)
     except (KafkaSinkError, Declined) as error:
         exit_code, text = _exit_code(error), "; ".join(line.removeprefix("- ") for line in str(error).splitlines())
-        sys.stderr.write(f"pykafka-sink: {text}\n")
+        name = error.name if isinstance(error, KafkaSinkError) else None
+        sys.stderr.write(f"pykafka-sink: {text}{f' [{name}]' if name else ''}\n")
         if given.json:
-            _print_json({"error": type(error).__name__, "text": text}, exit_code)
+            _print_json({"error": type(error).__name__, "name": name, "text": text}, exit_code)
         return exit_code
     except KeyboardInterrupt:
         sys.stderr.write("pykafka-sink: interrupted; whatever had been begun may be repeated\n")
         return INTERRUPTED
-    if given.json:
-        _print_json(report.content, report.exit_code)
-    else:
+    if given.json and (report.content or report.objects is not None):
+        _print_json(report.content, report.exit_code, report.objects)
+    elif report.lines:
         sys.stdout.write("\n".join(report.lines) + "\n")
     return report.exit_code
 
@@ -57,9 +59,9 @@ def _exit_code(error: Exception) -> int:
     return UNREACHABLE if isinstance(error, (TransportError, OperationTimeout)) else REFUSED
 
 
-def _print_json(content: object, exit_code: int) -> None:
-    assert isinstance(content, dict)
-    sys.stdout.write(json.dumps({**content, "exit_code": exit_code}, indent=2) + "\n")
+def _print_json(content: dict[str, Any], exit_code: int, objects: list[dict[str, str]] | None = None) -> None:
+    shown = {**content, "exit_code": exit_code} if objects is None else objects
+    sys.stdout.write(json.dumps(shown, indent=2) + "\n")
 
 
 def _show_log(*, is_wanted: bool) -> None:

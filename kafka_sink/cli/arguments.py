@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
 
-from kafka_sink.cli import read_commands, set_aside, write_commands
+from kafka_sink.cli import explain, read_commands, set_aside, topic, write_commands
+from kafka_sink.cli.check_arguments import add_check
+from kafka_sink.cli.completion import SCRIPTS, completion, nowhere
 from kafka_sink.cli.perf import LoadTest, perf
+from kafka_sink.cli.report import Report
 from kafka_sink.cli.schema_arguments import add_schema
 from kafka_sink.cli.sink_client import SinkClient
+from kafka_sink.cli.watch import watch
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.version import VERSION
 
 DEFAULT_TIMEOUT_S = 60
+INTERVAL_S = 2
 
 _ABOUT = """\
-Look at, and put in order, what the Spark sink format("pykafka-sink") has decided; or see how fast it writes (perf).
+Look at, and put in order, what the Spark sink format("pykafka-sink") has decided; see beforehand whether a job will
+work (check), or how fast it writes (perf).
 
 Under exactly-once each batch is decided by one record in a ledger topic; then its transactions are committed, and a
 second record closes the decision. A driver that dies in between leaves an open decision. The query finishes it when it
@@ -34,12 +42,22 @@ exit codes:
 
 _EXAMPLES = """\
 examples:
+  pykafka-sink check --bootstrap-server localhost:9092 --topic events
   pykafka-sink ledger --bootstrap-server localhost:9092
   pykafka-sink recover --bootstrap-server localhost:9092 --checkpoint hdfs://nn/checkpoints/orders
   pykafka-sink resolve --replay --properties client.properties --sink-id orders
   pykafka-sink transactions --bootstrap-server localhost:9092 --sink-id orders --json
 
-`pykafka-sink COMMAND --help` explains each command.
+`pykafka-sink COMMAND --help` explains each command. Words are completed by Tab after
+`source <(pykafka-sink completion bash)`; zsh and fish have their own.
+"""
+
+_PERF_CODES = """\
+exit codes:
+  0  all records are acknowledged
+  2  wrong usage: an option, a file
+  3  no broker could be reached in time
+  4  the brokers refused (credentials, permissions), or records were not delivered
 """
 
 _LEDGER = """\
@@ -52,6 +70,23 @@ Show the newest decision of each sink, and of each named batch write. It only re
   replay     was lost; an operator has the query run the batch again
 
 The age is by this machine's clock and by the clock of the driver that wrote the record.
+
+examples:
+  pykafka-sink ledger --bootstrap-server localhost:9092
+  pykafka-sink ledger --bootstrap-server localhost:9092 --checkpoint /data/checkpoints/orders --json
+  pykafka-sink ledger --properties client.properties --sink-id orders
+"""
+
+_WATCH = """\
+Watch a sink: its newest batches, rows per second, how old the last batch is, open transactions, and for each partition
+how far the stable offset is behind the end: read_committed readers see nothing of what lies between. It only reads.
+
+A terminal is drawn anew at each look (by rich, if pykafka-sink[watch] is installed). Into a file or a pipe goes one
+line per look; with --json one object per line. Ctrl-C ends it.
+
+examples:
+  pykafka-sink watch --bootstrap-server localhost:9092 --sink-id orders
+  pykafka-sink watch --bootstrap-server localhost:9092 --sink-id orders --interval 60 >> orders.log
 """
 
 _RECOVER = """\
@@ -61,6 +96,13 @@ Repeating it is harmless. It takes the driver's place, so stop the query first: 
 
 The transactions wait for at most their transaction.timeout.ms. If it has passed, the batch is lost, the exit code is 1,
 and `resolve` is next.
+
+What is open is shown first. On a terminal you are asked; --yes does not ask, and a script is never asked, because what
+is decided has to be finished.
+
+examples:
+  pykafka-sink recover --bootstrap-server localhost:9092 --checkpoint hdfs://nn/checkpoints/orders
+  pykafka-sink recover --bootstrap-server localhost:9092 --sink-id orders --yes
 """
 
 _RESOLVE = """\
@@ -76,6 +118,11 @@ A decision of another cluster, found in a ledger that was copied from there, is 
                known then, so the sink counts as unknown; what that means is shown first
 
 What is lost is shown before you are asked; --yes does not ask.
+
+examples:
+  pykafka-sink resolve --replay --properties client.properties --sink-id orders
+  pykafka-sink resolve --accept --bootstrap-server localhost:9092 --sink-id nightly --batch 2026-11-21 --yes
+  pykafka-sink resolve --set-aside --bootstrap-server localhost:9092 --sink-id orders
 """
 
 _TRANSACTIONS = """\
@@ -85,8 +132,11 @@ nobody may abort it (recover commits it).
 
   --abort   commit what is decided, then abort all others of the sink. It takes the driver's place: stop the query
             first. Without it they end by themselves after their transaction.timeout.ms
-"""
 
+examples:
+  pykafka-sink transactions --bootstrap-server localhost:9092
+  pykafka-sink transactions --bootstrap-server localhost:9092 --sink-id orders --abort
+"""
 
 _PERF = """\
 Write records to a topic as fast as possible, or at a pace, and print rates and latencies: the options and lines of
@@ -94,6 +144,53 @@ Kafka's kafka-producer-perf-test, for this producer. Options of the producer go 
 
 Records are handed over as Arrow batches, as Spark hands them to the sink; all records of a batch have the latency of
 the last one that is acknowledged.
+
+examples:
+  pykafka-sink perf --bootstrap-server localhost:9092 --topic load --num-records 1000000 --record-size 100
+  pykafka-sink perf --bootstrap-server localhost:9092 --topic load --num-records 60000 --record-size 1000 \\
+      --throughput 1000 --option kafka.compression.type=lz4 --print-metrics
+"""
+
+_REPLAY = """\
+Write dead letters again: each becomes the record that it was made of, with its key, value, headers and timestamp, in
+the topic --to. The letters stay where they are.
+
+A letter is written exactly once by a replay, whatever crashes: how far it has come is kept in the ledger, in the same
+transaction as the records. The same words typed again go on where the last run ended, and write what has come since. A
+replay is known by --from, --to and --filter together, or by --name; another name begins from the first letter.
+
+Left out, and counted: letters that are too large to have kept their value, those that hold JSON of a row that did not
+fit its schema, and records that are no letters. What is going to be written is shown before you are asked.
+
+The principal needs Read on --from, Write on --to and on the ledger topic, and Write on the transactional id, which is
+the name of the replay (replay-... unless --name says otherwise).
+
+examples:
+  pykafka-sink replay --bootstrap-server localhost:9092 --from orders-dead --to orders --dry-run
+  pykafka-sink replay --bootstrap-server localhost:9092 --from orders-dead --to orders \\
+      --filter 'reason=too large' --option kafka.max.request.size=8388608 --yes
+"""
+
+_REPLAY_CODES = """\
+exit codes:
+  0  every letter was looked at, and written if it was chosen
+  1  you were asked, and said no: nothing was written
+  2  wrong usage: an option, a file, or a topic that does not exist; or a letter that cannot be sent
+  3  no broker could be reached in time; what is committed stays, the same command goes on from there
+  4  the brokers refused (credentials, permissions), or another run of this replay has taken over
+"""
+
+_COMPLETION = """\
+Print a script that completes commands, options and their values at Tab.
+
+examples:
+  pykafka-sink completion bash
+  pykafka-sink completion zsh
+  pykafka-sink completion fish
+
+  source <(pykafka-sink completion bash)                                    # in ~/.bashrc
+  source <(pykafka-sink completion zsh)                                     # in ~/.zshrc, after compinit
+  pykafka-sink completion fish | source                                     # in ~/.config/fish/config.fish
 """
 
 
@@ -107,10 +204,22 @@ def parser() -> argparse.ArgumentParser:
 
     ledger = _asking(commands, "ledger", "show the decisions of a sink, or of all", _LEDGER)
     _sink(ledger, is_required=False)
+    ledger.add_argument("--follow", action="store_true", help="look again and again, until Ctrl-C")
+    _refreshing(ledger)
     ledger.set_defaults(run=read_commands.ledger)
+
+    watched = _asking(commands, "watch", "see what a sink does, look by look", _WATCH)
+    _sink(watched, is_required=True)
+    _refreshing(watched)
+    watched.add_argument(
+        "--metrics-url", metavar="URL",
+        help="the address that metrics.prometheus.port opens on the driver; tells how long commits take",
+    )  # fmt: skip
+    watched.set_defaults(run=watch)
 
     recover = _asking(commands, "recover", "finish an open decision", _RECOVER)
     _sink(recover, is_required=True)
+    recover.add_argument("--yes", action="store_true", help="do not ask")
     recover.set_defaults(run=write_commands.recover)
 
     resolve = _asking(commands, "resolve", "choose what becomes of a lost batch", _RESOLVE)
@@ -130,13 +239,69 @@ def parser() -> argparse.ArgumentParser:
     transactions.add_argument("--yes", action="store_true", help="do not ask before aborting")
     transactions.set_defaults(run=read_commands.transactions)
 
+    _replay(commands)
     _perf(commands)
+    add_check(commands, _property)
+    topic.add_topic(_command(commands, "topic", topic.TITLE, topic.ABOUT), _property, _count)
     add_schema(commands, _property)
+    _explain(commands)
+    _completion(commands)
     return top
 
 
+def _replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = _asking(commands, "replay", "write dead letters again, once", _REPLAY, codes=_REPLAY_CODES)
+    command.set_defaults(place=_replay_desk, run=_run_replay)
+    command.add_argument("--from", dest="source", required=True, metavar="TOPIC", help="the topic of dead letters")
+    command.add_argument("--to", dest="target", required=True, metavar="TOPIC", help="where the records go")
+    command.add_argument(
+        "--filter", type=_property, action="append", default=[], metavar="NAME=VALUE",
+        help="only letters that say so in their header pykafka-sink.NAME: reason, topic, partition, row, query.id, "
+        "batch.id, spark.partition. May be repeated: one of the values of a name, for every name",
+    )  # fmt: skip
+    command.add_argument("--name", metavar="NAME", help="of the replay, which is also its transactional id")
+    command.add_argument(
+        "--batch-size", type=_count, default=10_000, metavar="N",
+        help="so many records in a transaction at most (default %(default)s)",
+    )  # fmt: skip
+    command.add_argument("--dry-run", action="store_true", help="read and count the letters, write nothing")
+    command.add_argument("--yes", action="store_true", help="do not ask")
+
+
+def _replay_desk(given: argparse.Namespace) -> Any:
+    from kafka_sink.cli.replay import ReplayDesk  # most commands need no producer
+
+    return ReplayDesk(given)
+
+
+def _run_replay(desk: Any, given: argparse.Namespace) -> Report:
+    from kafka_sink.cli.replay import replay
+
+    return replay(desk, given)
+
+
+def _completion(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "completion", help="print a script for the shell's Tab key", description=_COMPLETION, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    command.add_argument("shell", choices=tuple(SCRIPTS), help="which shell")
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    command.set_defaults(place=nowhere, run=completion, parser=parser, verbose=False)
+
+
+def _explain(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = commands.add_parser(
+        "explain", help="explain an error by its name", description=explain.ABOUT, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    command.add_argument("name", nargs="?", metavar="PKS-NNNN", help="the name at the beginning of the error")
+    command.add_argument("--json", action="store_true", help="print one JSON object")
+    command.set_defaults(place=nullcontext, run=explain.explain, verbose=False)
+
+
 def _perf(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    command = _command(commands, "perf", "see how fast this producer writes", _PERF)
+    command = _command(commands, "perf", "see how fast this producer writes", _PERF, codes=_PERF_CODES)
     command.set_defaults(place=LoadTest, run=perf)
     load = command.add_argument_group("load")
     load.add_argument("--topic", required=True, help="where to write; it should have been created for this")
@@ -182,6 +347,8 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
         if given.sink_id is None and given.checkpoint is None:
             reader.error("transactions --abort needs --sink-id or --checkpoint")
         given.run = write_commands.abort_transactions
+    if not getattr(given, "follow", True) and (given.count or given.interval != INTERVAL_S):
+        reader.error("--interval and --count go with ledger --follow")
     if getattr(given, "set_aside", False):
         if given.batch is not None:
             reader.error("resolve --set-aside is about a record that names no batch: choose with --key")
@@ -192,10 +359,16 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, title: str, about: str
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    title: str,
+    about: str,
+    *,
+    codes: str = _CODES,
 ) -> argparse.ArgumentParser:
+    """`about` has examples in it: lines that can be typed."""
     command = commands.add_parser(
-        name, help=title, description=about, epilog=_CODES, allow_abbrev=False,
+        name, help=title, description=about, epilog=codes, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     brokers = command.add_argument_group("brokers")
@@ -218,10 +391,15 @@ def _command(
 
 
 def _asking(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, title: str, about: str
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    title: str,
+    about: str,
+    *,
+    codes: str = _CODES,
 ) -> argparse.ArgumentParser:
     """A command about decisions of sinks."""
-    command = _command(commands, name, title, about)
+    command = _command(commands, name, title, about, codes=codes)
     command.set_defaults(place=SinkClient)
     command.add_argument(
         "--timeout", type=_seconds, default=DEFAULT_TIMEOUT_S, metavar="SECONDS",
@@ -240,6 +418,17 @@ def _sink(command: argparse.ArgumentParser, *, is_required: bool) -> None:
     names.add_argument(
         "--checkpoint", metavar="LOCATION", help="the option checkpointLocation of a stream that has no sink.id"
     )
+
+
+def _refreshing(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--interval",
+        type=_seconds,
+        default=INTERVAL_S,
+        metavar="SECONDS",
+        help="between two looks (default %(default)s)",
+    )
+    command.add_argument("--count", type=_count_or_none, default=0, metavar="N", help="end after N looks (0: never)")
 
 
 def _option(text: str) -> tuple[str, str]:

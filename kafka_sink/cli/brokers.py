@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
@@ -19,14 +20,14 @@ def producer_options(given: argparse.Namespace, own: Mapping[str, str] | None = 
         settings["bootstrap.servers"] = given.bootstrap_servers
     settings |= own or {}
     if "bootstrap.servers" not in settings:
-        raise ConfigError("no brokers are named: add --bootstrap-server HOST:PORT")
+        raise ConfigError("no brokers are named: add --bootstrap-server HOST:PORT", COMMAND_WRONG)
     return parse_producer_options(settings)
 
 
 def without_repetition(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
     named = dict(pairs)
     if len(named) < len(pairs):
-        raise ConfigError("--option names the same option twice")
+        raise ConfigError("--option names the same option twice", COMMAND_WRONG)
     return named
 
 
@@ -36,5 +37,5 @@ def properties_of(name: str | None) -> Mapping[str, str]:
     try:
         text = Path(name).read_text(ENCODING)
     except OSError as error:
-        raise ConfigError(f"--properties {name} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"--properties {name} cannot be read: {error.strerror}", COMMAND_WRONG) from None
     return parse_properties(text)

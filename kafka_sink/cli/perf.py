@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from kafka_sink.cli.brokers import producer_options
 from kafka_sink.cli.perf_meter import Meter
 from kafka_sink.cli.report import DONE, Report
+from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.sink_table import TopicName
 from kafka_sink.producer.arrow_future import ArrowFuture
@@ -43,7 +44,7 @@ class LoadTest:
         self.record_count: int = given.num_records
         self.warm_up_count: int = given.warmup_records
         if self.warm_up_count >= self.record_count:
-            raise ConfigError("--warmup-records must be fewer than --num-records")
+            raise ConfigError("--warmup-records must be fewer than --num-records", COMMAND_WRONG)
         self.per_second: float = given.throughput
         self.transaction_s: float = given.transaction_duration_ms / 1000
         rows = ROWS_MAX if self.per_second <= 0 else min(ROWS_MAX, max(1, int(self.per_second * PACE_MS / 1000)))
@@ -179,11 +180,11 @@ def _lines(name: str, delimiter: str) -> list[bytes]:
     try:
         content = Path(name).read_bytes()
     except OSError as error:
-        raise ConfigError(f"--payload-file {name} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"--payload-file {name} cannot be read: {error.strerror}", COMMAND_WRONG) from None
     # As in a shell: \n stands for a new line.
     found = [line for line in content.split(delimiter.encode().decode("unicode_escape").encode()) if line]
     if not found:
-        raise ConfigError(f"--payload-file {name} holds no record")
+        raise ConfigError(f"--payload-file {name} holds no record", COMMAND_WRONG)
     return found
 
 

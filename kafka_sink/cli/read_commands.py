@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 from typing import Any
 
+from kafka_sink.cli.refresh import Look, repeated
 from kafka_sink.cli.report import DONE, OPEN, REFUSED, Report, age_word, batch_word, decision, table, verdict_word
 from kafka_sink.cli.sink_client import SinkClient
 from kafka_sink.exactly_once import messages
@@ -13,11 +15,15 @@ from kafka_sink.exactly_once.listing import Listed
 from kafka_sink.exactly_once.preflight import TransactionDescription
 from kafka_sink.exactly_once.session import DeliverySettings
 
+# Of a topic that is no ledger every record would be one that cannot be read.
+UNREADABLE_SHOWN_MAX = 10
 _LEDGER_TITLES = ("SINK", "BATCH", "VERDICT", "ROWS", "TOPICS", "AGE")
 _TRANSACTION_TITLES = ("TRANSACTIONAL ID", "STATE", "AGE", "TIMEOUT", "DECIDED", "PARTITIONS")
 
 
-def ledger(desk: SinkClient, _given: object) -> Report:
+def ledger(desk: SinkClient, given: argparse.Namespace) -> Report:
+    if given.follow:
+        return _followed(desk, given)
     desk.check_ledger()
     if desk.sink_id is not None:
         desk.check_sink_is_known()
@@ -36,21 +42,51 @@ def ledger(desk: SinkClient, _given: object) -> Report:
     lines = _decision_lines(records, wall_ms) or [f"the ledger {desk.ledger_topic} holds no decision"]
     for record in needing:
         lines += ["", next_step(record, desk.settings())]
-    for each in unreadable:
+    for each in unreadable[:UNREADABLE_SHOWN_MAX]:
         command = f"pykafka-sink resolve --set-aside --sink-id {each.sink_id} --key {each.ledger_key}"
         lines += ["", f"{each.ledger_key}: the record at offset {each.offset} cannot be read: {each.problem}"]
         lines += [f"What can be done is said, and asked, by `{command}`"]
+    if len(unreadable) > UNREADABLE_SHOWN_MAX:
+        lines += ["", f"and {len(unreadable) - UNREADABLE_SHOWN_MAX} more records that cannot be read"]
+    if unreadable and not records:
+        lines.append(f"No record of {desk.ledger_topic} can be read: is it the ledger topic of a sink?")
     exit_code = REFUSED if unreadable else OPEN if needing else DONE
     return Report(exit_code, content, lines)
+
+
+def _followed(desk: SinkClient, given: argparse.Namespace) -> Report:
+    """The same look again and again; a line per look says what is new since the one before."""
+    desk.check_ledger()
+    known: dict[str, LedgerRecord | None] = {}
+
+    def look() -> Look:
+        found = desk.listed()
+        wall_ms = desk.wall_ms
+        news = [each for each in found if each.ledger_key not in known or known[each.ledger_key] != each.record]
+        known.update((each.ledger_key, each.record) for each in found)
+        records = [each.record for each in found if each.record is not None]
+        said = [
+            f"{each.sink_id}: the record at offset {each.offset} cannot be read" if each.record is None else
+            f"{each.record.sink_id}: batch {batch_word(each.record.key)} {verdict_word(each.record)}, "
+            f"{each.record.row_count} rows"
+            for each in news
+        ]  # fmt: skip
+        content = {
+            "at_ms": wall_ms,
+            "news": [decision(each.record, wall_ms) for each in news if each.record is not None],
+        }
+        return Look(_decision_lines(records, wall_ms), "; ".join(said) or "nothing new", content)
+
+    return repeated(look, given)
 
 
 def next_step(record: LedgerRecord, settings: DeliverySettings) -> str:
     if record.kind is Kind.INTENT and record.is_of_another_cluster(settings.cluster_id):
         return str(messages.other_cluster(record, settings))
     if record.kind is Kind.STUCK:
-        return str(messages.lost(record, record.fates))
+        return str(messages.lost(record, record.outcomes))
     return (
-        f"batch {batch_word(record.key)} of sink {record.sink_id} is decided, and its {len(record.pledges)} "
+        f"batch {batch_word(record.key)} of sink {record.sink_id} is decided, and its {len(record.entries)} "
         "transactions are not known to be committed. If no query is at it, start the query again or run "
         f"`pykafka-sink recover --sink-id {record.sink_id}` before they time out"
     )
@@ -85,10 +121,10 @@ def transactions(desk: SinkClient, _given: object) -> Report:
 def decided_ids(found: Sequence[Listed]) -> frozenset[str]:
     """Transactions of open decisions: they are to be committed."""
     return frozenset(
-        each.record.transactional_id(pledge)
+        each.record.transactional_id(entry)
         for each in found
         if each.record is not None and each.record.kind is Kind.INTENT
-        for pledge in each.record.pledges
+        for entry in each.record.entries
     )
 
 

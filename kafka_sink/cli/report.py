@@ -11,7 +11,7 @@ from kafka_sink.exactly_once.receipt import BatchKey
 
 DONE, OPEN, USAGE, UNREACHABLE, REFUSED = range(5)
 
-_FATES = {
+_OUTCOMES = {
     TransactionOutcome.COMMITTED: "committed",
     TransactionOutcome.LOST: "lost",
     TransactionOutcome.UNRESOLVED: "unresolved",
@@ -24,6 +24,8 @@ class Report:
     exit_code: int
     content: dict[str, Any]
     lines: Sequence[str] = field(default_factory=list)
+    # In place of the content: a bare list.
+    objects: list[dict[str, str]] | None = None
 
 
 def verdict_word(record: LedgerRecord) -> str:
@@ -34,7 +36,7 @@ def verdict_word(record: LedgerRecord) -> str:
 
 def decision(record: LedgerRecord, wall_ms: int) -> dict[str, Any]:
     """`transactions` are named until the decision is closed."""
-    fates: list[str | None] = [_FATES[fate] for fate in record.fates] or [None] * len(record.pledges)
+    outcomes: list[str | None] = [_OUTCOMES[outcome] for outcome in record.outcomes] or [None] * len(record.entries)
     return {
         "sink_id": record.sink_id,
         "query_id": record.key.query_id or None,
@@ -47,13 +49,13 @@ def decision(record: LedgerRecord, wall_ms: int) -> dict[str, Any]:
         "age_ms": max(0, wall_ms - record.wall_ms),
         "transactions": [
             {
-                "transactional_id": record.transactional_id(pledge),
-                "spark_partition": pledge.spark_task,
-                "row_count": pledge.row_count,
-                "fate": fate,
-                "witness": {"topic": pledge.topic, "partition": pledge.partition, "offset": pledge.last_offset},
+                "transactional_id": record.transactional_id(entry),
+                "spark_partition": entry.spark_task,
+                "row_count": entry.row_count,
+                "fate": outcome,
+                "witness": {"topic": entry.topic, "partition": entry.partition, "offset": entry.last_offset},
             }
-            for pledge, fate in zip(record.pledges, fates, strict=True)
+            for entry, outcome in zip(record.entries, outcomes, strict=True)
         ],
     }
 

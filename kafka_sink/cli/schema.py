@@ -16,6 +16,7 @@ import pyarrow as pa
 from kafka_sink.admin.side_planning import derived, planned_side
 from kafka_sink.cli.brokers import properties_of, without_repetition
 from kafka_sink.cli.report import DONE, OPEN, Report
+from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.format_names import ENCODED, JSON, PROTOBUF, is_format_option
 from kafka_sink.options.format_options import SideFormat
@@ -48,7 +49,7 @@ class SchemaDesk:
 def show(desk: SchemaDesk, _given: object) -> Report:
     chosen = desk.chosen
     if chosen.format in (PROTOBUF, JSON):
-        raise ConfigError(f"{desk.side}.format={chosen.format}: no schema is made from columns")
+        raise ConfigError(f"{desk.side}.format={chosen.format}: no schema is made from columns", COMMAND_WRONG)
     text = derived(chosen.format, desk.kind, chosen.record_name).text
     return Report(DONE, {"schema": json.loads(text)}, [json.dumps(json.loads(text), indent=2, ensure_ascii=False)])
 
@@ -77,7 +78,7 @@ def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideForm
     settings = {name.lower(): value for name, value in found.items()}
     for name in settings:
         if not is_format_option(name):
-            raise ConfigError(f"{name} is no option of formats, schemas or the registry")
+            raise ConfigError(f"{name} is no option of formats, schemas or the registry", COMMAND_WRONG)
     if given.format is not None:
         settings[f"{given.side}.format"] = given.format
     if given.record_name is not None:
@@ -88,20 +89,27 @@ def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideForm
     options, _ = parse_format_options({**settings, "auto.register.schemas": "false"}, kafka)
     chosen = options.value if given.side == "value" else options.key
     if chosen is None or chosen.format not in ENCODED:
-        raise ConfigError(f"the format of the {given.side} is not named: add --format, one of {', '.join(ENCODED)}")
+        raise ConfigError(
+            f"the format of the {given.side} is not named: add --format, one of {', '.join(ENCODED)}", COMMAND_WRONG
+        )
     return options.registry, chosen
 
 
-def _kind(columns: str, column: str | None) -> pa.DataType:
+def columns_named(columns: str) -> pa.StructType:
+    """By a text, or by a file of it."""
     is_text = any(mark in columns for mark in " {<")
     if not is_text:
         try:
             columns = Path(columns).read_text(encoding="utf-8")
         except OSError as error:
-            raise ConfigError(f"--columns {columns} cannot be read: {error.strerror}") from None
-    kind = struct_of(columns)
+            raise ConfigError(f"--columns {columns} cannot be read: {error.strerror}", COMMAND_WRONG) from None
+    return struct_of(columns)
+
+
+def _kind(columns: str, column: str | None) -> pa.DataType:
+    kind = columns_named(columns)
     if column is None:
         return kind
     if kind.get_field_index(column) < 0:
-        raise ConfigError(f"--column {column}: there is no such column")
+        raise ConfigError(f"--column {column}: there is no such column", COMMAND_WRONG)
     return kind.field(kind.get_field_index(column)).type

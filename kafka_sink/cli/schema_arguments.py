@@ -10,6 +10,10 @@ from kafka_sink.options.format_names import ENCODED
 
 _SHOW = """\
 Print the schema that would be made of the columns and registered. No registry is asked.
+
+examples:
+  pykafka-sink schema show --format avro --record-name shop.Order --columns 'id BIGINT NOT NULL, name STRING'
+  pykafka-sink schema show --format json-schema --columns orders.json --column address
 """
 
 _CHECK = """\
@@ -17,6 +21,7 @@ Say whether columns fit the schema that they would be written by: the one that i
 has. Options are those of the Spark job. Nothing is registered; of a schema that is not, the text says whether it could
 be.
 
+examples:
   pykafka-sink schema check --format avro --topic orders --columns 'id BIGINT NOT NULL, name STRING' \\
       --option schema.registry.url=http://localhost:8081 --option use.latest.version=true
 """

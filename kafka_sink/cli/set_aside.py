@@ -11,6 +11,7 @@ import sys
 from kafka_sink.cli.report import DONE, OPEN, REFUSED, Report
 from kafka_sink.cli.sink_client import SinkClient
 from kafka_sink.cli.write_commands import ask
+from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.listing import Listed
 from kafka_sink.exactly_once.set_aside import Aside
@@ -29,7 +30,8 @@ def set_aside(desk: SinkClient, given: argparse.Namespace) -> Report:
     if len(unreadable) > 1:
         keys = ", ".join(each.ledger_key for each in unreadable)
         raise ConfigError(
-            f"{len(unreadable)} records of sink {desk.named_sink} cannot be read ({keys}): choose one with --key"
+            f"{len(unreadable)} records of sink {desk.named_sink} cannot be read ({keys}): choose one with --key",
+            COMMAND_WRONG,
         )
     (chosen,) = unreadable
     lines = consequences(desk.ledger_topic, chosen)

@@ -8,18 +8,21 @@ from __future__ import annotations
 import argparse
 import difflib
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TypeVar
 
 from kafka_sink.admin.client import Client
 from kafka_sink.cli.brokers import producer_options
+from kafka_sink.error_table.commits import NO_LEDGER, NO_SUCH_SINK
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import checked_sink_id, parsed_task_identity, sink_id_of_checkpoint
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.listing import LedgerListing, Listed, SingleStep, TransactionListing
+from kafka_sink.exactly_once.log_ends import LogEnds
 from kafka_sink.exactly_once.preflight import ONGOING
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
@@ -79,7 +82,8 @@ class SinkClient:
         if not self.has_ledger():
             raise ConfigError(
                 f"there is no ledger topic {self.ledger_topic} in this cluster: no sink has kept decisions under that "
-                "name. Compare --bootstrap-server and --ledger-topic with the options of the query"
+                "name. Compare --bootstrap-server and --ledger-topic with the options of the query",
+                NO_LEDGER,
             )
 
     def listed(self) -> list[Listed]:
@@ -96,11 +100,27 @@ class SinkClient:
         known = sorted({each.sink_id for each in self._looked(listing, "the ledger").listed or ()})
         nearest = difflib.get_close_matches(self.named_sink, known, 1)
         hint = f"; did you mean {nearest[0]}?" if nearest else "; `pykafka-sink ledger` shows those that it knows"
-        raise ConfigError(f"the ledger {self.ledger_topic} has no record of sink {self.named_sink}{hint}")
+        raise ConfigError(f"the ledger {self.ledger_topic} has no record of sink {self.named_sink}{hint}", NO_SUCH_SINK)
 
     def open_transactions(self) -> TransactionListing:
         listing = TransactionListing(self.settings(), self.sink_id, self.client.now_ms())
         return self._looked(listing, "the list of transactions")
+
+    def log_ends(self, topics: Sequence[str]) -> tuple[dict[tuple[str, int], tuple[int, int]], str]:
+        """Of each partition its end and its stable offset, and why some are missing."""
+        partitions: list[tuple[str, int]] = []
+        trouble = ""
+        for topic in topics:
+            try:
+                infos = self.client.describe_topic(topic, create=False, timeout_ms=self._patience_ms)
+                partitions += [(topic, info.partition) for info in infos]
+            except BrokerError as error:
+                trouble = f"{topic}: {error}"
+        if not partitions:
+            return {}, trouble
+        found = self._looked(LogEnds(self.settings(), partitions, self.client.now_ms()), "the ends of the logs")
+        ends = {where: (found.end[where], found.stable[where]) for where in found.end if where in found.stable}
+        return ends, trouble or found.last_trouble
 
     def transactions_left(self) -> TransactionListing:
         """After some were ended. The brokers answer that before the markers are written, and list them until then."""
@@ -144,7 +164,7 @@ class SinkClient:
             self._known_settings = DeliverySettings(
                 ledger_topic=self.ledger_topic,
                 cluster_id=self.client.cluster_id(),
-                generation=support.generation,
+                transaction_version=support.transaction_version,
                 brokers_verify=support.verifies,
                 patience_ms=self._patience_ms,
                 sweep_ms=self._patience_ms,

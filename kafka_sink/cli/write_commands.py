@@ -13,15 +13,19 @@ from typing import Any
 from kafka_sink.cli import read_commands
 from kafka_sink.cli.report import DONE, OPEN, REFUSED, Report, batch_word, decision, verdict_word
 from kafka_sink.cli.sink_client import SinkClient
+from kafka_sink.error_table.commits import COMMAND_WRONG, LEDGER_UNREADABLE
 from kafka_sink.errors import ConfigError, RemoteProtocolError
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation
 
 
-def recover(desk: SinkClient, _given: object) -> Report:
+def recover(desk: SinkClient, given: argparse.Namespace) -> Report:
     desk.check_ledger()
     desk.check_sink_is_known()
     before = [record for record in _records(desk) if record.kind is Kind.INTENT]
+    if before and sys.stdin.isatty():
+        shown = [read_commands.next_step(record, desk.settings()) for record in before]
+        ask(given, [*shown, "", "They will be committed. A query of this sink that runs fails at its next commit."])
     verdicts = [_succeeded(verdict) for verdict in desk.run_for_each(DriverOperation.FINISH)]
     recovered = [verdict for verdict in verdicts if verdict.conclusion is Conclusion.RECOVERED]
     verdict = (recovered or verdicts)[0]
@@ -38,6 +42,7 @@ def abort_transactions(desk: SinkClient, given: argparse.Namespace) -> Report:
     desk.check_ledger()
     found = read_commands.transactions(desk, given)
     if found.exit_code == DONE:
+        desk.check_sink_is_known()  # of a misspelled one nothing is open, either
         return Report(DONE, {**found.content, "aborted": []}, found.lines)
     ask(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
     verdicts = [_succeeded(verdict) for verdict in desk.run_for_each(DriverOperation.SWEEP)]
@@ -67,7 +72,9 @@ def resolve(desk: SinkClient, given: argparse.Namespace) -> Report:
         return _nothing_lost(desk, given, records)
     if len(lost) > 1:
         labels = ", ".join(str(record.key.batch_id) for record in lost)
-        raise ConfigError(f"{len(lost)} batches of sink {desk.named_sink} are lost ({labels}): choose one with --batch")
+        raise ConfigError(
+            f"{len(lost)} batches of sink {desk.named_sink} are lost ({labels}): choose one with --batch", COMMAND_WRONG
+        )
     (chosen,) = lost
     consequence = (
         "It will run again when the query starts: rows that are visible already will appear twice."
@@ -103,7 +110,8 @@ def _records(desk: SinkClient) -> list[LedgerRecord]:
         if each.record is None:
             raise RemoteProtocolError(
                 f"the record of {each.ledger_key} at offset {each.offset} of the ledger cannot be read: {each.problem}"
-                ". `pykafka-sink resolve --set-aside` says what can be done"
+                ". `pykafka-sink resolve --set-aside` says what can be done",
+                LEDGER_UNREADABLE,
             )
     return [each.record for each in found if each.record is not None]
 
@@ -136,6 +144,6 @@ def ask(given: argparse.Namespace, lines: Sequence[str]) -> None:
     sys.stderr.flush()
     answer = sys.stdin.readline()
     if not answer:
-        raise ConfigError("nobody is there to be asked: nothing was changed. --yes does not ask")
+        raise ConfigError("nobody is there to be asked: nothing was changed. --yes does not ask", COMMAND_WRONG)
     if answer.strip().lower() not in ("y", "yes"):
         raise Declined("nothing was changed")

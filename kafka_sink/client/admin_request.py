@@ -1,12 +1,16 @@
 """One request to one or several brokers, and the response: what is given to `AdminEngine` and comes back from it.
 
-Whom a question is for is said by office, not by number: coordinators and leaders move, and where they are is found on
-the way.
+Whom a request is for is said by role, not by number: coordinators and leaders move, and where they are is found on the
+way. `find_again` says that what is remembered of that is probably out of date.
+
+Each request is answered exactly once. The difference that everything hangs on is between LOST (bytes may have left: the
+broker may have carried it out, or may yet) and REFUSED or UNSUPPORTED (it certainly was not carried out, and repeating
+it will not help).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
@@ -65,9 +69,19 @@ class Controller(NamedTuple):
 Target = Coordinator | Coordinators | Leader | Leaders | AllBrokers | AnyBroker | OneBroker | Controller
 
 
+class RequestKey(NamedTuple):
+    """Names one request of one operation; only one request with a given key is out at a time."""
+
+    purpose: str
+    number: int = 0
+
+
+NO_KEY = RequestKey("")
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AdminRequest:
-    """`timeout_ms` is for everything: finding the office, sending, the answer."""
+    """`timeout_ms` is for everything: finding the broker, sending, the answer. `key` is for whoever asks."""
 
     target: Target
     api: Api
@@ -76,24 +90,42 @@ class AdminRequest:
     version_min: int = 0
     version_max: int = VERSION_MAX
     find_again: bool = False
+    key: RequestKey = NO_KEY
 
 
 class ResponseKind(Enum):
     ANSWERED = "answered"
+    # Disconnected, timed out, or the broker could not be found just now.
     LOST = "lost"
+    # The broker does not speak this API, or none of the versions asked for.
     UNSUPPORTED = "unsupported"
+    # Credentials or permissions; repeating it does not help.
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AdminResponse:
-    """Exactly one per question. `was_sent` False: no byte of it left, so that it was certainly not carried out."""
+    """`bodies`: one, or one of each broker that answered (LOST if any did not). `was_sent` False: no byte of it left,
+    so that it was certainly not carried out."""
 
-    question: AdminRequest
-    ending: ResponseKind
-    bodies: tuple[Mapping[str, Any], ...]
-    error: KafkaSinkError | None
-    was_sent: bool
+    request: AdminRequest
+    kind: ResponseKind
+    bodies: tuple[Mapping[str, Any], ...] = ()
+    error: KafkaSinkError | None = None
+    was_sent: bool = True
+
+    @property
+    def key(self) -> RequestKey:
+        return self.request.key
+
+
+def current(out: dict[RequestKey, AdminRequest], responses: Iterable[AdminResponse]) -> list[AdminResponse]:
+    """Those to requests that are still `out`, which they are then no longer. A key that is used again before it was
+    answered belongs to the newer request: whoever asked has given the older one up."""
+    found = [response for response in responses if out.get(response.key) is response.request]
+    for response in found:
+        del out[response.key]
+    return found
 
 
 def response_kind(error: KafkaSinkError, *, was_sent: bool) -> ResponseKind:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka_sink.client.outcome import describe
+from kafka_sink.error_table.brokers import MECHANISM_NOT_OFFERED, TLS_MISMATCH
 from kafka_sink.errors import AuthenticationError, KafkaSinkError, TransportError
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, Exchange
 
@@ -49,12 +50,14 @@ def check_handshake(exchange: Exchange, title: str, answer: Mapping[str, Any], *
     if error_code == UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(_printable(name) for name in answer["mechanisms"]) or "none"
         raise AuthenticationError(
-            f"{title} does not take sasl.mechanism={exchange.mechanism}: it offers {offered[:TOLD_CHARACTERS_MAX]}"
+            f"{title} does not take sasl.mechanism={exchange.mechanism}: it offers {offered[:TOLD_CHARACTERS_MAX]}",
+            MECHANISM_NOT_OFFERED,
         )
     if error_code == ILLEGAL_SASL_STATE:
         raise AuthenticationError(
             f"{title} does not want SASL on this port: {describe(error_code)}. Choose security.protocol=PLAINTEXT or "
-            "SSL, or the port of its SASL listener"
+            "SSL, or the port of its SASL listener",
+            TLS_MISMATCH,
         )
     if error_code:
         raise _refusal(exchange, title, error_code, None)

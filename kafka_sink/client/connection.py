@@ -25,6 +25,7 @@ from typing import Any
 from kafka_sink.client.authentication import check_handshake, next_token, session_end_ms
 from kafka_sink.client.commands import Buffer, NetworkCommand, RequestObserved, Send
 from kafka_sink.client.request import Answer, Request
+from kafka_sink.error_table.brokers import BROKER_TOO_OLD, MECHANISM_NOT_OFFERED, NOT_KAFKA
 from kafka_sink.errors import (
     AuthenticationError,
     BrokerError,
@@ -263,7 +264,7 @@ class Connection:
         offered = self._ranges.get(api.key)
         offer = f"offers versions {offered[0]} to {offered[1]} of it" if offered else "does not offer it"
         text = f"{api.name} needs one of the versions {wanted}, but {self.title} {offer}"
-        return BrokerError(text, code=UNSUPPORTED_VERSION, api=api.name)
+        return BrokerError(text, BROKER_TOO_OLD, code=UNSUPPORTED_VERSION, api=api.name)
 
     # ---- frames ----------------------------------------------------------------------------------------------------
 
@@ -336,7 +337,7 @@ class Connection:
             return
         if body["error_code"]:
             said = f"{self.title} refused ApiVersions with error code {body['error_code']}"
-            raise TransportError(f"{said}: no Kafka broker, or too old?")
+            raise TransportError(f"{said}: no Kafka broker, or too old?", NOT_KAFKA)
         self._ranges = ranges
         self._versions.clear()
         self.finalized_features_epoch = body.get("finalized_features_epoch", -1)
@@ -361,7 +362,9 @@ class Connection:
         # Version 0 would go on in frames without headers; brokers before 1.0 know nothing else.
         version = self.version_for(SASL_HANDSHAKE, version_min=1)
         if version is None or self.version_for(SASL_AUTHENTICATE) is None:
-            raise TransportError(f"{self.title} offers no SaslHandshake v1: no SASL, or a broker before 1.0")
+            raise TransportError(
+                f"{self.title} offers no SaslHandshake v1: no SASL, or a broker before 1.0", MECHANISM_NOT_OFFERED
+            )
         self._ask(SASL_HANDSHAKE, {"mechanism": self._exchange.mechanism}, version, now_ms)
 
     def _on_handshake(self, now_ms: int, body: Mapping[str, Any]) -> None:

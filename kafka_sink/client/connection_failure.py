@@ -14,7 +14,7 @@ def is_final(failure: KafkaSinkError) -> bool:
 def failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSinkError:
     text = f"connection to {connection.title}"
     if is_final(reason):
-        return type(reason)(f"{text} was refused: {reason}")
+        return type(reason)(f"{text} was refused: {reason}", reason.entry)
     if connection.state is ConnectionState.CONNECTING:
         return TransportError(f"{text} could not be established: {reason}")
     if connection.state is ConnectionState.NEGOTIATING:

@@ -29,6 +29,7 @@ from kafka_sink.client.cluster import (
 )
 from kafka_sink.client.nodes import NodeSet
 from kafka_sink.client.request import Answer, Request
+from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import METADATA
@@ -113,7 +114,7 @@ class Metadata:
                 f"not authorized to describe topic {topic} (operation Describe, which Read and Write imply)"
             )
         text = f"{topic!a} is no valid topic name, or is reserved for the broker"
-        return BrokerError(text, code=topic_view.error_code, api=METADATA.name, topic=topic)
+        return BrokerError(text, TOPIC_UNKNOWN, code=topic_view.error_code, api=METADATA.name, topic=topic)
 
     def topic_trouble(self, topic: str) -> str:
         """Why the topic cannot be written to now, for the text of a time-out. Empty: nothing is known to be wrong."""

@@ -28,7 +28,7 @@ from kafka_sink.records.scalar import split
 from kafka_sink.wire.apis import PRODUCE
 from kafka_sink.wire.produce import Acknowledgements
 
-# The last Produce of generation 1 (the client registers partitions); from the next one on the leader does it.
+# The last Produce of transaction version 1 (the client registers partitions); from the next one on the leader does it.
 PRODUCE_LAST_V1 = 11
 # From here topics go by id.
 PRODUCE_FIRST_TOPIC_ID = 13
@@ -186,7 +186,7 @@ class BatchSender:
                 self.accumulator.mute(batch.topic_partition)
         if new:
             self.commands.append(Drained(new))
-        if self._transaction is not None and self._transaction.generation >= 2:
+        if self._transaction is not None and self._transaction.transaction_version >= 2:
             self._transaction.on_sent()
         self.requests_in_flight += 1
         return self._request(batches, cluster)
@@ -209,7 +209,7 @@ class BatchSender:
             if self._topic_ids[topic] is None:
                 version_max = PRODUCE_FIRST_TOPIC_ID - 1
         if self._transaction is not None:
-            if self._transaction.generation == 1:
+            if self._transaction.transaction_version == 1:
                 version_max = PRODUCE_LAST_V1
             else:
                 version_min = PRODUCE_LAST_V1 + 1
@@ -353,7 +353,7 @@ class BatchSender:
         else:
             batch.retry_at_ms = now_ms + self._backoff.delay_ms(batch.attempts)
             self.accumulator.requeue(batch)
-            self.commands.append(BatchObserved("retried", batch))
+            self.commands.append(BatchObserved("retried", batch, error_code))
 
     def _split(self, batch: ProducerBatch) -> None:
         """Too large for the broker after all: in parts of half the size, in order, under the same sequences."""

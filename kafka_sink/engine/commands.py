@@ -153,10 +153,11 @@ class Drained:
 
 @frozen
 class BatchObserved:
-    """What happened to a batch on its way: `retried` or `split`."""
+    """What happened to a batch on its way: `retried` or `split`. `error_code`: why; None: there was no answer."""
 
     event: str
     batch: ProducerBatch
+    error_code: int | None = None
 
 
 Command = NetworkCommand | Delivered | Failed | Finished | Drained | BatchObserved

@@ -221,7 +221,7 @@ class Engine:
         elif isinstance(wish, c.InitTransactions):
             transaction.init(wish.operation_id)
         elif isinstance(wish, c.BeginTransaction):
-            transaction.begin(wish.operation_id, self._generation())
+            transaction.begin(wish.operation_id, self._transaction_version())
         elif isinstance(wish, c.SendOffsets):
             transaction.send_offsets(wish)
         elif isinstance(wish, c.EndTransaction):
@@ -231,7 +231,7 @@ class Engine:
         else:
             transaction.resume(wish.operation_id, wish.receipt)
 
-    def _generation(self) -> int:
+    def _transaction_version(self) -> int:
         return 2 if self._nodes.finalized_features.get(TRANSACTION_FEATURE, 0) >= 2 else 1
 
     # ---- answers ----
@@ -284,7 +284,7 @@ class Engine:
             return
         request = requests.next_request(now_ms, is_quiet=self._production.is_quiet)
         if self._transaction.state is TransactionState.INITIALIZING:
-            self._transaction.on_initial_generation(self._generation())
+            self._transaction.on_initial_version(self._transaction_version())
         self._adopt_identity()
         if request is None or self._end is not None:
             return

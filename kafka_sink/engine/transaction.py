@@ -8,10 +8,10 @@ What is asked next is derived from the state each time (`next_request`), not kep
 coordinator, then the producer id, then partitions to register, then offsets, then the end. One request is out at a
 time, so an answer always belongs to the state it meets.
 
-Two generations of the protocol (KIP-890), chosen when a transaction begins and kept until it has ended:
+Two transaction versions (KIP-890), chosen when a transaction begins and kept until it has ended:
  1  partitions are registered before the first produce to them; the epoch stays the same over many transactions;
  2  the leader registers a partition with the first batch; ending a transaction raises the epoch.
-In generation 1 a delayed request of one transaction can hit the next one, since both have the same epoch. The remedy
+In version 1 a delayed request of one transaction can hit the next one, since both have the same epoch. The remedy
 is a new epoch (InitProducerId) whenever a request to a coordinator stayed without a definite answer, and after each
 abort: that is the state RENEWING.
 
@@ -137,13 +137,13 @@ _ADVICE = {
 class TransactionReceipt:
     """All that is needed to end a prepared transaction from anywhere: another process, another host.
 
-    `generation` is part of it: a repeated end by the rules of the other generation gets a wrong answer.
+    `transaction_version` is part of it: a repeated end by the rules of the other version gets a wrong answer.
     """
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    generation: int
+    transaction_version: int
     # False: nothing was written. Kafka cannot end such a transaction, and there is nothing to end.
     is_started: bool
     last_offsets: Mapping[TopicPartition, int]
@@ -155,11 +155,11 @@ class Transaction:
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self.state = TransactionState.UNINITIALIZED
-        self.generation = 1
+        self.transaction_version = 1
         self.identity = NO_IDENTITY
         self.error: KafkaSinkError | None = None
 
-        # What this transaction touched. `registered` counts only in generation 1, `written` are acknowledged offsets.
+        # What this transaction touched. `registered` counts only in version 1, `written` are acknowledged offsets.
         self.unregistered: dict[TopicPartition, None] = {}
         self.registered: set[TopicPartition] = set()
         self.written: dict[TopicPartition, int] = {}
@@ -169,12 +169,12 @@ class Transaction:
         self.is_started = False
         # A registration went out and its fate is unknown: ending could be refused, a new epoch cannot.
         self.has_unknown_start = False
-        # Some request of this epoch may still arrive late; see the module on generation 1.
+        # Some request of this epoch may still arrive late; see the module on transaction version 1.
         self.epoch_is_stale = False
         self.is_resumed = False  # the epoch is that of a receipt
 
         self._waiting: dict[str, list[int]] = {"init": [], "begin": [], "prepare": [], "end": []}
-        self._generation_to_begin = 1
+        self._version_to_begin = 1
         self._finished: list[Finished] = []
 
     # ---- questions ----
@@ -191,7 +191,7 @@ class Transaction:
     def may_send(self, topic_partition: TopicPartition) -> bool:
         if self.state not in (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.COMMITTING):
             return False
-        return self.generation >= 2 or topic_partition in self.registered
+        return self.transaction_version >= 2 or topic_partition in self.registered
 
     @property
     def drops_unsent(self) -> bool:
@@ -212,7 +212,7 @@ class Transaction:
             transactional_id=self.transactional_id,
             producer_id=self.identity.producer_id,
             producer_epoch=self.identity.producer_epoch,
-            generation=self.generation,
+            transaction_version=self.transaction_version,
             is_started=self.is_started,
             last_offsets=dict(self.written),
         )
@@ -224,15 +224,15 @@ class Transaction:
             return
         self._waiting["init"].append(operation_id)
 
-    def begin(self, operation_id: int, generation: int) -> None:
+    def begin(self, operation_id: int, transaction_version: int) -> None:
         if self.state is TransactionState.RENEWING:
             self._waiting["begin"].append(operation_id)
-            self._generation_to_begin = generation
+            self._version_to_begin = transaction_version
             return
-        if self.state is TransactionState.READY and generation != self.generation:
-            # An id that has written by the rules of one generation starts the other one with an epoch of its own.
+        if self.state is TransactionState.READY and transaction_version != self.transaction_version:
+            # An id that has written by the rules of one version starts the other one with an epoch of its own.
             self._move(TransactionEvent.RENEW)
-            self.begin(operation_id, generation)
+            self.begin(operation_id, transaction_version)
             return
         if self._accepts(operation_id, TransactionEvent.BEGIN):
             self._finished.append(Finished(operation_id))
@@ -256,7 +256,7 @@ class Transaction:
         if not self._accepts(operation_id, TransactionEvent.RESUME):
             return
         self.identity = ProducerIdentity(receipt.producer_id, receipt.producer_epoch)
-        self.generation = receipt.generation
+        self.transaction_version = receipt.transaction_version
         self.written = dict(receipt.last_offsets)
         self.is_started = receipt.is_started
         self.is_resumed = True
@@ -289,7 +289,7 @@ class Transaction:
     # ---- facts from the produce side ----
 
     def on_appended(self, topic_partition: TopicPartition) -> None:
-        if self.generation == 1 and topic_partition not in self.registered:
+        if self.transaction_version == 1 and topic_partition not in self.registered:
             self.unregistered[topic_partition] = None
 
     def on_sent(self) -> None:
@@ -324,23 +324,25 @@ class Transaction:
         self._finish("init", None, is_alone)
         waiting = self._waiting["begin"]
         if waiting:
-            self.generation = self._generation_to_begin
+            self.transaction_version = self._version_to_begin
             self._move(TransactionEvent.BEGIN)
             self._finish("begin", None)
 
-    def on_initial_generation(self, generation: int) -> None:
-        """The first transaction has nothing before it that another generation could have written."""
-        self.generation = generation
+    def on_initial_version(self, transaction_version: int) -> None:
+        """The first transaction has nothing before it that another version could have written."""
+        self.transaction_version = transaction_version
 
     def on_prepared(self) -> None:
         self._move(TransactionEvent.PREPARED)
         # From now on somebody else may end this transaction, once or again: no other one may have its epoch.
-        self.epoch_is_stale = self.generation == 1
+        self.epoch_is_stale = self.transaction_version == 1
         self._finish("prepare", None, self.receipt())
 
     def on_ended(self, next_identity: ProducerIdentity | None) -> None:
-        """The end is certain. `next_identity` is what generation 2 gives for the next transaction."""
-        was_aborted_by_old_rules = self.state is TransactionState.ABORTING and self.generation == 1 and self.is_started
+        """The end is certain. `next_identity` is what transaction version 2 gives for the next transaction."""
+        was_aborted_by_old_rules = (
+            self.state is TransactionState.ABORTING and self.transaction_version == 1 and self.is_started
+        )
         if self.is_resumed:
             self._move(TransactionEvent.ENDED_RESUMED)
             next_identity = NO_IDENTITY

@@ -45,7 +45,7 @@ GROUP_KEY, TRANSACTION_KEY = 0, 1
 MARKERS_BACKOFF_MS = 20
 MARKERS_BACKOFF_MAX_MS = 1_000
 
-# The last version of each request that belongs to generation 1, and the first that belongs to generation 2.
+# The last version of each request that belongs to transaction version 1, and the first that belongs to version 2.
 END_TXN_LAST_V1, TXN_OFFSET_COMMIT_LAST_V1, ADD_PARTITIONS_LAST_CLIENT = 4, 4, 3
 # Up to here a FindCoordinator asks for one key, which is all that a producer needs.
 FIND_COORDINATOR_LAST_SINGLE = 3
@@ -126,7 +126,7 @@ class TransactionRequests:
         if api in (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN):
             self._transaction.has_unknown_start = True
         elif api is TXN_OFFSET_COMMIT:
-            # Generation 2: the group's coordinator registers the group as soon as this arrives.
+            # Transaction version 2: the group's coordinator registers the group as soon as this arrives.
             self._transaction.is_started = True
 
     def on_answer(self, now_ms: int, answer: Answer) -> None:
@@ -167,7 +167,10 @@ class TransactionRequests:
             if transaction.unregistered:
                 return CoordinatorRequest(ADD_PARTITIONS_TO_TXN, partitions=tuple(transaction.unregistered))
             if transaction.offsets is not None:
-                if transaction.generation == 1 and transaction.offsets.group_id not in transaction.registered_groups:
+                if (
+                    transaction.transaction_version == 1
+                    and transaction.offsets.group_id not in transaction.registered_groups
+                ):
                     return CoordinatorRequest(ADD_OFFSETS_TO_TXN, group_id=transaction.offsets.group_id)
                 return CoordinatorRequest(TXN_OFFSET_COMMIT, GROUP_KEY, group_id=transaction.offsets.group_id)
         if transaction.state in (TransactionState.COMMITTING, TransactionState.ABORTING) and is_quiet:
@@ -212,7 +215,7 @@ class TransactionRequests:
         if answer.was_sent and asked.api is INIT_PRODUCER_ID:
             self._is_alone = False
         if answer.was_sent and asked.api is not FIND_COORDINATOR:
-            self._transaction.epoch_is_stale = self._transaction.generation == 1
+            self._transaction.epoch_is_stale = self._transaction.transaction_version == 1
         self._coordinators.pop(asked.key_type, None)
         self._repeat_later(now_ms)
 
@@ -261,7 +264,7 @@ class TransactionRequests:
             transaction.is_started = True
             transaction.on_offsets_sent()
         else:
-            has_next = transaction.generation >= 2 and body.get("producer_id", -1) >= 0
+            has_next = transaction.transaction_version >= 2 and body.get("producer_id", -1) >= 0
             transaction.on_ended(ProducerIdentity(body["producer_id"], body["producer_epoch"]) if has_next else None)
 
     def _error(self, asked: CoordinatorRequest, verdict: CoordinatorVerdict, code: int) -> KafkaSinkError:
@@ -339,12 +342,12 @@ def _txn_offset_commit(transaction: Transaction, asked: CoordinatorRequest) -> t
         "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
     }
     first_v2 = TXN_OFFSET_COMMIT_LAST_V1 + 1
-    return (body, 0, first_v2 - 1) if transaction.generation == 1 else (body, first_v2, first_v2)
+    return (body, 0, first_v2 - 1) if transaction.transaction_version == 1 else (body, first_v2, first_v2)
 
 
 def _end_txn(transaction: Transaction, asked: CoordinatorRequest) -> tuple[dict[str, Any], int, int]:
     body = {**_owner(transaction), "committed": transaction.state is TransactionState.COMMITTING}
-    if transaction.generation == 1:
+    if transaction.transaction_version == 1:
         return body, 0, END_TXN_LAST_V1
     return body, END_TXN_LAST_V1 + 1, END_TXN.version_max
 

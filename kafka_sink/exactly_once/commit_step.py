@@ -7,12 +7,15 @@ it gives up on it when time is up, and `last_trouble` then says what it was wait
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
 
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, ResponseKind
+from kafka_sink.error_table.commits import LEDGER_UNREADABLE, NOT_COMMITTED
+from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.outcome import Meaning, described
-from kafka_sink.exactly_once.request import AnswerStatus, DriverAnswer, RequestKey
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
@@ -23,24 +26,51 @@ MORE_TIME = (
 )
 
 
+V_co = TypeVar("V_co", covariant=True)
+
+
+@frozen
+class Progress(Generic[V_co]):
+    """What a machine wants next: send `requests`; call again with any answer, or at `wake_at_ms`. A verdict ends it."""
+
+    requests: Sequence[AdminRequest]
+    wake_at_ms: int | None = None
+    verdict: V_co | None = None
+
+
 @frozen
 class StepFailure:
     """Why a part ended without what it was for."""
 
     reason: str
     is_fenced: bool = False
+    is_unreadable: bool = False
 
 
 class CommitStep(ABC):
     def __init__(self, settings: DeliverySettings) -> None:
         self.settings = settings
-        self.inquiry = RetryQueue(settings)
+        self.queue = RetryQueue(settings)
         self.failure: StepFailure | None = None
         self.last_trouble = ""
 
     @property
+    def entry(self) -> ErrorEntry:
+        """What an error about the failure of this step is called."""
+        return LEDGER_UNREADABLE if self.failure is not None and self.failure.is_unreadable else NOT_COMMITTED
+
+    @property
     @abstractmethod
     def is_finished(self) -> bool: ...
+
+    @property
+    def is_fenced(self) -> bool:
+        return self.failure is not None and self.failure.is_fenced
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, or what it was waiting for."""
+        return self.failure.reason if self.failure is not None else self.last_trouble or "no answer in time"
 
     @property
     def lateness(self) -> str:
@@ -52,33 +82,35 @@ class CommitStep(ABC):
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         """One answer of one broker."""
 
-    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
-        if not self.inquiry.returned(answer):
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        if not self.queue.returned(answer):
             return
-        if answer.fate is AnswerStatus.LOST:
+        if answer.kind is ResponseKind.LOST:
             self.on_lost(now_ms, answer)
-        elif answer.fate is AnswerStatus.ANSWERED:
+        elif answer.kind is ResponseKind.ANSWERED:
             try:
                 self.on_bodies(now_ms, answer)
             except RemoteProtocolError as error:
                 self.on_refused(now_ms, answer.key, str(error))
+                if self.failure is not None:
+                    self.failure = replace(self.failure, is_unreadable=error.entry is LEDGER_UNREADABLE)
         else:
-            self.on_refused(now_ms, answer.key, str(answer.error or answer.fate.value))
+            self.on_refused(now_ms, answer.key, str(answer.error or answer.kind.value))
 
-    def on_bodies(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         for body in answer.bodies:
             self.on_body(now_ms, answer.key, body)
 
-    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
         """It may have been carried out, so nothing but the same request again is right."""
         self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
-        self.inquiry.repeat(now_ms, answer.key, find_again=True)
+        self.queue.repeat(now_ms, answer.key, find_again=True)
 
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
         self.fail(reason)
 
     def fail(self, reason: str, *, is_fenced: bool = False) -> None:
-        self.inquiry.drop_all()
+        self.queue.drop_all()
         self.failure = StepFailure(reason, is_fenced)
 
     def repeats(self, now_ms: int, key: RequestKey, found: Meaning, api_name: str, error_code: int) -> bool:
@@ -86,5 +118,5 @@ class CommitStep(ABC):
         if found not in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN):
             return False
         self.last_trouble = described(api_name, error_code)
-        self.inquiry.repeat(now_ms, key, find_again=found is Meaning.FIND_AGAIN, soon=found is Meaning.REPEAT_SOON)
+        self.queue.repeat(now_ms, key, find_again=found is Meaning.FIND_AGAIN, soon=found is Meaning.REPEAT_SOON)
         return True

@@ -1,71 +1,117 @@
 """The driver's machine: one operation on one batch, from its receipts to a verdict. Phases and their order: phase.py.
 
-It is driven by `step`: answers in, requests out, when to call again, and in the end a verdict. It does no I/O and knows
-no clock; the same machine runs against Kafka, against a model of it, and against tests.
+It is driven by `step`: responses in, requests out, when to call again, and in the end a verdict. It does no I/O and
+knows no clock; the same machine runs against Kafka, against a model of it, and against tests.
 
 Each phase is a `CommitStep` that asks and is answered, or a record to be written. When a part is finished its phase
 draws the conclusion and moves on; when the deadline has passed, the phase says what being late means there. Before
 DECIDING it means that nothing happened; from the moment EndTxn of the intent is asked for it means that a decision may
 be made, and then every transaction of the batch is left to whoever is the driver next.
+
+Every operation that needs the ledger begins with C1: fence and claim (or only look), read, and as long as there is an
+open decision, finish it and record how it ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from kafka_sink.client.admin_request import AdminResponse
+from kafka_sink.errors import CommitAborted, KafkaSinkError, LocalProtocolError
 from kafka_sink.exactly_once import messages
-from kafka_sink.exactly_once.commit_step import CommitStep
-from kafka_sink.exactly_once.end_txn import (
-    AbortTransactions,
-    CommitTransactions,
-    TransactionToEnd,
-    last_writes_of,
-    transactions_to_end,
+from kafka_sink.exactly_once.commit_step import CommitStep, Progress
+from kafka_sink.exactly_once.end_txn import AbortTransactions, CommitTransactions, last_writes_of, transactions_to_end
+from kafka_sink.exactly_once.ledger import (
+    UNKNOWN_TIME,
+    LedgerRecord,
+    LedgerState,
+    TransactionOutcome,
+    intent_of,
+    is_replaced,
 )
-from kafka_sink.exactly_once.ledger import UNKNOWN_TIME, Kind, LedgerRecord, TransactionOutcome, intent_of, is_replaced
 from kafka_sink.exactly_once.ledger_codec import Unrecordable
+from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
-from kafka_sink.exactly_once.next_step import first_step
-from kafka_sink.exactly_once.phase import Phase, PhaseEvent
+from kafka_sink.exactly_once.listing import OpenTransactions
+from kafka_sink.exactly_once.next_step import NextStep, StepKind, first_step, next_step
+from kafka_sink.exactly_once.phase import TRANSITIONS, Phase, PhaseEvent
 from kafka_sink.exactly_once.preflight import DescribeTransactions, checked, checked_by_time_alone
-from kafka_sink.exactly_once.receipt import TaskReceipt
-from kafka_sink.exactly_once.recovery import LedgerRecovery, closing_of, reason_of
-from kafka_sink.exactly_once.request import DriverAnswer, DriverRequest
-from kafka_sink.exactly_once.session import CommitResult, Conclusion, Decision, DriverOperation
-from kafka_sink.exactly_once.sweep import OpenTransactions, Sweep, SweepRule
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, summarised
+from kafka_sink.exactly_once.session import (
+    CommitResult,
+    Conclusion,
+    Decision,
+    DeliverySettings,
+    DriverOperation,
+    DriverSession,
+    Job,
+)
+from kafka_sink.exactly_once.sweep import Sweep, open_transactions, sweep_rule
+from kafka_sink.exactly_once.takeover import Claim, Fence
 from kafka_sink.exactly_once.visible import Visible
-from kafka_sink.frozen import frozen
+
+NO_KEY = BatchKey("", "")
+# How often one operation goes on after it was fenced although no other run came. Spark runs one commit of a query at a
+# time, so once is the rule. Requests of a process that was killed may come late, and a coordinator that is none any
+# more may say it for seconds: with the waits between them these are some seven seconds.
+LOOKS_MAX = 12
 
 
-@frozen
-class Progress:
-    """Send `requests`; call again with any answer, or at `wake_at_ms`. A verdict ends it."""
+class Committer:
+    def __init__(self, settings: DeliverySettings, session: DriverSession, job: Job, now_ms: int) -> None:
+        self.phase = Phase.START
+        self._settings = settings
+        self._session = session
+        self._job = job
+        self._key = job.key or NO_KEY
+        self._receipts = job.prepared_by(session.run)
+        self._summary = summarised(job.receipts)
+        self._part: CommitStep | None = None
+        # What goes on beside it: the intent as a draft while its batch is checked, then the list of open transactions.
+        self._draft: LedgerWrite | None = None
+        self._listing: OpenTransactions | None = None
+        self._verdict: CommitResult | None = None
+        # What the verdict will be if nothing more goes wrong; set before discarding and sweeping.
+        self._intended = CommitResult(Conclusion.NOTHING_TO_DO, summary=self._summary)
+        self._notes: list[str] = []
+        # The ledger as this operation knows it: the session's once fenced, its own when only looked at.
+        self._ledger: LedgerState | None = session.ledger if session.identity is not None else None
+        self._claim_offset: int | None = None
+        # What stands in the ledger up to here was there before the last fence of this operation, so it has ended.
+        self._ended_offset = -1
+        # This operation has decided its batch; all of its transactions are committed.
+        self._has_decided = False
+        self._has_committed = False
+        self._record: LedgerRecord | None = None
+        self._outcomes: list[TransactionOutcome | None] = []
+        # It was read by an operation before this one, and may be old.
+        self._is_remembered = True
+        self._looks_left = LOOKS_MAX
+        # Transactions of decisions that were finished here: nothing aborts them.
+        self._decided: set[PreparedTransaction] = set()
+        self._started_ms = now_ms
+        self._deadline_ms = now_ms + settings.patience_ms
+        if job.operation in (DriverOperation.COMMIT, DriverOperation.COMMIT_WITHOUT_LEDGER) and self._receipts:
+            self._deadline_ms = now_ms + min(one.remaining_ms for one in self._receipts) - settings.margin_ms
 
-    requests: Sequence[DriverRequest]
-    wake_at_ms: int | None
-    verdict: CommitResult | None
-
-
-class Committer(LedgerRecovery):
-    """The loop, C2 to C5, and what is left to clean up. `LedgerRecovery` has the state and what comes before."""
-
-    def step(self, now_ms: int, answers: Sequence[DriverAnswer] = ()) -> Progress:
-        if not self._has_begun:
-            self._has_begun = True
+    def step(self, now_ms: int, answers: Sequence[AdminResponse] = ()) -> Progress[CommitResult]:
+        if self.phase is Phase.START:
             self._follow(now_ms, first_step(self._job, self._session))
+            self._conclude(now_ms)
         for answer in answers:
             for part in self._parts():
-                if part.inquiry.is_out(answer.key):
+                if part.queue.is_out(answer.key):
                     part.on_answer(now_ms, answer)
                     break
             self._conclude(now_ms)
         if self._part is not None and now_ms >= self._deadline_ms:
-            _AT_DEADLINE[self.phase](self, now_ms)
+            part, self._part = self._part, None
+            _AT_DEADLINE[self.phase](self, now_ms, part)
             self._conclude(now_ms)
         if self._part is None:
             return Progress((), None, self._verdict)
-        requests = [request for part in self._parts() for request in part.inquiry.due(now_ms)]
+        requests = [request for part in self._parts() for request in part.queue.due(now_ms)]
         return Progress(requests, self._wake_at_ms(now_ms), None)
 
     def _parts(self) -> list[CommitStep]:
@@ -73,7 +119,7 @@ class Committer(LedgerRecovery):
         return [part for part in (self._part, self._draft, self._listing) if part is not None]
 
     def _wake_at_ms(self, now_ms: int) -> int | None:
-        times = [part.inquiry.wake_at_ms() for part in self._parts()]
+        times = [part.queue.wake_at_ms() for part in self._parts()]
         times.append(self._deadline_ms if self._deadline_ms > now_ms else None)
         return min((time_ms for time_ms in times if time_ms is not None), default=None)
 
@@ -82,16 +128,247 @@ class Committer(LedgerRecovery):
             part, self._part = self._part, None
             _ON_FINISHED[self.phase](self, now_ms, part)
 
+    def _move(self, event: PhaseEvent) -> None:
+        target = TRANSITIONS[self.phase].get(event)
+        if target is None:
+            raise LocalProtocolError(f"{event.value} is not possible while {self.phase.value}")
+        self.phase = target
+
+    def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
+        self._move(PhaseEvent.END)
+        self._part = None
+        swept = self._intended.swept
+        self._verdict = CommitResult(conclusion, error, self._summary, swept, tuple(self._notes))
+
+    def _aborted(self, reason: str) -> CommitAborted:
+        return messages.aborted(self._session.sink_id, self._key, self._summary, reason)
+
+    def _fail(self, error: KafkaSinkError) -> None:
+        if isinstance(error, CommitAborted) and self._job.operation is DriverOperation.COMMIT:
+            self._session.remember(self._key, Decision.NONE)
+        self._end(Conclusion.FAILED, error)
+
+    # ---- C1 ----
+
+    def _follow(self, now_ms: int, step: NextStep) -> None:
+        if step.note:
+            self._notes.append(step.note)
+        if step.error is not None:
+            self._intended = CommitResult(Conclusion.FAILED, step.error)
+        elif step.conclusion is not None:
+            self._intended = CommitResult(step.conclusion)
+        if step.kind in _WITHOUT_RECORD:
+            _WITHOUT_RECORD[step.kind](self, now_ms)
+        elif step.kind is StepKind.FENCE:
+            self._move(PhaseEvent.FENCE)
+            self._session.forget_identity()
+            self._part = Fence(self._settings, self._session, now_ms)
+        elif step.kind is StepKind.FINISH:
+            assert step.record is not None
+            self._finish(now_ms, step.record)
+        elif step.kind is StepKind.RECORD:
+            assert step.record is not None
+            self._write(now_ms, PhaseEvent.RECORD, step.record)
+        elif step.error is not None:
+            self._fail(step.error)
+        else:
+            self._end(self._intended.conclusion)
+
+    def _judge(self, now_ms: int) -> None:
+        assert self._ledger is not None
+        known = (self._settings, self._ledger, self._summary)
+        found = next_step(self._job, self._session, *known, is_remembered=self._is_remembered)
+        if not self._has_decided or found.kind in (StepKind.FENCE, StepKind.FINISH):
+            self._follow(now_ms, found)
+        elif self._has_committed and found.conclusion is Conclusion.ALREADY_DELIVERED:
+            self._follow(now_ms, replace(found, kind=StepKind.SWEEP, conclusion=Conclusion.DELIVERED))
+        else:
+            self._fail_after_decision("another driver has taken over")
+
+    def _fail_after_decision(self, reason: str) -> None:
+        """The ledger has the intent of this operation; whatever went wrong later, nothing may be aborted."""
+        assert self._record is not None
+        if self._has_committed:
+            self._fail(messages.not_recorded(self._record, reason))
+        elif self._outcomes and None not in self._outcomes:
+            self._fail(messages.lost(self._record, self._outcomes))
+        else:
+            self._fail(messages.pending(self._record, self._outcomes, reason))
+
+    def _on_fenced(self, now_ms: int, part: CommitStep) -> None:
+        assert isinstance(part, Fence)
+        if part.identity is None or part.failure is not None:
+            self._fail_before_decision(part)
+            return
+        self._session.identity = part.identity
+        self._session.older_is_fenced = self._session.has_older_driver
+        self._move(PhaseEvent.CLAIM)
+        self._part = Claim(self._settings, self._session, self._job.wall_ms, now_ms)
+
+    def _on_claimed(self, now_ms: int, part: CommitStep) -> None:
+        assert isinstance(part, Claim)
+        if part.offset is None:
+            self._fail_before_decision(part)
+        else:
+            self._read(now_ms, part.offset)
+
+    def _read(self, now_ms: int, claim_offset: int | None = None, *, event: PhaseEvent = PhaseEvent.READ) -> None:
+        self._move(event)
+        self._claim_offset = claim_offset
+        self._part = LedgerRead(
+            self._settings,
+            self._session.sink_id,
+            now_ms,
+            named_sink_id=self._session.named_sink_id,
+            claim_offset=claim_offset,
+            is_of_name=self._job.operation is DriverOperation.RECOVER,
+        )
+
+    def _look_again(self, now_ms: int, part: LedgerWrite) -> bool:
+        """The record was refused because somebody else has been the driver since: another process of this run, or
+        another run. False: it was not that, or it has happened too often."""
+        if part.state is not WriteState.NOT_WRITTEN or not part.is_fenced or self._looks_left == 0:
+            return False
+        again = LOOKS_MAX - self._looks_left
+        self._looks_left -= 1
+        wait_ms = min(again * self._settings.retry_backoff_ms, self._settings.backoff_max_ms)
+        self._read(now_ms + wait_ms, event=PhaseEvent.LOOK_AGAIN)
+        return True
+
+    def _on_read(self, now_ms: int, part: CommitStep) -> None:
+        assert isinstance(part, LedgerRead)
+        if part.state is None:
+            self._fail_before_decision(part)
+            return
+        self._ledger = part.state
+        self._is_remembered = False
+        self._session.has_older_driver = self._session.has_older_driver or part.state.older_key is not None
+        if self._session.identity is not None:
+            assert self._claim_offset is not None
+            self._session.ledger = part.state
+            self._session.meet(part.state, self._claim_offset)
+            if part.unmarked_offset > self._ended_offset:
+                # It may be of a driver that fenced this one before its claim was there, and be open still.
+                self._ended_offset = self._claim_offset
+                self._follow(now_ms, NextStep(StepKind.FENCE))
+                return
+        self._judge(now_ms)
+
+    def _fail_before_decision(self, part: CommitStep) -> None:
+        self._session.forget_identity()
+        reason = part.reason if part.failure is not None or self._job.key is None else part.lateness
+        if self._has_decided:
+            self._fail_after_decision(reason)
+            return
+        if self._job.operation is DriverOperation.ABORT:
+            # A decision can be neither found nor ruled out.
+            self._notes.append(f"transactions were left to their time-out: {reason}")
+            self._end(Conclusion.LEFT_ALONE)
+        elif self._job.key is None:
+            self._fail(messages.not_started(self._session.sink_id, self._job.operation.value, reason))
+        else:
+            self._fail(messages.aborted(self._session.sink_id, self._key, self._summary, reason, part.entry))
+
+    # ---- an open decision of before ----
+
+    def _finish(self, now_ms: int, record: LedgerRecord) -> None:
+        if record.is_of_another_cluster(self._settings.cluster_id):
+            self._fail(messages.other_cluster(record, self._settings))
+            return
+        self._move(PhaseEvent.FINISH)
+        self._record = record
+        self._end_transactions(now_ms, record)
+
+    def _end_transactions(self, now_ms: int, record: LedgerRecord) -> None:
+        transactions = transactions_to_end(record)
+        self._decided.update(transactions)
+        self._part = CommitTransactions(self._settings, transactions, last_writes_of(record), now_ms)
+
+    def _on_finished(self, now_ms: int, part: CommitStep) -> None:
+        assert isinstance(part, CommitTransactions) and self._record is not None and self._ledger is not None
+        record, outcomes = self._record, part.outcomes
+        if self._ledger.is_unmarked(record) and all(outcome is TransactionOutcome.LOST for outcome in outcomes):
+            # Nobody can have decided it: a decision is carried out until something of it is visible.
+            self._ledger = self._ledger.without_unmarked(record)
+            self._decided.difference_update(transactions_to_end(record))
+            self._judge(now_ms)
+            return
+        if None in outcomes:
+            if self._job.key in (None, record.key):
+                self._fail(messages.pending(record, outcomes, part.reason))
+            else:
+                self._fail(messages.other_pending(self._session.sink_id, self._key, self._summary, record, part.reason))
+            return
+        closing, self._outcomes = record.ended(part.outcomes, self._job.wall_ms), outcomes
+        if self._session.identity is not None:
+            self._write(now_ms, PhaseEvent.CLOSE, closing)
+            return
+        # Nobody was fenced, so nothing may be written: the next commit finds the decision and closes it.
+        self._ledger = self._ledger.with_record(closing)
+        if closing.outcomes:
+            self._fail(messages.lost(closing, closing.outcomes))
+            return
+        remaining = self._ledger.open_intents()
+        if remaining:
+            self._finish(now_ms, remaining[0])
+        else:
+            self._end(Conclusion.RECOVERED)
+
+    def _on_closed(self, now_ms: int, part: CommitStep) -> None:
+        assert isinstance(part, LedgerWrite)
+        if self._look_again(now_ms, part):
+            return
+        if part.record.outcomes:
+            self._fail(messages.lost(part.record, part.record.outcomes))
+        elif part.state is not WriteState.WRITTEN:
+            self._fail(messages.not_recorded(part.record, part.reason))
+        elif self._session.identity is None:
+            # Written, but the identity for the next record is gone.
+            self._follow(now_ms, NextStep(StepKind.FENCE))
+        else:
+            self._ledger = self._session.ledger
+            self._intended = CommitResult(Conclusion.RECOVERED)
+            self._judge(now_ms)
+
+    def _write(self, now_ms: int, event: PhaseEvent, record: LedgerRecord) -> None:
+        part = None
+        if event is PhaseEvent.DECIDE:
+            part, self._draft = self._draft, None
+        try:
+            part = part or LedgerWrite(self._settings, self._session, record, now_ms)
+        except Unrecordable as error:
+            self._on_unrecordable(now_ms, event, record, str(error))
+            return
+        self._move(event)
+        self._part = part
+        part.release(now_ms)
+
+    def _on_unrecordable(self, now_ms: int, event: PhaseEvent, record: LedgerRecord, reason: str) -> None:
+        """What closes a decision has less to say than the decision had, so this is about new batches."""
+        if event is PhaseEvent.DECIDE:
+            self._abandon(now_ms, reason)
+        elif self.phase in (Phase.COMMITTING, Phase.FINISHING):
+            self._fail(messages.not_recorded(record, reason))
+        else:
+            self._fail(self._aborted(reason))
+
     # ---- C2 ----
 
     def _check(self, now_ms: int) -> None:
         self._move(PhaseEvent.CHECK)
-        ids = [receipt.transaction.transactional_id for receipt in self._receipts if receipt.transaction is not None]
+        ids = [transaction.transactional_id for transaction in self._transactions()]
         self._part = DescribeTransactions(self._settings, ids, now_ms)
         previous = self._previous()
         if previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME:
             # Nothing in the intent depends on what is being asked: it is appended meanwhile, and not decided.
-            self._begin_draft(now_ms)
+            try:
+                record = self._intent(UNKNOWN_TIME)
+                self._draft = LedgerWrite(self._settings, self._session, record, now_ms, is_draft=True)
+            except Unrecordable as error:
+                self._abandon(now_ms, str(error))
+
+    def _transactions(self) -> list[PreparedTransaction]:
+        return [receipt.transaction for receipt in self._receipts if receipt.transaction is not None]
 
     def _previous(self) -> LedgerRecord | None:
         return None if self._ledger is None else self._ledger.find(self._key)
@@ -108,24 +385,16 @@ class Committer(LedgerRecovery):
         )
         return replace(intent, cluster_id=self._settings.cluster_id)
 
-    def _begin_draft(self, now_ms: int) -> None:
-        try:
-            record = self._intent(UNKNOWN_TIME)
-            self._draft = LedgerWrite(self._settings, self._session, record, now_ms, is_draft=True)
-        except Unrecordable as error:
-            self._abandon(now_ms, str(error))
-
     def _on_checked(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, DescribeTransactions)
-        transactions = [receipt.transaction for receipt in self._receipts if receipt.transaction is not None]
         if part.failure is not None:
             self._abandon(now_ms, part.failure.reason)
             return
         if part.is_supported:
-            found = checked(transactions, part.found, self._settings.margin_ms)
+            found = checked(self._receipts, part.found, self._settings.margin_ms)
         else:
             self._notes.append("the brokers do not speak DescribeTransactions: only the time left was checked")
-            found = checked_by_time_alone(transactions, self._settings.margin_ms)
+            found = checked_by_time_alone(self._receipts, self._settings.margin_ms)
         if found.problem is not None:
             self._abandon(now_ms, found.problem)
             return
@@ -142,16 +411,14 @@ class Committer(LedgerRecovery):
             # What was appended stays without an end until the next fencing, or its time-out, aborts it.
             self._draft.give_up()
             self._draft = None
-        error = messages.aborted(self._session.sink_id, self._key, self._summary, reason)
         self._session.remember(self._key, Decision.NONE)
-        self._outcome = CommitResult(Conclusion.FAILED, error)
+        self._intended = CommitResult(Conclusion.FAILED, self._aborted(reason))
         self._discard(now_ms)
 
     # ---- C3 ----
 
     def _on_decided(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, LedgerWrite)
-        reason = reason_of(part)
         if self._look_again(now_ms, part):
             return
         if part.state is WriteState.WRITTEN:
@@ -160,12 +427,10 @@ class Committer(LedgerRecovery):
             self._commit(now_ms)
         elif part.state is not WriteState.NOT_WRITTEN:
             self._session.remember(self._key, Decision.IN_DOUBT)
-            self._fail(messages.in_doubt(part.record, reason))
-        elif part.failure is not None and part.failure.is_fenced:
-            often = f"its epoch was refused again and again, although no other run has claimed the ledger ({reason})"
-            self._fail(messages.aborted(self._session.sink_id, self._key, self._summary, often))
+            self._fail(messages.in_doubt(part.record, part.reason))
         else:
-            self._fail(messages.aborted(self._session.sink_id, self._key, self._summary, reason))
+            often = "its epoch was refused again and again, although no other run has claimed the ledger"
+            self._fail(self._aborted(f"{often} ({part.reason})" if part.is_fenced else part.reason))
 
     # ---- C4 ----
 
@@ -177,33 +442,31 @@ class Committer(LedgerRecovery):
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
             # Nobody will finish it later: go on past the margin, until time-outs make every answer definite.
             self._deadline_ms += self._settings.margin_ms + self._settings.patience_ms
-        endings = transactions_to_end(self._record)
-        self._decided.update(endings)
-        self._part = CommitTransactions(self._settings, endings, last_writes_of(self._record), now_ms)
-        self._listing = self._open_transactions(now_ms)
+        self._end_transactions(now_ms, self._record)
+        self._listing = open_transactions(self._settings, self._session, now_ms)
 
     def _on_committed(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, CommitTransactions) and self._record is not None
         record = self._record
-        has_lost = any(fate in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED) for fate in part.fates)
+        has_lost = any(outcome in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED) for outcome in part.outcomes)
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
-            if has_lost or None in part.fates:
-                self._fail(messages.lost_without_ledger(record, part.fates, reason_of(part)))
+            if has_lost or None in part.outcomes:
+                self._fail(messages.lost_without_ledger(record, part.outcomes, part.reason))
             else:
                 self._on_delivered(now_ms)
-        elif None in part.fates:
-            self._fail(messages.pending(record, part.fates, reason_of(part)))
+        elif None in part.outcomes:
+            self._fail(messages.pending(record, part.outcomes, part.reason))
         else:
-            self._fates = part.fates
+            self._outcomes = part.outcomes
             self._has_committed = not has_lost
             self._record_outcome(now_ms, record)
 
     def _record_outcome(self, now_ms: int, record: LedgerRecord) -> None:
-        closing = closing_of(record, self._fates, self._job.wall_ms)
+        closing = record.ended(self._outcomes, self._job.wall_ms)
         if self._session.identity is not None:
             self._write(now_ms, PhaseEvent.RECORD, closing)
-        elif closing.fates:
-            self._fail(messages.lost(closing, closing.fates))
+        elif closing.outcomes:
+            self._fail(messages.lost(closing, closing.outcomes))
         else:
             self._fail(messages.not_recorded(record, "the driver's epoch is unknown since the decision was written"))
 
@@ -214,11 +477,11 @@ class Committer(LedgerRecovery):
         is_choice = self._job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY)
         if self._look_again(now_ms, part):
             return
-        if part.record.fates:
-            self._fail(messages.lost(part.record, part.record.fates))
+        if part.record.outcomes:
+            self._fail(messages.lost(part.record, part.record.outcomes))
         elif part.state is not WriteState.WRITTEN:
             said = messages.choice_not_recorded if is_choice else messages.not_recorded
-            self._fail(said(part.record, reason_of(part)))
+            self._fail(said(part.record, part.reason))
         elif is_choice:
             self._end(Conclusion.RESOLVED)
         else:
@@ -227,14 +490,13 @@ class Committer(LedgerRecovery):
     # ---- whether readers see it ----
 
     def _on_delivered(self, now_ms: int) -> None:
-        self._outcome = CommitResult(Conclusion.DELIVERED)
+        self._intended = CommitResult(Conclusion.DELIVERED)
         if not self._settings.visible_ms:
             self._sweep(now_ms)
             return
         self._move(PhaseEvent.VERIFY)
         self._deadline_ms = now_ms + self._settings.visible_ms
         self._part = Visible(self._settings, self._summary.written, now_ms)
-        self._conclude(now_ms)
 
     def _on_verified(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, Visible)
@@ -242,96 +504,76 @@ class Committer(LedgerRecovery):
             self._notes.append(part.note)
         self._sweep(now_ms)
 
-    def _late_to_be_seen(self, now_ms: int) -> None:
-        part, self._part = self._part, None
-        assert part is not None
-        self._on_verified(now_ms, part)
-
     # ---- what no decision names ----
 
     def _discard(self, now_ms: int) -> None:
         self._move(PhaseEvent.DISCARD)
-        endings = [ending for ending in map(_ending_of, self._receipts) if ending not in self._decided]
+        endings = [transaction for transaction in self._transactions() if transaction not in self._decided]
         self._deadline_ms = now_ms + self._settings.patience_ms
         self._part = AbortTransactions(self._settings, endings, now_ms)
-        self._conclude(now_ms)
 
     def _on_discarded(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, AbortTransactions)
-        for transactional_id, reason in sorted(part.left_open.items())[: messages.NAMED_MAX]:
-            self._notes.append(
-                f"transaction {transactional_id} could not be aborted and ends by its time-out: {reason}"
-            )
+        for name, reason in sorted(part.left_open.items())[: messages.NAMED_MAX]:
+            self._notes.append(f"transaction {name} could not be aborted and ends by its time-out: {reason}")
         is_replaced_run = self._ledger is not None and is_replaced(self._ledger, self._key, self._session.run)
         may_be_decided = is_replaced_run and self._job.operation is DriverOperation.ABORT
         may_be_decided = may_be_decided or self._job.operation is DriverOperation.ABORT_WITHOUT_LEDGER
         if may_be_decided and len(part.aborted) < len(self._receipts):
             # What was not aborted just now may have been committed: by a successor, which finishes what this run
             # decided; without a ledger by the commit that failed in another process.
-            self._outcome = CommitResult(Conclusion.LEFT_ALONE)
+            self._intended = CommitResult(Conclusion.LEFT_ALONE)
         self._sweep(now_ms)
 
     def _sweep(self, now_ms: int) -> None:
         self._move(PhaseEvent.SWEEP)
-        newest = None if self._ledger is None else self._ledger.find(self._key)
-        is_operators = self._job.operation in (DriverOperation.SWEEP, DriverOperation.FINISH)
-        own_run = None if is_operators else self._session.run
-        rule = SweepRule(self._session.sink_id, own_run, UNKNOWN_TIME, named_sink_id=self._session.named_sink_id)
-        is_of_label = isinstance(self._key.batch_id, str)
-        # A run that writes a label writes nothing else: once it is delivered that run is over, whoever's it was.
-        is_over = is_of_label and newest is not None and newest.kind is Kind.DONE
-        if newest is not None and (is_over or newest.run == self._session.run):
-            runs = (*newest.runs, newest.run) if is_over else newest.runs
-            rule = replace(rule, since_ms=newest.since_ms, replaced_runs=runs, is_of_label=is_of_label)
         self._deadline_ms = now_ms + self._settings.sweep_ms
         committed_ids: frozenset[str] = frozenset()
         listing, self._listing = self._listing, None
         if listing is None:
-            listing = self._open_transactions(now_ms)
+            listing = open_transactions(self._settings, self._session, now_ms)
         elif self._record is not None:
             # It was asked for while these were being committed.
             committed_ids = frozenset(ending.transactional_id for ending in transactions_to_end(self._record))
+        rule = sweep_rule(self._session, self._previous(), self._job)
         self._part = Sweep(self._settings, rule, listing, now_ms, committed_ids=committed_ids)
-        self._conclude(now_ms)
-
-    def _open_transactions(self, now_ms: int) -> OpenTransactions:
-        sink_ids = frozenset({self._session.sink_id, self._session.named_sink_id})
-        return OpenTransactions(self._settings, sink_ids, now_ms)
 
     def _on_swept(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, Sweep)
         self._notes += part.notes
-        outcome = self._outcome
-        self._outcome = CommitResult(outcome.conclusion, outcome.error, swept=part.swept)
-        self._end(outcome.conclusion, outcome.error)
+        self._intended = replace(self._intended, swept=part.swept)
+        self._end(self._intended.conclusion, self._intended.error)
 
     # ---- the deadline ----
 
-    def _late_before_decision(self, now_ms: int) -> None:
-        part, self._part = self._part, None
-        assert part is not None
+    def _late_before_decision(self, now_ms: int, part: CommitStep) -> None:
         if self.phase is Phase.CHECKING:
             self._abandon(now_ms, part.lateness)
         else:
-            self._session.forget_identity()
             self._fail_before_decision(part)
 
-    def _late_write(self, now_ms: int) -> None:
-        part, self._part = self._part, None
+    def _late_write(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, LedgerWrite)
         part.give_up()
         _ON_FINISHED[self.phase](self, now_ms, part)
 
-    def _late_commit(self, now_ms: int) -> None:
-        assert isinstance(self._part, CommitTransactions)
-        self._part.last_call(now_ms)
+    def _late_commit(self, now_ms: int, part: CommitStep) -> None:
+        assert isinstance(part, CommitTransactions)
+        part.last_call(now_ms)
+        self._part = part
 
-    def _late_courtesy(self, now_ms: int) -> None:
-        part, self._part = self._part, None
-        assert part is not None
+    def _late_courtesy(self, now_ms: int, part: CommitStep) -> None:
         self._notes.append(f"{self.phase.value} took too long and was left: {part.last_trouble or 'no answer'}")
         _ON_FINISHED[self.phase](self, now_ms, part)
 
+
+_WITHOUT_RECORD: Mapping[StepKind, Callable[[Committer, int], None]] = {
+    StepKind.LOOK: Committer._read,
+    StepKind.JUDGE: Committer._judge,
+    StepKind.CHECK: Committer._check,
+    StepKind.DISCARD: Committer._discard,
+    StepKind.SWEEP: Committer._sweep,
+}
 
 _ON_FINISHED = {
     Phase.FENCING: Committer._on_fenced,
@@ -349,24 +591,9 @@ _ON_FINISHED = {
 }
 
 _AT_DEADLINE = {
-    Phase.FENCING: Committer._late_before_decision,
-    Phase.CLAIMING: Committer._late_before_decision,
-    Phase.READING: Committer._late_before_decision,
-    Phase.FINISHING: Committer._late_commit,
-    Phase.CLOSING: Committer._late_write,
-    Phase.CHECKING: Committer._late_before_decision,
-    Phase.DECIDING: Committer._late_write,
-    Phase.COMMITTING: Committer._late_commit,
-    Phase.RECORDING: Committer._late_write,
-    Phase.DISCARDING: Committer._late_courtesy,
-    Phase.VERIFYING: Committer._late_to_be_seen,
-    Phase.SWEEPING: Committer._late_courtesy,
+    **dict.fromkeys((Phase.FENCING, Phase.CLAIMING, Phase.READING, Phase.CHECKING), Committer._late_before_decision),
+    **dict.fromkeys((Phase.CLOSING, Phase.DECIDING, Phase.RECORDING), Committer._late_write),
+    **dict.fromkeys((Phase.FINISHING, Phase.COMMITTING), Committer._late_commit),
+    **dict.fromkeys((Phase.DISCARDING, Phase.SWEEPING), Committer._late_courtesy),
+    Phase.VERIFYING: Committer._on_verified,
 }
-
-
-def _ending_of(receipt: TaskReceipt) -> TransactionToEnd:
-    transaction = receipt.transaction
-    assert transaction is not None
-    return TransactionToEnd(
-        transaction.transactional_id, transaction.producer_id, transaction.producer_epoch, transaction.generation
-    )

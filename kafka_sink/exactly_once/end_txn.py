@@ -1,7 +1,7 @@
 """Ending transactions: C4 and the aborts. Two classes that share no code that could confuse them.
 
-`CommitTransactions` asks EndTxn(commit) of every transaction of a decision until each has a fate. That it is committed
-is believed at once; any other word of a coordinator is held against the log: the first control record of the
+`CommitTransactions` asks EndTxn(commit) of every transaction of a decision until each has an outcome. That it is
+committed is believed at once; any other word of a coordinator is held against the log: the first control record of the
 transaction behind the witness tells. While the log shows it open, the coordinator is looked up and asked again.
 `AbortTransactions` asks EndTxn(abort) and takes any sign that the transaction is not open for an answer.
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from kafka_sink.client.admin_request import AdminResponse, Coordinator, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.log_scan import (
@@ -27,21 +28,14 @@ from kafka_sink.exactly_once.log_scan import (
     raw_batches,
 )
 from kafka_sink.exactly_once.outcome import Meaning, described, end_meaning, meaning
-from kafka_sink.exactly_once.request import CoordinatorOf, DriverAnswer, RequestKey
+from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import END_TXN, FETCH, LIST_OFFSETS
 
-# The last version of generation 1; the version of an EndTxn, not the cluster's feature, chooses the rules (KIP-890).
-END_LAST_GENERATION_1 = 4
+# The last EndTxn of transaction version 1; its version, not the cluster's feature, chooses the rules (KIP-890).
+END_LAST_OF_VERSION_1 = 4
 COMMIT, MARKER, MARKER_START, ABORT = "commit transaction", "look for marker", "find log start", "abort transaction"
-
-
-class TransactionToEnd(NamedTuple):
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    generation: int
 
 
 class LastWrite(NamedTuple):
@@ -52,31 +46,31 @@ class LastWrite(NamedTuple):
     last_offset: int
 
 
-def ask_end(inquiry: RetryQueue, now_ms: int, key: RequestKey, ending: TransactionToEnd, *, commit: bool) -> None:
-    """Repeated by the same generation always: the other one's rules give a committed transaction a wrong answer."""
+def ask_end(queue: RetryQueue, now_ms: int, key: RequestKey, ending: PreparedTransaction, *, commit: bool) -> None:
+    """Repeated by the same version always: the other one's rules give a committed transaction a wrong answer."""
     body = {
         "transactional_id": ending.transactional_id,
         "producer_id": ending.producer_id,
         "producer_epoch": ending.producer_epoch,
         "committed": commit,
     }
-    lowest, highest = (0, END_LAST_GENERATION_1) if ending.generation == 1 else (END_LAST_GENERATION_1 + 1, 5)
-    target = CoordinatorOf(ending.transactional_id)
-    inquiry.ask(now_ms, key, target, END_TXN, body, version_min=lowest, version_max=highest)
+    lowest, highest = (0, END_LAST_OF_VERSION_1) if ending.transaction_version == 1 else (END_LAST_OF_VERSION_1 + 1, 5)
+    target = Coordinator(ending.transactional_id)
+    queue.ask(now_ms, key, target, END_TXN, body, version_min=lowest, version_max=highest)
 
 
 class CommitTransactions(CommitStep):
-    """`fates[i]` belongs to `endings[i]`; None when the question is still open at the end."""
+    """`outcomes[i]` belongs to `endings[i]`; None when the question is still open at the end."""
 
     def __init__(
         self,
         settings: DeliverySettings,
-        endings: Sequence[TransactionToEnd],
+        endings: Sequence[PreparedTransaction],
         witnesses: Sequence[LastWrite],
         now_ms: int,
     ) -> None:
         super().__init__(settings)
-        self.fates: list[TransactionOutcome | None] = [None] * len(endings)
+        self.outcomes: list[TransactionOutcome | None] = [None] * len(endings)
         # Why some questions were given up although nothing is decided about them.
         self.obstacles: dict[int, str] = {}
         self._endings = endings
@@ -90,11 +84,11 @@ class CommitTransactions(CommitStep):
 
     @classmethod
     def searching(
-        cls, settings: DeliverySettings, ending: TransactionToEnd, witness: LastWrite, now_ms: int
+        cls, settings: DeliverySettings, ending: PreparedTransaction, witness: LastWrite, now_ms: int
     ) -> CommitTransactions:
         """Only the log is asked, because the coordinator has said already that it does not know."""
         found = cls(settings, (), (), now_ms)
-        found.fates = [None]
+        found.outcomes = [None]
         found._endings, found._witnesses, found._next_index = (ending,), (witness,), 1
         found._search_offsets[0] = witness.last_offset + 1
         found._search_on(now_ms, 0)
@@ -102,24 +96,30 @@ class CommitTransactions(CommitStep):
 
     @property
     def is_finished(self) -> bool:
-        return self.inquiry.is_quiet and self._next_index == len(self._endings)
+        return self.queue.is_quiet and self._next_index == len(self._endings)
+
+    @property
+    def reason(self) -> str:
+        if self.failure is None and self.obstacles:
+            return next(iter(self.obstacles.values()))
+        return super().reason
 
     def last_call(self, now_ms: int) -> None:
         """Time is up: every question is still asked once and answered once, but none is repeated."""
         self._is_last_call = True
-        for key in self.inquiry.keys:
-            if self.inquiry.has_tried(key) and not self.inquiry.is_out(key):
-                self.inquiry.drop(key)
+        for key in self.queue.keys:
+            if self.queue.has_tried(key) and not self.queue.is_out(key):
+                self.queue.drop(key)
         self._ask_more(now_ms)
 
     def _ask_more(self, now_ms: int) -> None:
         """Questions are put as there is room for them, so that ten thousand of them cost no more than the room."""
-        while self._next_index < len(self._endings) and self.inquiry.count < self.settings.parallel_requests:
+        while self._next_index < len(self._endings) and self.queue.count < self.settings.parallel_requests:
             key = RequestKey(COMMIT, self._next_index)
-            ask_end(self.inquiry, now_ms, key, self._endings[self._next_index], commit=True)
+            ask_end(self.queue, now_ms, key, self._endings[self._next_index], commit=True)
             self._next_index += 1
 
-    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         super().on_answer(now_ms, answer)
         if self._is_last_call:
             self.last_call(now_ms)
@@ -128,7 +128,7 @@ class CommitTransactions(CommitStep):
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
         """The decision stays; only asking makes no sense for now."""
         self.obstacles[key.number] = reason
-        self.inquiry.drop(key)
+        self.queue.drop(key)
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         if key.purpose == COMMIT:
@@ -138,9 +138,9 @@ class CommitTransactions(CommitStep):
         else:
             self._on_log_start(now_ms, key, body)
 
-    def _settle(self, key: RequestKey, fate: TransactionOutcome) -> None:
-        self.fates[key.number] = fate
-        self.inquiry.drop(key)
+    def _settle(self, key: RequestKey, outcome: TransactionOutcome) -> None:
+        self.outcomes[key.number] = outcome
+        self.queue.drop(key)
 
     def _on_ended(self, now_ms: int, key: RequestKey, error_code: int) -> None:
         found = end_meaning(error_code, commit=True)
@@ -148,7 +148,7 @@ class CommitTransactions(CommitStep):
             self._settle(key, TransactionOutcome.COMMITTED)
         elif found is Meaning.SUPERSEDED:
             self.last_trouble = described(END_TXN.name, error_code)
-            self.inquiry.drop(key)
+            self.queue.drop(key)
             self._search_offsets[key.number] = self._witnesses[key.number].last_offset + 1
             self._search_on(now_ms, key.number)
         elif not self.repeats(now_ms, key, found, END_TXN.name, error_code):
@@ -158,7 +158,7 @@ class CommitTransactions(CommitStep):
 
     def _search_on(self, now_ms: int, index: int) -> None:
         topic, partition, _ = self._witnesses[index]
-        ask_fetch(self.inquiry, now_ms, RequestKey(MARKER, index), topic, partition, self._search_offsets[index])
+        ask_fetch(self.queue, now_ms, RequestKey(MARKER, index), topic, partition, self._search_offsets[index])
 
     def _on_fetched(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         answer = fetched(body)
@@ -168,18 +168,18 @@ class CommitTransactions(CommitStep):
         index = key.number
         topic, partition, last_offset = self._witnesses[index]
         if found is Meaning.OUT_OF_RANGE:
-            self.inquiry.drop(key)
-            ask_offset(self.inquiry, now_ms, RequestKey(MARKER_START, index), topic, partition, EARLIEST)
+            self.queue.drop(key)
+            ask_offset(self.queue, now_ms, RequestKey(MARKER_START, index), topic, partition, EARLIEST)
             return
         if found is not Meaning.DONE:
             self.on_refused(now_ms, key, f"{topic}-{partition}: {described(FETCH.name, answer.error_code)}")
             return
         before = self._search_offsets[index]
-        fate = self._marker(index, answer.records)
-        if fate is not None:
-            self._settle(key, fate)
+        outcome = self._marker(index, answer.records)
+        if outcome is not None:
+            self._settle(key, outcome)
         elif self._search_offsets[index] > before:
-            self.inquiry.drop(key)
+            self.queue.drop(key)
             self._search_on(now_ms, index)
         elif answer.last_stable_offset > last_offset:
             # It is not open any more, and nothing is left that says how it ended.
@@ -189,10 +189,10 @@ class CommitTransactions(CommitStep):
 
     def _ask_again(self, now_ms: int, index: int) -> None:
         """The log shows it open: whoever said otherwise was wrong, or its marker is on the way."""
-        self.inquiry.drop(RequestKey(MARKER, index))
+        self.queue.drop(RequestKey(MARKER, index))
         key = RequestKey(COMMIT, index)
-        ask_end(self.inquiry, now_ms, key, self._endings[index], commit=True)
-        self.inquiry.repeat(now_ms, key, find_again=True)
+        ask_end(self.queue, now_ms, key, self._endings[index], commit=True)
+        self.queue.repeat(now_ms, key, find_again=True)
 
     def _marker(self, index: int, records: bytes) -> TransactionOutcome | None:
         for raw in raw_batches(records):
@@ -220,7 +220,7 @@ class CommitTransactions(CommitStep):
         elif offset > self._search_offsets[index]:
             # Retention took the beginning; the marker may be in what is left.
             self._search_offsets[index] = offset
-            self.inquiry.drop(key)
+            self.queue.drop(key)
             self._search_on(now_ms, index)
         else:
             self._on_short_log(now_ms, key)
@@ -232,17 +232,17 @@ class CommitTransactions(CommitStep):
         if now_ms - since_ms >= self.settings.short_log_ms:
             self._settle(key, TransactionOutcome.UNRESOLVED)
         else:
-            self.inquiry.drop(key)
+            self.queue.drop(key)
             self._search_on(now_ms, key.number)
-            self.inquiry.repeat(now_ms, RequestKey(MARKER, key.number), find_again=True)
+            self.queue.repeat(now_ms, RequestKey(MARKER, key.number), find_again=True)
 
 
-def _can_end(raw: RawBatch, ending: TransactionToEnd) -> bool:
+def _can_end(raw: RawBatch, ending: PreparedTransaction) -> bool:
     """Is this marker the end of this transaction, and not that of a later one under the same id?
 
     It carries the epoch of the transaction, or the next one: where a time-out or a fence ended it, and always in
-    generation 2. A later transaction begins by asking for a new epoch: in generation 2 its marker is two above or more.
-    In generation 1 it may be one above, but then it stands behind the marker that is looked for.
+    transaction version 2. A later transaction begins by asking for a new epoch: in version 2 its marker is two above or
+    more. In version 1 it may be one above, but then it stands behind the marker that is looked for.
     """
     return raw.producer_id == ending.producer_id and 0 <= raw.producer_epoch - ending.producer_epoch <= 1
 
@@ -250,7 +250,7 @@ def _can_end(raw: RawBatch, ending: TransactionToEnd) -> bool:
 class AbortTransactions(CommitStep):
     """Best effort: what could not be aborted is counted in `left_open` and ends by its own time-out."""
 
-    def __init__(self, settings: DeliverySettings, endings: Sequence[TransactionToEnd], now_ms: int) -> None:
+    def __init__(self, settings: DeliverySettings, endings: Sequence[PreparedTransaction], now_ms: int) -> None:
         super().__init__(settings)
         self.aborted: list[str] = []
         self.left_open: dict[str, str] = {}
@@ -260,21 +260,21 @@ class AbortTransactions(CommitStep):
 
     @property
     def is_finished(self) -> bool:
-        return self.inquiry.is_quiet and self._next_index == len(self._endings)
+        return self.queue.is_quiet and self._next_index == len(self._endings)
 
     def _ask_more(self, now_ms: int) -> None:
-        while self._next_index < len(self._endings) and self.inquiry.count < self.settings.parallel_requests:
+        while self._next_index < len(self._endings) and self.queue.count < self.settings.parallel_requests:
             key = RequestKey(ABORT, self._next_index)
-            ask_end(self.inquiry, now_ms, key, self._endings[self._next_index], commit=False)
+            ask_end(self.queue, now_ms, key, self._endings[self._next_index], commit=False)
             self._next_index += 1
 
-    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         super().on_answer(now_ms, answer)
         self._ask_more(now_ms)
 
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
         self.left_open[self._endings[key.number].transactional_id] = reason
-        self.inquiry.drop(key)
+        self.queue.drop(key)
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
@@ -282,17 +282,19 @@ class AbortTransactions(CommitStep):
         if found is Meaning.DONE:
             if error_code == 0:
                 self.aborted.append(self._endings[key.number].transactional_id)
-            self.inquiry.drop(key)
+            self.queue.drop(key)
         elif not self.repeats(now_ms, key, found, END_TXN.name, error_code):
             self.on_refused(now_ms, key, described(END_TXN.name, error_code))
 
 
-def transactions_to_end(record: LedgerRecord) -> list[TransactionToEnd]:
+def transactions_to_end(record: LedgerRecord) -> list[PreparedTransaction]:
     return [
-        TransactionToEnd(record.transactional_id(pledge), pledge.producer_id, pledge.producer_epoch, pledge.generation)
-        for pledge in record.pledges
+        PreparedTransaction(
+            record.transactional_id(entry), entry.producer_id, entry.producer_epoch, entry.transaction_version
+        )
+        for entry in record.entries
     ]
 
 
 def last_writes_of(record: LedgerRecord) -> list[LastWrite]:
-    return [LastWrite(pledge.topic, pledge.partition, pledge.last_offset) for pledge in record.pledges]
+    return [LastWrite(entry.topic, entry.partition, entry.last_offset) for entry in record.entries]

@@ -116,7 +116,7 @@ def driver_transactional_id(sink_id: str) -> str:
 
 
 def transactional_id_prefix(sink_id: str) -> str:
-    """For a prefixed ACL and for looking through what a broker lists."""
+    """Of the ids of a sink's driver and tasks: what a prefixed ACL allows."""
     return f"{sink_id}-"
 
 

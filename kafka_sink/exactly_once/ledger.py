@@ -2,7 +2,7 @@
 
 A batch is decided by an intent record that names all its transactions. From then on there is one way only: each of them
 is committed, by whoever is the driver, and a done record closes the decision. If a transaction turns out to have ended
-otherwise, a stuck record keeps the fate of each until an operator accepts the batch as it is (a done record with
+otherwise, a stuck record keeps the outcome of each until an operator accepts the batch as it is (a done record with
 `is_accepted`) or has it run again (a replay record).
 
 A stream has one ledger key, its sink id with the query in it: batches are numbered, so the newest record says all. A
@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.exactly_once.identity import TaskIdentity, parsed_task_identity, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt, digest_of
@@ -46,7 +47,7 @@ class TransactionOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionEntry:
-    """One transaction of a decision: all that ending it takes, and one witness of its fate.
+    """One transaction of a decision: all that ending it takes, and one witness of its outcome.
 
     The first two numbers are those of its id, which may have been named after a task of an earlier batch.
     """
@@ -55,7 +56,7 @@ class TransactionEntry:
     attempt: int
     producer_id: int
     producer_epoch: int
-    generation: int
+    transaction_version: int
     topic: str
     partition: int
     last_offset: int
@@ -82,9 +83,9 @@ class LedgerRecord:
     topics: Mapping[str, int] = field(default_factory=dict)
     # What tells the rows from others under the same name, beside their counts; None in a record of an older release.
     digest: int | None = None
-    pledges: tuple[TransactionEntry, ...] = ()
-    # Of a stuck record, one per pledge.
-    fates: tuple[TransactionOutcome, ...] = ()
+    entries: tuple[TransactionEntry, ...] = ()
+    # Of a stuck record, one per entry.
+    outcomes: tuple[TransactionOutcome, ...] = ()
     is_accepted: bool = False
     # Where its transactions are; empty if it is not known.
     cluster_id: str = ""
@@ -92,18 +93,24 @@ class LedgerRecord:
     def is_of_another_cluster(self, cluster_id: str) -> bool:
         return bool(self.cluster_id and cluster_id) and self.cluster_id != cluster_id
 
-    def transactional_id(self, pledge: TransactionEntry) -> str:
-        return TaskIdentity(self.sink_id, self.run, pledge.spark_partition, pledge.attempt).transactional_id
+    def transactional_id(self, entry: TransactionEntry) -> str:
+        return TaskIdentity(self.sink_id, self.run, entry.spark_partition, entry.attempt).transactional_id
 
     def closed(self, wall_ms: int) -> LedgerRecord:
-        return replace(self, kind=Kind.DONE, pledges=(), fates=(), wall_ms=wall_ms)
+        return replace(self, kind=Kind.DONE, entries=(), outcomes=(), wall_ms=wall_ms)
 
-    def stuck(self, fates: Sequence[TransactionOutcome], wall_ms: int) -> LedgerRecord:
-        return replace(self, kind=Kind.STUCK, fates=tuple(fates), wall_ms=wall_ms)
+    def ended(self, outcomes: Sequence[TransactionOutcome | None], wall_ms: int) -> LedgerRecord:
+        known = [outcome for outcome in outcomes if outcome is not None]
+        if all(outcome is TransactionOutcome.COMMITTED for outcome in known):
+            return self.closed(wall_ms)
+        return self.stuck(known, wall_ms)
+
+    def stuck(self, outcomes: Sequence[TransactionOutcome], wall_ms: int) -> LedgerRecord:
+        return replace(self, kind=Kind.STUCK, outcomes=tuple(outcomes), wall_ms=wall_ms)
 
     def resolved(self, *, is_accepted: bool, wall_ms: int) -> LedgerRecord:
         kind = Kind.DONE if is_accepted else Kind.REPLAY
-        return replace(self, kind=kind, pledges=(), fates=(), is_accepted=is_accepted, wall_ms=wall_ms)
+        return replace(self, kind=kind, entries=(), outcomes=(), is_accepted=is_accepted, wall_ms=wall_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +120,13 @@ class LedgerState:
     `unmarked` are keys whose newest record has no marker although its transaction has ended: an intent that may have
     been decided. `settled` has what the ledger says without it.
 
-    `claims` has for each run the offset of its last claim, as far as compaction has left them; `younger` are the runs
-    whose first one stands behind the claim up to which was read. `older_key` is where the release before kept the
-    decisions of this stream; None if there are none, or if there are newer ones.
+    `claims` has for each run the offset of its first claim, as far as compaction has left them. `older_key` is where
+    the release before kept the decisions of this stream; None if there are none, or if there are newer ones.
     """
 
     sink_id: str
     newest: Mapping[str, LedgerRecord] = field(default_factory=dict)
     claims: Mapping[str, int] = field(default_factory=dict)
-    younger: frozenset[str] = frozenset()
     older_key: str | None = None
     unmarked: frozenset[str] = frozenset()
     settled: Mapping[str, LedgerRecord] = field(default_factory=dict)
@@ -264,7 +269,7 @@ def intent_of(
         row_count=sum(rows.values()),
         topics=rows,
         digest=digest_of(receipts),
-        pledges=transaction_entries_of(sink_id, run, receipts),
+        entries=transaction_entries_of(sink_id, run, receipts),
     )
 
 
@@ -303,10 +308,11 @@ def transaction_entry_of(sink_id: str, run: str, receipt: TaskReceipt) -> Transa
     assert transaction is not None
     identity = parsed_task_identity(transaction.transactional_id)
     if identity is None or (identity.sink_id, identity.run) != (sink_id, run) or receipt.is_empty:
-        # The ledger keeps only the numbers of the id; a receipt of another run or sink cannot be pledged.
+        # The ledger keeps only the numbers of the id; a receipt of another run or sink cannot be recorded.
         raise LocalProtocolError(
             f"a receipt of {transaction.transactional_id!r} with {len(receipt.written)} partitions was handed in as "
-            f"one of run {run!r} of sink {sink_id!r}"
+            f"one of run {run!r} of sink {sink_id!r}",
+            SPARK_UNEXPECTED,
         )
     witness = receipt.witness
     is_named_so = identity.spark_partition == receipt.spark_partition
@@ -315,7 +321,7 @@ def transaction_entry_of(sink_id: str, run: str, receipt: TaskReceipt) -> Transa
         attempt=identity.attempt,
         producer_id=transaction.producer_id,
         producer_epoch=transaction.producer_epoch,
-        generation=transaction.generation,
+        transaction_version=transaction.transaction_version,
         topic=witness.topic,
         partition=witness.partition,
         last_offset=witness.last_offset,

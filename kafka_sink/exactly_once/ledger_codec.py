@@ -34,14 +34,14 @@ _HEADER_BYTES_MAX = 64
 # A broker takes 1 MiB by default; an operator may have raised it.
 VALUE_BYTES_MAX = 8 * 1024 * 1024
 JSON_BYTES_MAX = 32 * 1024 * 1024
-PLEDGES_MAX = 100_000
+ENTRIES_MAX = 100_000
 TEXT_CHARACTERS_MAX = 1_000
 TOPICS_MAX = 10_000
 _COMPRESSED_FROM_BYTES = 1_024
 
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 
-# Column, bound of its numbers, whether it is kept as differences.
+# Column, bound of its numbers, whether it is kept as differences. The names are those of the records that are there.
 _COLUMNS = (
     ("spark_partition", INT64_MAX, True),
     ("attempt", INT64_MAX, False),
@@ -52,6 +52,7 @@ _COLUMNS = (
     ("last_offset", INT64_MAX, True),
     ("row_count", INT64_MAX, False),
 )
+_ATTRIBUTES = {"generation": "transaction_version"}
 # Left out where every task is the one that its id is named after. Older releases skip it and name the id's number.
 _TASK_PARTITION = "task_partition"
 
@@ -116,10 +117,10 @@ def _content(record: LedgerRecord) -> dict[str, Any]:
         content["cluster"] = record.cluster_id
     if record.is_accepted:
         content["accepted"] = True
-    if record.pledges:
-        content["receipts"] = _packed(record.pledges)
-    if record.fates:
-        content["fates"] = "".join(fate.value for fate in record.fates)
+    if record.entries:
+        content["receipts"] = _packed(record.entries)
+    if record.outcomes:
+        content["fates"] = "".join(outcome.value for outcome in record.outcomes)
     return content
 
 
@@ -161,15 +162,15 @@ def _content_of(value: bytes) -> dict[str, Any]:
 # ---- writing ----
 
 
-def _packed(pledges: tuple[TransactionEntry, ...]) -> dict[str, Any]:
-    topics = sorted({pledge.topic for pledge in pledges})
+def _packed(entries: tuple[TransactionEntry, ...]) -> dict[str, Any]:
+    topics = sorted({entry.topic for entry in entries})
     index_of = {topic: index for index, topic in enumerate(topics)}
-    packed: dict[str, Any] = {"topics": topics, "topic": [index_of[pledge.topic] for pledge in pledges]}
+    packed: dict[str, Any] = {"topics": topics, "topic": [index_of[entry.topic] for entry in entries]}
     for name, _, has_differences in _COLUMNS:
-        numbers = [getattr(pledge, name) for pledge in pledges]
+        numbers = [getattr(entry, _ATTRIBUTES.get(name, name)) for entry in entries]
         packed[name] = _differences(numbers) if has_differences else numbers
-    if any(pledge.task_partition is not None for pledge in pledges):
-        packed[_TASK_PARTITION] = _differences([pledge.spark_task for pledge in pledges])
+    if any(entry.task_partition is not None for entry in entries):
+        packed[_TASK_PARTITION] = _differences([entry.spark_task for entry in entries])
     return packed
 
 
@@ -211,7 +212,7 @@ def _record(content: dict[str, Any]) -> LedgerRecord:
         kind = Kind(_text(content, "kind"))
     except ValueError:
         raise UnreadableRecord(f"a ledger record of the unknown kind {content['kind']!r}") from None
-    pledges = _pledges(content.get("receipts", {}))
+    entries = _entries(content.get("receipts", {}))
     record = LedgerRecord(
         kind=kind,
         sink_id=_text(content, "sink"),
@@ -223,18 +224,18 @@ def _record(content: dict[str, Any]) -> LedgerRecord:
         row_count=_number(content.get("rows"), "rows", 0, INT64_MAX),
         topics=_topics(content.get("topics")),
         digest=_number(content["digest"], "digest", 0, INT64_MAX) if "digest" in content else None,
-        pledges=pledges,
-        fates=_fates(content.get("fates", ""), len(pledges)),
+        entries=entries,
+        outcomes=_outcomes(content.get("fates", ""), len(entries)),
         is_accepted=content.get("accepted", False) is True,
         cluster_id=_text(content, "cluster") if "cluster" in content else "",
     )
-    needs_pledges = kind in (Kind.INTENT, Kind.STUCK)
-    if needs_pledges != bool(record.pledges) or (kind is Kind.STUCK) != bool(record.fates):
+    needs_entries = kind in (Kind.INTENT, Kind.STUCK)
+    if needs_entries != bool(record.entries) or (kind is Kind.STUCK) != bool(record.outcomes):
         raise UnreadableRecord(f"a ledger record of kind {kind.value} with the fields of another kind")
     return record
 
 
-def _pledges(packed: Any) -> tuple[TransactionEntry, ...]:
+def _entries(packed: Any) -> tuple[TransactionEntry, ...]:
     if not isinstance(packed, dict):
         raise UnreadableRecord("a ledger record whose receipts are not an object")
     if not packed:
@@ -247,20 +248,20 @@ def _pledges(packed: Any) -> tuple[TransactionEntry, ...]:
         tasks = _numbers(packed, _TASK_PARTITION, INT64_MAX, has_differences=True)
     if any(len(column) != len(indexes) for column in (*columns, tasks)):
         raise UnreadableRecord("a ledger record whose receipts have columns of different lengths")
-    pledges = []
+    entries = []
     for index, task, numbers in zip(indexes, tasks, zip(*columns, strict=True), strict=True):
-        named = dict(zip((name for name, _, _ in _COLUMNS), numbers, strict=True))
-        if named["generation"] not in (1, 2):
-            raise UnreadableRecord(f"a ledger record with a transaction of generation {named['generation']}")
+        named = dict(zip((_ATTRIBUTES.get(name, name) for name, _, _ in _COLUMNS), numbers, strict=True))
+        if named["transaction_version"] not in (1, 2):
+            raise UnreadableRecord(f"a ledger record with a transaction of version {named['transaction_version']}")
         named[_TASK_PARTITION] = None if task == named["spark_partition"] else task
-        pledges.append(TransactionEntry(topic=topics[index], **named))
-    return tuple(pledges)
+        entries.append(TransactionEntry(topic=topics[index], **named))
+    return tuple(entries)
 
 
 def _numbers(content: dict[str, Any], name: str, bound: int, *, has_differences: bool) -> list[int]:
     found = content.get(name)
-    if not isinstance(found, list) or len(found) > PLEDGES_MAX:
-        raise UnreadableRecord(f"a ledger record whose column {name!r} is no list of at most {PLEDGES_MAX}", "receipts")
+    if not isinstance(found, list) or len(found) > ENTRIES_MAX:
+        raise UnreadableRecord(f"a ledger record whose column {name!r} is no list of at most {ENTRIES_MAX}", "receipts")
     lowest = -INT64_MAX if has_differences else 0
     numbers = [_number(number, name, lowest, INT64_MAX) for number in found]
     if has_differences:
@@ -306,7 +307,7 @@ def _topics(found: Any) -> dict[str, int]:
     return {topic: _number(rows, "topics", 0, INT64_MAX) for topic, rows in found.items()}
 
 
-def _fates(found: Any, count: int) -> tuple[TransactionOutcome, ...]:
+def _outcomes(found: Any, count: int) -> tuple[TransactionOutcome, ...]:
     if not isinstance(found, str) or len(found) not in (0, count):
         raise UnreadableRecord("a ledger record whose fates do not fit its receipts")
     try:

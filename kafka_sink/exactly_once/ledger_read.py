@@ -13,7 +13,7 @@ cleaner keeps as long as the records, so it was committed.
 
 A fence ends every transaction of the drivers before. A record that was there when it began, and still has no marker
 behind the claim that follows, has lost it with its only replica (KAFKA-20734), and whether it was committed cannot be
-told any more. An intent is then taken for decided, because the opposite could double its rows; `LedgerRecovery` sees
+told any more. An intent is then taken for decided, because the opposite could double its rows; `Committer` sees
 to it that there was such a fence, and what has become of its transactions. How a decision ended (done, stuck) is a fact
 whether or not its record was committed. A choice of an operator is none: it is asked for again.
 
@@ -26,6 +26,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from kafka_sink.client.admin_request import RequestKey
+from kafka_sink.error_table.commits import LEDGER_UNREADABLE
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.identity import belongs_to
@@ -42,7 +44,6 @@ from kafka_sink.exactly_once.log_scan import (
     raw_batches,
 )
 from kafka_sink.exactly_once.outcome import Meaning, described, meaning
-from kafka_sink.exactly_once.request import RequestKey
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
 
@@ -89,11 +90,10 @@ class LedgerRead(CommitStep):
         self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
         self._newest: dict[str, tuple[int, bytes]] = {}
         self._claims: dict[str, int] = {}
-        self._younger: set[str] = set()
         topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
-        ask_offset(self.inquiry, now_ms, LOG_START, topic, partition, EARLIEST)
+        ask_offset(self.queue, now_ms, LOG_START, topic, partition, EARLIEST)
         if self._stop_offset is None:
-            ask_offset(self.inquiry, now_ms, LOG_STOP, topic, partition, LATEST)
+            ask_offset(self.queue, now_ms, LOG_STOP, topic, partition, LATEST)
 
     @property
     def is_finished(self) -> bool:
@@ -110,7 +110,7 @@ class LedgerRead(CommitStep):
         if found is not Meaning.DONE:
             self.fail(self._about(described(LIST_OFFSETS.name, error_code)))
             return
-        self.inquiry.drop(key)
+        self.queue.drop(key)
         if key == LOG_START:
             self._next_offset = offset
         else:
@@ -125,7 +125,7 @@ class LedgerRead(CommitStep):
             return
         if found is Meaning.OUT_OF_RANGE:
             # The cleaner moved the beginning of the log meanwhile.
-            self.inquiry.drop_all()
+            self.queue.drop_all()
             self._begin(now_ms)
             return
         if found is not Meaning.DONE:
@@ -136,11 +136,11 @@ class LedgerRead(CommitStep):
             self._take(batch)
         if self._next_offset == before:
             if answer.records:
-                raise RemoteProtocolError(self._about(f"no whole batch at offset {before}"))
+                raise RemoteProtocolError(self._about(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
             # More has to come: whoever says that there is none is not the leader any more.
-            self.inquiry.repeat(now_ms, READ, find_again=True)
+            self.queue.repeat(now_ms, READ, find_again=True)
             return
-        self.inquiry.drop(READ)
+        self.queue.drop(READ)
         self._read_on(now_ms, last_stable_offset=answer.last_stable_offset)
 
     def _take(self, raw: RawBatch) -> None:
@@ -170,7 +170,7 @@ class LedgerRead(CommitStep):
                     self._take_claim(offset, record.value)
 
     def _transaction_ended_by(self, marker: RawBatch) -> tuple[int, int]:
-        """A marker has the epoch of its transaction, or the next one (a fence, a time-out, generation 2 always). It is
+        """A marker has the epoch of its transaction, or the next one (a fence, a time-out, version 2 always). It is
         not the end of an older one of the same producer id, whose own marker was lost."""
         same, before = ((marker.producer_id, marker.producer_epoch - lead) for lead in (0, 1))
         return same if same in self._waiting else before
@@ -178,10 +178,7 @@ class LedgerRead(CommitStep):
     def _take_claim(self, offset: int, value: bytes) -> None:
         # One that cannot be read names no run; a driver is never stopped by it.
         with suppress(RemoteProtocolError):
-            run = decode_claim(value)
-            if self._claim_offset is not None and offset > self._claim_offset and run not in self._claims:
-                self._younger.add(run)
-            self._claims[run] = offset
+            self._claims.setdefault(decode_claim(value), offset)
 
     def _own_key(self, key: bytes | None) -> str | None:
         text = (key or b"").decode("utf-8", "replace")
@@ -192,7 +189,7 @@ class LedgerRead(CommitStep):
 
     def _keep(self, offset: int, ledger_key: str, value: bytes) -> None:
         if len(self._newest) >= KEYS_MAX and ledger_key not in self._newest:
-            raise RemoteProtocolError(self._about(f"more than {KEYS_MAX} keys"))
+            raise RemoteProtocolError(self._about(f"more than {KEYS_MAX} keys"), LEDGER_UNREADABLE)
         if offset >= self._newest.get(ledger_key, (-1, b""))[0]:
             self._newest[ledger_key] = (offset, value)
 
@@ -200,7 +197,7 @@ class LedgerRead(CommitStep):
         assert self._next_offset is not None and self._stop_offset is not None
         if self._next_offset < self._stop_offset:
             topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
-            ask_fetch(self.inquiry, now_ms, READ, topic, partition, self._next_offset)
+            ask_fetch(self.queue, now_ms, READ, topic, partition, self._next_offset)
             return
         unmarked: dict[str, list[tuple[int, bytes]]] = {}
         for waiting in self._waiting.values():
@@ -234,7 +231,6 @@ class LedgerRead(CommitStep):
             self._sink_id,
             newest,
             claims=self._claims,
-            younger=frozenset(self._younger),
             older_key=older_key,
             unmarked=frozenset(doubtful & newest.keys()),
             settled=settled,
@@ -257,7 +253,7 @@ class LedgerRead(CommitStep):
         try:
             return decode_record(value)
         except RemoteProtocolError as error:
-            raise RemoteProtocolError(self._about(f"{error} (offset {offset})")) from None
+            raise RemoteProtocolError(self._about(f"{error} (offset {offset})"), LEDGER_UNREADABLE) from None
 
     def _about(self, text: str) -> str:
         return f"{self.settings.ledger_title}: {text}"

@@ -1,8 +1,8 @@
 """One record into the ledger in a transaction of the driver's id: C3 and C5.
 
-  RENEWING   generation 1 after a transaction of ours: a new epoch, asked for with the old one, so that a fenced driver
+  RENEWING   version 1 after a transaction of ours: a new epoch, asked for with the old one, so that a fenced driver
              hears so instead of fencing back (KIP-360)
-  ADDING     generation 1: the ledger's partition becomes part of the transaction
+  ADDING     version 1: the ledger's partition becomes part of the transaction
   PRODUCING  one batch with one record; the same bytes at each try, so a repeat is recognised by its sequence
   HELD       it is in the log; its end is asked for when whoever writes it says so (`release`)
   ENDING     EndTxn(commit); from the moment it is asked for, the record may be there
@@ -19,14 +19,15 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from kafka_sink.client.admin_request import AdminResponse, Coordinator, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep, StepFailure
-from kafka_sink.exactly_once.end_txn import CommitTransactions, LastWrite, TransactionToEnd, ask_end
+from kafka_sink.exactly_once.end_txn import CommitTransactions, LastWrite, ask_end
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome, ledger_key
 from kafka_sink.exactly_once.ledger_codec import Unrecordable, encode_record
 from kafka_sink.exactly_once.ledger_read import KEYS_MAX
 from kafka_sink.exactly_once.log_append import PRODUCE_LAST_BY_NAME, appended, ask_append
 from kafka_sink.exactly_once.outcome import Meaning, described, end_meaning, meaning
-from kafka_sink.exactly_once.request import CoordinatorOf, DriverAnswer, RequestKey
+from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.records.compression import compressor
@@ -39,8 +40,8 @@ RENEW, ADD, WRITE, END = (
     RequestKey("write ledger record"),
     RequestKey("end ledger transaction"),
 )
-# The last versions that belong to generation 1, and the first InitProducerId that carries an identity.
-ADD_PARTITIONS_LAST_CLIENT, PRODUCE_LAST_GENERATION_1 = 3, 11
+# The last versions that belong to transaction version 1, and the first InitProducerId that carries an identity.
+ADD_PARTITIONS_LAST_CLIENT, PRODUCE_LAST_OF_VERSION_1 = 3, 11
 INIT_FIRST_WITH_IDENTITY = 3
 MESSAGE_TOO_LARGE = 10
 
@@ -112,11 +113,11 @@ class LedgerWrite(CommitStep):
         self._end_is_in_doubt = False
         # Without a timestamp: a broker refuses one that is far ahead, and the driver's clock may be wrong.
         self._batch = encode_batch([Record(NO_TIMESTAMP, *self._content())], compressor("none"))
-        generation = settings.generation
-        if generation == 1 and session.is_used:
+        transaction_version = settings.transaction_version
+        if transaction_version == 1 and session.is_used:
             self.state = WriteState.RENEWING
             self._ask_renewal(now_ms)
-        elif generation == 1:
+        elif transaction_version == 1:
             self.state = WriteState.ADDING
             self._ask_add(now_ms)
         else:
@@ -151,10 +152,16 @@ class LedgerWrite(CommitStep):
 
     def give_up(self) -> None:
         """Time is up. Whether the record is there follows from the state; the identity cannot be used again."""
-        self.inquiry.drop_all()
+        self.queue.drop_all()
         self._session.forget_identity()
-        if not self.may_be_written and self.state is not WriteState.NOT_WRITTEN:
-            self._refuse(self.last_trouble or "no time left")
+        if self.is_finished:
+            return
+        # Not the last trouble alone: a coordinator's "fenced" that was still being held against the log is no verdict.
+        reason = f"no time left ({self.reason})"
+        if self.may_be_written:
+            self.fail(reason)
+        else:
+            self._refuse(reason)
 
     # ---- asking ----
 
@@ -167,15 +174,15 @@ class LedgerWrite(CommitStep):
 
     def _ask_renewal(self, now_ms: int) -> None:
         body = {**self._owner(), "transaction_timeout_ms": self._session.timeout_ms(self.settings)}
-        target = CoordinatorOf(self._session.transactional_id)
-        self.inquiry.ask(now_ms, RENEW, target, INIT_PRODUCER_ID, body, version_min=INIT_FIRST_WITH_IDENTITY)
+        target = Coordinator(self._session.transactional_id)
+        self.queue.ask(now_ms, RENEW, target, INIT_PRODUCER_ID, body, version_min=INIT_FIRST_WITH_IDENTITY)
 
     def _ask_add(self, now_ms: int) -> None:
         body: dict[str, Any] = {f"v3_and_below_{name}": value for name, value in self._owner().items()}
         partitions = [self.settings.ledger_partition]
         body["v3_and_below_topics"] = [{"name": self.settings.ledger_topic, "partitions": partitions}]
-        target = CoordinatorOf(self._session.transactional_id)
-        self.inquiry.ask(now_ms, ADD, target, ADD_PARTITIONS_TO_TXN, body, version_max=ADD_PARTITIONS_LAST_CLIENT)
+        target = Coordinator(self._session.transactional_id)
+        self.queue.ask(now_ms, ADD, target, ADD_PARTITIONS_TO_TXN, body, version_max=ADD_PARTITIONS_LAST_CLIENT)
 
     def _ask_produce(self, now_ms: int) -> None:
         header = seal(
@@ -185,27 +192,27 @@ class LedgerWrite(CommitStep):
             base_sequence=0,
             is_transactional=True,
         )
-        is_first = self.settings.generation == 1
+        is_first = self.settings.transaction_version == 1
         ask_append(
-            self.inquiry,
+            self.queue,
             now_ms,
             WRITE,
             self.settings,
             header + self._batch.payload,
             transactional_id=self._session.transactional_id,
-            version_min=PRODUCE.version_min if is_first else PRODUCE_LAST_GENERATION_1 + 1,
-            version_max=PRODUCE_LAST_GENERATION_1 if is_first else PRODUCE_LAST_BY_NAME,
+            version_min=PRODUCE.version_min if is_first else PRODUCE_LAST_OF_VERSION_1 + 1,
+            version_max=PRODUCE_LAST_OF_VERSION_1 if is_first else PRODUCE_LAST_BY_NAME,
         )
 
     def _ask_end(self, now_ms: int) -> None:
-        ask_end(self.inquiry, now_ms, END, self._ending(), commit=True)
+        ask_end(self.queue, now_ms, END, self._ending(), commit=True)
 
-    def _ending(self) -> TransactionToEnd:
-        return TransactionToEnd(self._session.transactional_id, *self._identity, self.settings.generation)
+    def _ending(self) -> PreparedTransaction:
+        return PreparedTransaction(self._session.transactional_id, *self._identity, self.settings.transaction_version)
 
     # ---- answers ----
 
-    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if self._search is None:
             super().on_answer(now_ms, answer)
             return
@@ -213,7 +220,7 @@ class LedgerWrite(CommitStep):
         self.last_trouble = self._search.last_trouble
         self._on_searched()
 
-    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
         self._end_is_in_doubt = self._end_is_in_doubt or answer.key == END
         super().on_lost(now_ms, answer)
 
@@ -230,7 +237,7 @@ class LedgerWrite(CommitStep):
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
         if key == END and self._end_is_in_doubt:
             self.last_trouble = reason
-            self.inquiry.repeat(now_ms, key)  # an earlier try may have been carried out: only an answer settles that
+            self.queue.repeat(now_ms, key)  # an earlier try may have been carried out: only an answer settles that
         else:
             self._refuse(reason)
 
@@ -242,14 +249,21 @@ class LedgerWrite(CommitStep):
         if found is not Meaning.DONE:
             self._refuse(self._about(api, error_code), is_fenced=found is Meaning.FENCED)
             return False
-        self.inquiry.drop(key)
+        self.queue.drop(key)
         return True
 
     def _on_renewed(self, now_ms: int, body: Mapping[str, Any]) -> None:
         if not self._is_done(now_ms, RENEW, INIT_PRODUCER_ID, body["error_code"]):
             return
+        renewed = DriverIdentity(body["producer_id"], body["producer_epoch"])
+        if renewed.producer_id != self._identity.producer_id:
+            # The coordinator has forgotten the id, which expires when it is not used, and then gives a new producer id
+            # to whoever asks, whatever epoch he names. Another driver may have come and gone before: what this process
+            # knows of the ledger is not to be relied on.
+            self._refuse(f"{self._session.transactional_id} has expired and is another producer now", is_fenced=True)
+            return
         self._move(WriteEvent.RENEWED)
-        self._identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
+        self._identity = renewed
         self._ask_add(now_ms)
 
     def _on_added(self, now_ms: int, body: Mapping[str, Any]) -> None:
@@ -289,36 +303,36 @@ class LedgerWrite(CommitStep):
             self._refuse(self._about(END_TXN, error_code), is_fenced=is_fenced)
 
     def _on_committed(self, body: Mapping[str, Any]) -> None:
-        self.inquiry.drop(END)
+        self.queue.drop(END)
         self._move(WriteEvent.COMMITTED)
         session = self._session
         session.ledger = session.ledger and session.ledger.with_record(self.record)
-        is_first = self.settings.generation == 1
+        is_first = self.settings.transaction_version == 1
         if is_first:
             session.identity = self._identity
         elif body.get("producer_id", -1) >= 0:
-            # Generation 2 gives the epoch of the next transaction with the end of this one, at a repeat as well.
+            # Version 2 gives the epoch of the next transaction with the end of this one, at a repeat as well.
             session.identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
         else:
             session.forget_identity()
 
     def _begin_search(self, now_ms: int, error_code: int) -> None:
         """Superseded after a try that got no answer. Somebody is the driver now; was this record still written?"""
-        self.inquiry.drop_all()
+        self.queue.drop_all()
         self._session.forget_identity()
         self.last_trouble = described(END_TXN.name, error_code)
         witness = LastWrite(self.settings.ledger_topic, self.settings.ledger_partition, self._offset)
         self._search = CommitTransactions.searching(self.settings, self._ending(), witness, now_ms)
-        self.inquiry = self._search.inquiry
+        self.queue = self._search.queue
 
     def _on_searched(self) -> None:
         assert self._search is not None
         if not self._search.is_finished:
             return
-        fate = self._search.fates[0]
-        if fate is TransactionOutcome.COMMITTED:
+        outcome = self._search.outcomes[0]
+        if outcome is TransactionOutcome.COMMITTED:
             self._move(WriteEvent.COMMITTED)
-        elif fate is TransactionOutcome.LOST:
+        elif outcome is TransactionOutcome.LOST:
             self._refuse(self.last_trouble, is_fenced=True)
         else:
             # Nobody can say: it stays in doubt.

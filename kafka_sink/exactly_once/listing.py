@@ -3,39 +3,32 @@
 Nothing here fences, ends or writes anything, so it may be done while queries run; what it shows may be out of date by
 the time it is read. A record whose marker is not there yet counts as not written, as in every reading of the ledger.
 
-`SingleStep` runs one part as a machine of its own: `client.run(Alone(LedgerListing(...), deadline_ms))` returns the
-part, finished, failed or given up.
+`SingleStep` runs one part as a machine of its own: `client.run(SingleStep(part, deadline_ms))` returns the part,
+finished, failed or given up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from kafka_sink.client.admin_request import AdminResponse, AllBrokers, RequestKey, ResponseKind
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.commit_step import CommitStep
-from kafka_sink.exactly_once.identity import belongs_to, parsed_task_identity
+from kafka_sink.exactly_once.commit_step import CommitStep, Progress
+from kafka_sink.exactly_once.identity import TaskIdentity, belongs_to, parsed_task_identity
 from kafka_sink.exactly_once.ledger import LedgerRecord
 from kafka_sink.exactly_once.ledger_codec import decode_record
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.outcome import Meaning, described, meaning
 from kafka_sink.exactly_once.preflight import DescribeTransactions, TransactionDescription
-from kafka_sink.exactly_once.request import DriverAnswer, DriverRequest, EveryBroker, RequestKey
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 
-LIST = RequestKey("list open transactions")
+LIST = RequestKey("list transactions")
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 PartT = TypeVar("PartT", bound=CommitStep)
-
-
-@frozen
-class SingleStepProgress(Generic[PartT]):
-    requests: Sequence[DriverRequest]
-    wake_at_ms: int | None
-    verdict: PartT | None
 
 
 class SingleStep(Generic[PartT]):
@@ -43,18 +36,18 @@ class SingleStep(Generic[PartT]):
         self._part = part
         self._deadline_ms = deadline_ms
 
-    def step(self, now_ms: int, answers: Sequence[DriverAnswer]) -> SingleStepProgress[PartT]:
+    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[PartT]:
         for answer in answers:
             if not self._part.is_finished:
                 self._part.on_answer(now_ms, answer)
         if self._part.is_finished:
-            return SingleStepProgress((), None, self._part)
+            return Progress((), None, self._part)
         if now_ms >= self._deadline_ms:
             self._part.fail(f"no time left ({self._part.last_trouble or 'no answer'})")
-            return SingleStepProgress((), None, self._part)
-        requests = self._part.inquiry.due(now_ms)
-        moments = (self._part.inquiry.wake_at_ms(), self._deadline_ms)
-        return SingleStepProgress(requests, min(moment for moment in moments if moment is not None), None)
+            return Progress((), None, self._part)
+        requests = self._part.queue.due(now_ms)
+        moments = (self._part.queue.wake_at_ms(), self._deadline_ms)
+        return Progress(requests, min(moment for moment in moments if moment is not None), None)
 
 
 @frozen
@@ -87,7 +80,9 @@ class LedgerListing(LedgerRead):
 
     def _own_key(self, key: bytes | None) -> str | None:
         if self._is_of_all:
-            return (key or b"").decode("utf-8", "replace") or None
+            text = (key or b"").decode("utf-8", "replace")
+            # No sink id is empty: what begins with a slash is no decision.
+            return None if text.startswith("/") else text or None
         return super()._own_key(key)
 
     def _on_newest(
@@ -103,18 +98,69 @@ def _listed(ledger_key: str, offset: int, value: bytes) -> Listed:
         return Listed(ledger_key, offset, None, str(error))
 
 
-class TransactionListing(CommitStep):
-    """Open transactions of tasks, of one sink or (None) of all sinks that a broker tells us about."""
+class OpenTransactions(CommitStep):
+    """The ids of tasks under which a transaction is open, as far as the brokers tell."""
 
-    def __init__(self, settings: DeliverySettings, sink_id: str | None, now_ms: int) -> None:
+    def __init__(
+        self,
+        settings: DeliverySettings,
+        sink_ids: Collection[str],
+        now_ms: int,
+        states: Sequence[str] = OPEN_STATES,
+    ) -> None:
         super().__init__(settings)
         self.notes: list[str] = []
-        self._sink_id = sink_id
+        self.ids: dict[str, None] = {}
+        self.is_supported = True
+        self._sink_ids = sink_ids
         self._is_listed = False
-        self._ids: dict[str, None] = {}
+        body = {"state_filters": list(states), "producer_id_filters": []}
+        self.queue.ask(now_ms, LIST, AllBrokers(), LIST_TRANSACTIONS, body)
+
+    @property
+    def is_finished(self) -> bool:
+        return self._is_listed or self.failure is not None
+
+    def end(self) -> None:
+        self.queue.drop_all()
+        self._is_listed = True
+
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        self.is_supported = answer.kind is not ResponseKind.UNSUPPORTED
+        super().on_answer(now_ms, answer)
+
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
+        """A broker that is away lists nothing; what it coordinates is missing here."""
+        self.notes.append(f"not every broker listed its transactions: {answer.error or 'no answer'}")
+        self.on_bodies(now_ms, answer)
+
+    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
+        super().on_bodies(now_ms, answer)
+        self.end()
+
+    def _is_wanted(self, identity: TaskIdentity) -> bool:
+        return identity.sink_id in self._sink_ids
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        if meaning(LIST_TRANSACTIONS, body["error_code"]) is not Meaning.DONE:
+            self.notes.append(described(LIST_TRANSACTIONS.name, body["error_code"]))
+            return
+        for state in body["transaction_states"]:
+            identity = parsed_task_identity(state["transactional_id"])
+            if identity is not None and self._is_wanted(identity):
+                self.ids[state["transactional_id"]] = None
+
+
+class TransactionListing(OpenTransactions):
+    """With their descriptions: of one sink, or (None) of all sinks that a broker tells us about."""
+
+    def __init__(self, settings: DeliverySettings, sink_id: str | None, now_ms: int) -> None:
         self._describe: DescribeTransactions | None = None
-        body = {"state_filters": list(OPEN_STATES), "producer_id_filters": []}
-        self.inquiry.ask(now_ms, LIST, EveryBroker(), LIST_TRANSACTIONS, body)
+        self._sink_id = sink_id
+        super().__init__(settings, (), now_ms)
+
+    def _is_wanted(self, identity: TaskIdentity) -> bool:
+        return self._sink_id is None or belongs_to(identity.sink_id, self._sink_id)
 
     @property
     def found(self) -> list[TransactionDescription]:
@@ -124,11 +170,11 @@ class TransactionListing(CommitStep):
 
     @property
     def is_finished(self) -> bool:
-        if self.failure is not None:
-            return True
-        return self._is_listed and (self._describe is None or self._describe.is_finished)
+        return super().is_finished and (
+            self.failure is not None or self._describe is None or self._describe.is_finished
+        )
 
-    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if self._describe is None:
             super().on_answer(now_ms, answer)
             return
@@ -138,26 +184,8 @@ class TransactionListing(CommitStep):
         elif not self._describe.is_supported:
             self.fail("the brokers do not speak DescribeTransactions")
 
-    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
-        """A broker that is away lists nothing; what it coordinates is missing here."""
-        self.notes.append(f"not every broker listed its transactions: {answer.error or 'no answer'}")
-        self.on_bodies(now_ms, answer)
-
-    def on_bodies(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         super().on_bodies(now_ms, answer)
-        if self.failure is not None:
-            return
-        self.inquiry.drop_all()
-        self._is_listed = True
-        if self._ids:
-            self._describe = DescribeTransactions(self.settings, tuple(sorted(self._ids)), now_ms)
-            self.inquiry = self._describe.inquiry
-
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        if meaning(LIST_TRANSACTIONS, body["error_code"]) is not Meaning.DONE:
-            self.notes.append(described(LIST_TRANSACTIONS.name, body["error_code"]))
-            return
-        for state in body["transaction_states"]:
-            identity = parsed_task_identity(state["transactional_id"])
-            if identity is not None and (self._sink_id is None or belongs_to(identity.sink_id, self._sink_id)):
-                self._ids[state["transactional_id"]] = None
+        if self.ids:
+            self._describe = DescribeTransactions(self.settings, tuple(sorted(self.ids)), now_ms)
+            self.queue = self._describe.queue

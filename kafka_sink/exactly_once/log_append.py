@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_sink.exactly_once.request import LeaderOf, RequestKey
+from kafka_sink.client.admin_request import Leader, RequestKey
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import PRODUCE
@@ -16,7 +16,7 @@ PRODUCE_LAST_BY_NAME = 12
 
 
 def ask_append(
-    inquiry: RetryQueue,
+    queue: RetryQueue,
     now_ms: int,
     key: RequestKey,
     settings: DeliverySettings,
@@ -33,8 +33,8 @@ def ask_append(
         "timeout_ms": settings.request_timeout_ms,
         "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": records}]}],
     }
-    target = LeaderOf(topic, partition)
-    inquiry.ask(now_ms, key, target, PRODUCE, body, version_min=version_min, version_max=version_max)
+    target = Leader(topic, partition)
+    queue.ask(now_ms, key, target, PRODUCE, body, version_min=version_min, version_max=version_max)
 
 
 def appended(body: Mapping[str, Any]) -> tuple[int, int]:

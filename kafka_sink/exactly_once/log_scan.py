@@ -6,11 +6,11 @@ their checksum not compared; a batch of an older format than 2 cannot be transac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from kafka_sink.client.admin_request import Leader, RequestKey
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.request import LeaderOf, RequestKey
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.frozen import frozen
 from kafka_sink.records import batch as layout
@@ -22,7 +22,8 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FETCH_BYTES_MAX = 4 * 1024 * 1024
 # Up to here requests name topics by name rather than by id.
 FETCH_LAST_BY_NAME = 12
-_MAGIC_AT = 16
+# The first version of ListOffsets that knows isolation levels.
+LIST_OFFSETS_FIRST_ISOLATED = 2
 
 
 @frozen
@@ -78,29 +79,38 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
         position = stop
 
 
-def ask_fetch(inquiry: RetryQueue, now_ms: int, key: RequestKey, topic: str, partition: int, offset: int) -> None:
+def ask_fetch(queue: RetryQueue, now_ms: int, key: RequestKey, topic: str, partition: int, offset: int) -> None:
+    body = fetch_body(topic, partition, offset, READ_UNCOMMITTED)
+    queue.ask(now_ms, key, Leader(topic, partition), FETCH, body, version_max=FETCH_LAST_BY_NAME)
+
+
+def fetch_body(topic: str, partition: int, offset: int, isolation_level: int) -> dict[str, Any]:
     asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES_MAX}
-    body = {
+    return {
         "max_wait_ms": 500,
         "min_bytes": 1,
         "max_bytes": FETCH_BYTES_MAX,
-        "isolation_level": READ_UNCOMMITTED,
+        "isolation_level": isolation_level,
         "topics": [{"topic": topic, "partitions": [asked]}],
         "forgotten_topics_data": [],
         "rack_id": "",
     }
-    inquiry.ask(now_ms, key, LeaderOf(topic, partition), FETCH, body, version_max=FETCH_LAST_BY_NAME)
 
 
-def ask_offset(inquiry: RetryQueue, now_ms: int, key: RequestKey, topic: str, partition: int, timestamp: int) -> None:
-    """LATEST is the high watermark, because the isolation level is read_uncommitted."""
-    asked = {"partition_index": partition, "timestamp": timestamp}
-    body = {
-        "replica_id": -1,
-        "isolation_level": READ_UNCOMMITTED,
-        "topics": [{"name": topic, "partitions": [asked]}],
-    }
-    inquiry.ask(now_ms, key, LeaderOf(topic, partition), LIST_OFFSETS, body, version_min=2)
+def ask_offset(queue: RetryQueue, now_ms: int, key: RequestKey, topic: str, partition: int, timestamp: int) -> None:
+    body = offsets_body([(topic, partition)], timestamp, READ_UNCOMMITTED)
+    version_min = LIST_OFFSETS_FIRST_ISOLATED
+    queue.ask(now_ms, key, Leader(topic, partition), LIST_OFFSETS, body, version_min=version_min)
+
+
+def offsets_body(partitions: Iterable[tuple[str, int]], timestamp: int, isolation_level: int) -> dict[str, Any]:
+    """LATEST is the last stable offset for READ_COMMITTED, up to which every transaction has ended; else the high
+    watermark."""
+    by_topic: dict[str, list[dict[str, int]]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append({"partition_index": partition, "timestamp": timestamp})
+    topics = [{"name": topic, "partitions": asked} for topic, asked in by_topic.items()]
+    return {"replica_id": -1, "isolation_level": isolation_level, "topics": topics}
 
 
 def fetched(body: Mapping[str, Any]) -> FetchedPartition:

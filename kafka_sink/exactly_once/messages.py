@@ -8,6 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kafka_sink.error_table.commits import (
+    CHECKPOINT_SET_BACK,
+    CHOICE_NOT_RECORDED,
+    COMMIT_PENDING,
+    EARLIER_PENDING,
+    IN_DOUBT,
+    NOT_COMMITTED,
+    NOT_RECORDED,
+    NOT_STARTED,
+    OTHER_CLUSTER,
+    OTHER_ROWS,
+    ROWS_LOST,
+    SINK_UNKNOWN,
+    TAKEN_OVER,
+    WRITE_IN_PART,
+)
+from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary
@@ -17,17 +34,19 @@ from kafka_sink.exactly_once.session import DeliverySettings
 NAMED_MAX = 10
 
 
-def aborted(sink_id: str, key: BatchKey, summary: BatchSummary, reason: str) -> CommitAborted:
+def aborted(
+    sink_id: str, key: BatchKey, summary: BatchSummary, reason: str, entry: ErrorEntry = NOT_COMMITTED
+) -> CommitAborted:
     text = (
         f"{_batch(key, summary.row_count, summary.topics)} was not committed: {reason}. Nothing of it is visible and "
         "nothing is lost: the input is still with Spark, and the batch may run again (restart the query)"
     )
-    return CommitAborted(text, **_facts(sink_id, key, summary.row_count, summary.topics))
+    return CommitAborted(text, entry, **_facts(sink_id, key, summary.row_count, summary.topics))
 
 
 def not_started(sink_id: str, operation: str, reason: str) -> CommitAborted:
     text = f"{operation} of sink {sink_id!r} was not possible: {reason}. Nothing was changed; it may be tried again"
-    return CommitAborted(text, sink_id=sink_id)
+    return CommitAborted(text, NOT_STARTED, sink_id=sink_id)
 
 
 def fenced(sink_id: str, key: BatchKey, summary: BatchSummary, reason: str) -> CommitAborted:
@@ -37,6 +56,7 @@ def fenced(sink_id: str, key: BatchKey, summary: BatchSummary, reason: str) -> C
         summary,
         f"another driver of sink {sink_id!r} has taken over ({reason}). Each sink id has one live writer: stop the "
         "other query, or give this one a sink.id of its own",
+        TAKEN_OVER,
     )
 
 
@@ -47,6 +67,7 @@ def superseded(sink_id: str, key: BatchKey, summary: BatchSummary, newest: Ledge
         summary,
         f"a newer run of sink {sink_id!r} has taken over (its last record is about {newest.key}). Stop this query, "
         "or give it a sink.id of its own",
+        TAKEN_OVER,
     )
 
 
@@ -55,9 +76,10 @@ def rolled_back(sink_id: str, key: BatchKey, summary: BatchSummary, newest: Ledg
         sink_id,
         key,
         summary,
-        f"the ledger says that {newest.key} was already {'decided' if newest.pledges else 'delivered'}, which is "
+        f"the ledger says that {newest.key} was already {'decided' if newest.entries else 'delivered'}, which is "
         "later: the checkpoint has been rolled back to an older state. Running on would write rows a second time. "
         "Restore the newer checkpoint, or start with a new checkpoint or sink.id if duplicates are acceptable",
+        CHECKPOINT_SET_BACK,
     )
 
 
@@ -75,7 +97,7 @@ def other_rows(sink_id: str, record: LedgerRecord, summary: BatchSummary) -> Com
         f"time, and what was delivered is untouched. {cause}. replay.mismatch=warn drops these rows and goes on with "
         "what was delivered"
     )
-    return CommitAborted(text, **_facts(sink_id, key, summary.row_count, summary.topics))
+    return CommitAborted(text, OTHER_ROWS, **_facts(sink_id, key, summary.row_count, summary.topics))
 
 
 def other_rows_dropped(record: LedgerRecord, summary: BatchSummary, how: str) -> str:
@@ -97,6 +119,7 @@ def unknown_sink(sink_id: str, key: BatchKey, summary: BatchSummary, ledger_topi
         "delivered; or the query delivered at least once, or under another sink.id, until now, and then say so with "
         "ledger.accept.new.sink=true. Where it had another sink.id, first run `pykafka-sink recover` with that one: it "
         "finishes what was decided under it, which no query does any more",
+        SINK_UNKNOWN,
     )
 
 
@@ -109,17 +132,17 @@ def other_cluster(record: LedgerRecord, settings: DeliverySettings) -> CommitAbo
         "recover` there. Then look whether the rows of that batch are in this one: `pykafka-sink resolve --accept` "
         "takes it as delivered and goes on, `pykafka-sink resolve --replay` has the query run it again"
     )
-    return CommitAborted(text, **_record_facts(record))
+    return CommitAborted(text, OTHER_CLUSTER, **_record_facts(record))
 
 
-def pending(record: LedgerRecord, fates: Sequence[TransactionOutcome | None], reason: str) -> CommitPending:
-    open_count = sum(fate is None for fate in fates) if fates else len(record.pledges)
+def pending(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str) -> CommitPending:
+    open_count = sum(outcome is None for outcome in outcomes) if outcomes else len(record.entries)
     text = (
-        f"{_of_record(record)} is decided, but {open_count} of {len(record.pledges)} transactions are not known to be "
+        f"{_of_record(record)} is decided, but {open_count} of {len(record.entries)} transactions are not known to be "
         f"committed yet: {reason}. No row is lost as long as the query, or `pykafka-sink recover`, runs again before "
         "the transactions time out; it finishes this batch first and writes nothing twice"
     )
-    return CommitPending(text, **_record_facts(record))
+    return CommitPending(text, COMMIT_PENDING, **_record_facts(record))
 
 
 def in_doubt(record: LedgerRecord, reason: str) -> CommitPending:
@@ -128,7 +151,7 @@ def in_doubt(record: LedgerRecord, reason: str) -> CommitPending:
         "Its transactions are left as they are. Run the query again, or `pykafka-sink recover`, before they time out: "
         "it reads the ledger, and then either finishes this batch or runs it again; nothing is written twice"
     )
-    return CommitPending(text, **_record_facts(record))
+    return CommitPending(text, IN_DOUBT, **_record_facts(record))
 
 
 def not_recorded(record: LedgerRecord, reason: str) -> CommitPending:
@@ -136,7 +159,7 @@ def not_recorded(record: LedgerRecord, reason: str) -> CommitPending:
         f"{_of_record(record)} is committed and visible, but the ledger could not be told so: {reason}. Run the query "
         "again: it finds the decision, sees that all is committed, and goes on; nothing is written twice"
     )
-    return CommitPending(text, **_record_facts(record))
+    return CommitPending(text, NOT_RECORDED, **_record_facts(record))
 
 
 def choice_not_recorded(record: LedgerRecord, reason: str) -> CommitPending:
@@ -146,7 +169,7 @@ def choice_not_recorded(record: LedgerRecord, reason: str) -> CommitPending:
         "not, the query stops at this batch as before. Look with `pykafka-sink ledger`, and resolve it again if it is "
         "still shown as lost; no row was changed"
     )
-    return CommitPending(text, **_record_facts(record))
+    return CommitPending(text, CHOICE_NOT_RECORDED, **_record_facts(record))
 
 
 def other_pending(
@@ -157,34 +180,34 @@ def other_pending(
         f"{_batch(key, summary.row_count, summary.topics)} cannot be committed; nothing of it is visible and it may "
         "run again. Restart the query within the transaction timeout; it finishes the earlier batch first"
     )
-    return CommitPending(text, **_facts(sink_id, key, summary.row_count, summary.topics))
+    return CommitPending(text, EARLIER_PENDING, **_facts(sink_id, key, summary.row_count, summary.topics))
 
 
-def lost(record: LedgerRecord, fates: Sequence[TransactionOutcome | None]) -> CommitLost:
-    committed = sum(fate is TransactionOutcome.COMMITTED for fate in fates)
+def lost(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]) -> CommitLost:
+    committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
     text = (
         f"{_of_record(record)} was decided, but not all of its transactions could be committed, most likely because "
-        f"they timed out before the query ran again. {committed} of {len(fates)} are committed and visible. "
-        f"{_slots(record, fates, TransactionOutcome.LOST, 'Not committed, rows not visible')}"
-        f"{_slots(record, fates, TransactionOutcome.UNRESOLVED, 'Ended in a way that can no longer be read')}"
+        f"they timed out before the query ran again. {committed} of {len(outcomes)} are committed and visible. "
+        f"{_slots(record, outcomes, TransactionOutcome.LOST, 'Not committed, rows not visible')}"
+        f"{_slots(record, outcomes, TransactionOutcome.UNRESOLVED, 'Ended in a way that can no longer be read')}"
         "The query stops here until you choose: `pykafka-sink resolve --replay` runs the batch again (rows that are "
         "visible already appear twice), `pykafka-sink resolve --accept` goes on without the missing rows"
     )
-    return CommitLost(text, **_record_facts(record))
+    return CommitLost(text, ROWS_LOST, **_record_facts(record))
 
 
-def lost_without_ledger(record: LedgerRecord, fates: Sequence[TransactionOutcome | None], reason: str) -> CommitLost:
-    committed = sum(fate is TransactionOutcome.COMMITTED for fate in fates)
-    open_count = sum(fate is None for fate in fates)
+def lost_without_ledger(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str) -> CommitLost:
+    committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
+    open_count = sum(outcome is None for outcome in outcomes)
     text = (
         f"the write of {record.row_count} rows to {_names(record.topics)} is visible in part: {committed} of "
-        f"{len(fates)} transactions are committed{f', {open_count} are in doubt ({reason})' if open_count else ''}. "
-        f"{_slots(record, fates, TransactionOutcome.LOST, 'Not committed, rows not visible')}"
-        f"{_slots(record, fates, TransactionOutcome.UNRESOLVED, 'Ended in a way that can no longer be read')}"
+        f"{len(outcomes)} transactions are committed{f', {open_count} are in doubt ({reason})' if open_count else ''}. "
+        f"{_slots(record, outcomes, TransactionOutcome.LOST, 'Not committed, rows not visible')}"
+        f"{_slots(record, outcomes, TransactionOutcome.UNRESOLVED, 'Ended in a way that can no longer be read')}"
         "Writing again doubles the visible rows. With the options sink.id and batch.id the write has a ledger and can "
         "be finished or repeated without duplicates"
     )
-    return CommitLost(text, **_record_facts(record))
+    return CommitLost(text, WRITE_IN_PART, **_record_facts(record))
 
 
 # ---- pieces ----
@@ -211,18 +234,18 @@ def _names(topics: Iterable[str]) -> str:
 
 
 def _slots(
-    record: LedgerRecord, fates: Sequence[TransactionOutcome | None], wanted: TransactionOutcome, title: str
+    record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], wanted: TransactionOutcome, title: str
 ) -> str:
-    found = [pledge for pledge, fate in zip(record.pledges, fates, strict=True) if fate is wanted]
+    found = [entry for entry, outcome in zip(record.entries, outcomes, strict=True) if outcome is wanted]
     if not found:
         return ""
     named = [
-        f"Spark partition {pledge.spark_task} ({pledge.row_count} rows, among others to "
-        f"{pledge.topic}-{pledge.partition} up to offset {pledge.last_offset})"
-        for pledge in found[:NAMED_MAX]
+        f"Spark partition {entry.spark_task} ({entry.row_count} rows, among others to "
+        f"{entry.topic}-{entry.partition} up to offset {entry.last_offset})"
+        for entry in found[:NAMED_MAX]
     ]
     rest = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
-    rows = sum(pledge.row_count for pledge in found)
+    rows = sum(entry.row_count for entry in found)
     return f"{title}: {rows} rows of {', '.join(named)}{rest}. "
 
 

@@ -57,7 +57,7 @@ class StepKind(Enum):
 class NextStep:
     """`conclusion` is what the verdict becomes if the rest goes well; with an `error` it fails all the same."""
 
-    move: StepKind
+    kind: StepKind
     record: LedgerRecord | None = None
     conclusion: Conclusion | None = None
     error: KafkaSinkError | None = None
@@ -106,11 +106,11 @@ def next_step(
     ledger: LedgerState,
     summary: BatchSummary,
     *,
-    is_fenced: bool,
     is_remembered: bool,
 ) -> NextStep:
-    """`is_fenced`: whoever was the driver before is none any more. `is_remembered`: the ledger was read by an operation
-    before this one."""
+    """`is_remembered`: the ledger was read by an operation before this one."""
+    # Whoever was the driver before is none any more.
+    is_fenced = session.identity is not None
     if is_fenced and ledger.older_key is not None and not session.older_is_fenced:
         return NextStep(StepKind.FENCE)
     if job.operation is DriverOperation.COMMIT:
@@ -121,8 +121,8 @@ def next_step(
             return NextStep(StepKind.END, error=messages.fenced(session.sink_id, job.key, summary, reason))
         if not is_fenced and not is_replaced(ledger, job.key, session.run):
             return NextStep(StepKind.FENCE)
-        found = _commit_judged(job, session, settings, ledger, summary)
-        is_going_on = found.move in (StepKind.CHECK, StepKind.RECORD)
+        found = _judge_commit(job, session, settings, ledger, summary)
+        is_going_on = found.kind in (StepKind.CHECK, StepKind.RECORD)
         return NextStep(StepKind.FENCE) if is_remembered and not is_going_on else found
     if job.operation is DriverOperation.ABORT:
         assert job.key is not None
@@ -137,11 +137,11 @@ def next_step(
     if job.operation is not DriverOperation.RECOVER and not is_fenced:
         return NextStep(StepKind.FENCE)  # an operator's command that was fenced in between
     if job.operation in (DriverOperation.ACCEPT, DriverOperation.REPLAY):
-        return _choice_judged(job, ledger, settings)
-    return _open_judged(job, ledger)
+        return _judge_choice(job, ledger, settings)
+    return _judge_open(job, ledger)
 
 
-def _commit_judged(
+def _judge_commit(
     job: Job, session: DriverSession, settings: DeliverySettings, ledger: LedgerState, summary: BatchSummary
 ) -> NextStep:
     assert job.key is not None
@@ -157,15 +157,15 @@ def _commit_judged(
     if found in (Finding.FINISH_OWN, Finding.FINISH_OTHER):
         return NextStep(StepKind.FINISH, record)
     if found is Finding.DELIVERED:
-        return _delivered_judged(session, settings, record, summary)
+        return _judge_delivered(session, settings, record, summary)
     if found is Finding.LOST:
-        return NextStep(StepKind.END, error=messages.lost(record, record.fates))
+        return NextStep(StepKind.END, error=messages.lost(record, record.outcomes))
     if found is Finding.ROLLED_BACK:
         return NextStep(StepKind.END, error=messages.rolled_back(sink_id, key, summary, record))
     return NextStep(StepKind.END, error=messages.superseded(sink_id, key, summary, record))
 
 
-def _delivered_judged(
+def _judge_delivered(
     session: DriverSession, settings: DeliverySettings, record: LedgerRecord, summary: BatchSummary
 ) -> NextStep:
     """What was written again is aborted. It should be the same rows, since Spark logs the input of a batch before it
@@ -182,7 +182,7 @@ def _delivered_judged(
     return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED, note=note)
 
 
-def _choice_judged(job: Job, ledger: LedgerState, settings: DeliverySettings) -> NextStep:
+def _judge_choice(job: Job, ledger: LedgerState, settings: DeliverySettings) -> NextStep:
     """Without a batch named, the choice is about the only stuck one. What was decided in another cluster is stuck."""
     foreign = [record for record in ledger.open_intents() if record.is_of_another_cluster(settings.cluster_id)]
     stuck = [record for record in (*ledger.stuck(), *foreign) if job.key in (None, record.key)]
@@ -192,14 +192,14 @@ def _choice_judged(job: Job, ledger: LedgerState, settings: DeliverySettings) ->
     return NextStep(StepKind.RECORD, chosen)
 
 
-def _open_judged(job: Job, ledger: LedgerState) -> NextStep:
+def _judge_open(job: Job, ledger: LedgerState) -> NextStep:
     """RECOVER, FINISH and SWEEP: open decisions first. A lost labelled write stops nobody but its own repetition."""
     intents = ledger.open_intents()
     if intents:
         return NextStep(StepKind.FINISH, intents[0])
     for record in ledger.stuck():
         if isinstance(record.key.batch_id, int):
-            return NextStep(StepKind.END, error=messages.lost(record, record.fates))
+            return NextStep(StepKind.END, error=messages.lost(record, record.outcomes))
     if job.operation is DriverOperation.SWEEP:
         return NextStep(StepKind.SWEEP)
     return NextStep(StepKind.END)

@@ -16,7 +16,7 @@
 
 From DECIDING there is no way to DISCARDING but by LOOK_AGAIN, and none at all from COMMITTING: a transaction of a
 decision, made or in doubt, is aborted by no operation. A test walks the table to prove it. LOOK_AGAIN is for a record
-that was refused and is certainly not written; what was decided before it stays decided (`LedgerRecovery._decided`).
+that was refused and is certainly not written; what was decided before it stays decided (`Committer._decided`).
 """
 
 from __future__ import annotations

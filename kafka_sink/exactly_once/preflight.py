@@ -9,13 +9,13 @@ clock. What is missed, the way from the last task to here, is what the margin is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kafka_sink.client.admin_request import AdminResponse, Coordinators, RequestKey, ResponseKind
 from kafka_sink.exactly_once.commit_step import MORE_TIME, CommitStep
 from kafka_sink.exactly_once.outcome import Meaning, described, meaning
-from kafka_sink.exactly_once.receipt import PreparedTransaction
-from kafka_sink.exactly_once.request import AnswerStatus, CoordinatorsOf, DriverAnswer, RequestKey
+from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS
@@ -52,40 +52,40 @@ class DescribeTransactions(CommitStep):
 
     @property
     def is_finished(self) -> bool:
-        return self.inquiry.is_quiet
+        return self.queue.is_quiet
 
     def _ask(self, now_ms: int) -> None:
         if self._missing:
             ids = tuple(self._missing)
             body = {"transactional_ids": list(ids)}
-            self.inquiry.ask(now_ms, RequestKey(DESCRIBE), CoordinatorsOf(ids), DESCRIBE_TRANSACTIONS, body)
+            self.queue.ask(now_ms, RequestKey(DESCRIBE), Coordinators(ids), DESCRIBE_TRANSACTIONS, body)
 
-    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
-        if answer.fate is AnswerStatus.UNSUPPORTED:
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
+        if answer.kind is ResponseKind.UNSUPPORTED:
             self.is_supported = False
-            self.inquiry.drop_all()
+            self.queue.drop_all()
             return
         super().on_answer(now_ms, answer)
 
-    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
         self.last_trouble = f"{DESCRIBE}: {answer.error or 'no answer'}"
         self._on_some(now_ms, answer)
 
-    def on_bodies(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         self._on_some(now_ms, answer)
 
-    def _on_some(self, now_ms: int, answer: DriverAnswer) -> None:
+    def _on_some(self, now_ms: int, answer: AdminResponse) -> None:
         """Some coordinators answered, some may not have: what is still missing is asked again."""
         for body in answer.bodies:
             self.on_body(now_ms, answer.key, body)
         if self.failure is not None:
             return
         if not self._missing:
-            self.inquiry.drop(answer.key)
+            self.queue.drop(answer.key)
             return
-        question = tuple(self._missing)
-        self.inquiry.replace(answer.key, CoordinatorsOf(question), {"transactional_ids": list(question)})
-        self.inquiry.repeat(now_ms, answer.key, find_again=True)
+        ids = tuple(self._missing)
+        self.queue.replace(answer.key, Coordinators(ids), {"transactional_ids": list(ids)})
+        self.queue.repeat(now_ms, answer.key, find_again=True)
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         for state in body["transaction_states"]:
@@ -123,25 +123,29 @@ class PreflightResult:
 
 
 def checked(
-    transactions: Sequence[PreparedTransaction], found: Mapping[str, TransactionDescription], margin_ms: int
+    receipts: Sequence[TaskReceipt], found: Mapping[str, TransactionDescription], margin_ms: int
 ) -> PreflightResult:
-    for transaction in transactions:
-        state = found.get(transaction.transactional_id)
-        problem = _problem(transaction, state)
-        if problem is not None:
+    """`receipts`: with a transaction, each."""
+    states: list[TransactionDescription] = []
+    for receipt in receipts:
+        assert receipt.transaction is not None
+        state = found.get(receipt.transaction.transactional_id)
+        problem = _problem(receipt.transaction, state)
+        if state is None or problem is not None:
             return PreflightResult(problem, 0, -1)
-    described_and_told = [(found[told.transactional_id], told) for told in transactions]
+        states.append(state)
     broker_now_ms = max(
-        state.start_ms + max(told.timeout_ms - told.remaining_ms, 0) for state, told in described_and_told
+        state.start_ms + max(receipt.timeout_ms - receipt.remaining_ms, 0)
+        for state, receipt in zip(states, receipts, strict=True)
     )
-    left_ms = min(state.start_ms + state.timeout_ms - broker_now_ms for state, _ in described_and_told)
-    since_ms = min(state.start_ms for state, _ in described_and_told)
+    left_ms = min(state.start_ms + state.timeout_ms - broker_now_ms for state in states)
+    since_ms = min(state.start_ms for state in states)
     return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, since_ms)
 
 
-def checked_by_time_alone(transactions: Sequence[PreparedTransaction], margin_ms: int) -> PreflightResult:
+def checked_by_time_alone(receipts: Iterable[TaskReceipt], margin_ms: int) -> PreflightResult:
     """Where DescribeTransactions is not spoken. How long ago a receipt was made is not known then."""
-    left_ms = min(told.remaining_ms for told in transactions)
+    left_ms = min(receipt.remaining_ms for receipt in receipts)
     return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, -1)
 
 

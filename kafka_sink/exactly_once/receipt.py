@@ -57,16 +57,14 @@ class WrittenPartition(NamedTuple):
         return WrittenPartition(self.topic, self.partition, self.row_count + other.row_count, first, last)
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedTransaction:
-    """A transaction whose records are all in the log and which nobody has ended. `generation` is 1 or 2 (KIP-890)."""
+class PreparedTransaction(NamedTuple):
+    """A transaction whose records are all in the log and which nobody has ended: what EndTxn names it by.
+    `transaction_version` is 1 or 2 (KIP-890)."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
-    generation: int
-    timeout_ms: int
-    remaining_ms: int
+    transaction_version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +76,9 @@ class TaskReceipt:
     spark_partition: int
     attempt: int
     transaction: PreparedTransaction | None = None
+    # Of the transaction: its time limit, and what was left of it.
+    timeout_ms: int = 0
+    remaining_ms: int = 0
     written: tuple[WrittenPartition, ...] = ()
     row_count: int = 0
     bytes: int = 0
@@ -94,7 +95,7 @@ class TaskReceipt:
 
     @property
     def witness(self) -> WrittenPartition:
-        """One partition is enough to learn a transaction's fate: a marker stands behind its records in each of them.
+        """One partition is enough to learn a transaction's outcome: a marker stands behind its records in each of them.
 
         Best one whose offset is known: a broker may acknowledge a repeated request without it.
         """

@@ -1,8 +1,8 @@
-"""Questions that are out and questions that wait for their next try: the part of asking that all parts share.
+"""Requests that are out and requests that wait for their next try: the part of asking that all parts share.
 
-A question is put once (`ask`), goes out when `due` finds it due and there is room, comes back through `returned`, and
+A request is put once (`ask`), goes out when `due` finds it due and there is room, comes back through `returned`, and
 is then either dropped by its owner (it has what it wanted) or repeated (`repeat`, with the back-off that the reason
-asks for). The owner never counts tries or looks at the clock; it names the question by its key, and the body stays the
+asks for). The owner never counts tries or looks at the clock; it names the request by its key, and the body stays the
 same from try to try: repeating an end with anything else in it would be another request.
 """
 
@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kafka_sink.exactly_once.request import DriverAnswer, DriverRequest, RequestKey, Target
+from kafka_sink.client.admin_request import VERSION_MAX, AdminRequest, AdminResponse, RequestKey, Target
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import Api
 
 
 @dataclass(slots=True)
 class _PendingRequest:
-    request: DriverRequest
+    request: AdminRequest
     due_ms: int
     is_out: bool = False
     failures: int = 0
@@ -39,55 +39,48 @@ class RetryQueue:
         body: Mapping[str, Any],
         *,
         version_min: int = 0,
-        version_max: int = 32767,
+        version_max: int = VERSION_MAX,
     ) -> None:
-        request = DriverRequest(
-            key=key,
-            target=target,
-            api=api,
-            body=body,
-            version_min=max(version_min, api.version_min),
-            version_max=min(version_max, api.version_max),
-            timeout_ms=self._settings.request_timeout_ms,
-        )
+        versions = (max(version_min, api.version_min), min(version_max, api.version_max))
+        request = AdminRequest(target, api, body, self._settings.request_timeout_ms, *versions, key=key)
         self._open[key] = _PendingRequest(request, now_ms)
 
-    def due(self, now_ms: int) -> list[DriverRequest]:
-        """What goes out now. The oldest question first, and no more at once than the settings allow."""
-        room = self._settings.parallel_requests - sum(question.is_out for question in self._open.values())
-        found: list[DriverRequest] = []
-        for question in self._open.values():
+    def due(self, now_ms: int) -> list[AdminRequest]:
+        """What goes out now. The oldest request first, and no more at once than the settings allow."""
+        room = self._settings.parallel_requests - sum(pending.is_out for pending in self._open.values())
+        found: list[AdminRequest] = []
+        for pending in self._open.values():
             if len(found) >= room:
                 break
-            if not question.is_out and question.due_ms <= now_ms:
-                question.is_out = True
-                found.append(question.request)
+            if not pending.is_out and pending.due_ms <= now_ms:
+                pending.is_out = True
+                found.append(pending.request)
         return found
 
     def wake_at_ms(self) -> int | None:
-        """When the next question that waits is due; None: only answers can move anything."""
-        return min((question.due_ms for question in self._open.values() if not question.is_out), default=None)
+        """When the next request that waits is due; None: only answers can move anything."""
+        return min((pending.due_ms for pending in self._open.values() if not pending.is_out), default=None)
 
-    def returned(self, answer: DriverAnswer) -> bool:
-        """False: nobody asked, or the owner has dropped the question since."""
-        question = self._open.get(answer.key)
-        if question is None or not question.is_out:
+    def returned(self, answer: AdminResponse) -> bool:
+        """False: nobody asked, or the owner has dropped the request since."""
+        pending = self._open.get(answer.key)
+        if pending is None or not pending.is_out:
             return False
-        question.is_out = False
+        pending.is_out = False
         return True
 
     def repeat(self, now_ms: int, key: RequestKey, *, find_again: bool = False, soon: bool = False) -> None:
-        question = self._open[key]
-        question.failures += 1
+        pending = self._open[key]
+        pending.failures += 1
         step = self._settings.markers_backoff_ms if soon else self._settings.retry_backoff_ms
-        delay_ms = min(step * question.failures, self._settings.backoff_max_ms)
-        question.due_ms = now_ms + delay_ms
-        question.request = replace(question.request, find_again=find_again)
+        delay_ms = min(step * pending.failures, self._settings.backoff_max_ms)
+        pending.due_ms = now_ms + delay_ms
+        pending.request = replace(pending.request, find_again=find_again)
 
     def replace(self, key: RequestKey, target: Target, body: Mapping[str, Any]) -> None:
-        """The rest of a question that was answered in part."""
-        question = self._open[key]
-        question.request = replace(question.request, target=target, body=body)
+        """The rest of a request that was answered in part."""
+        pending = self._open[key]
+        pending.request = replace(pending.request, target=target, body=body)
 
     def drop(self, key: RequestKey) -> None:
         del self._open[key]
@@ -96,7 +89,7 @@ class RetryQueue:
         self._open.clear()
 
     def has_tried(self, key: RequestKey) -> bool:
-        """Has this question come back at least once?"""
+        """Has this request come back at least once?"""
         return key in self._open and self._open[key].failures > 0
 
     def is_out(self, key: RequestKey) -> bool:

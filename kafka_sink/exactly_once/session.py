@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from kafka_sink.errors import KafkaSinkError
+from kafka_sink.error_table.writes import SPARK_UNEXPECTED
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError
 from kafka_sink.exactly_once.identity import driver_transactional_id
 from kafka_sink.exactly_once.ledger import LedgerState
 from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt
@@ -29,13 +30,13 @@ class OnMismatch(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeliverySettings:
-    """`generation` is the cluster's: 2 if `transaction.version` is finalised at 2 or more (KIP-890), else 1."""
+    """`transaction_version` of the cluster: 2 if the feature is finalised at 2 or more (KIP-890), else 1."""
 
     ledger_topic: str = "__pykafka_sink_ledger"
     ledger_partition: int = 0
     # Of the brokers that are asked; empty if they do not tell.
     cluster_id: str = ""
-    generation: int = 2
+    transaction_version: int = 2
     # A record that arrives after the end of its transaction is refused; see sweep.py.
     brokers_verify: bool = True
     # Time a transaction must have left at the decision; a restart of the query has to fit into it.
@@ -103,13 +104,13 @@ class DriverSession:
     # The sink as the user named it, or "": for a stream `sink_id` has the query in it.
     named_sink_id: str = ""
     identity: DriverIdentity | None = None
-    # The identity has been used: in generation 1 the next transaction asks for a new epoch first.
+    # The identity has been used: in transaction version 1 the next transaction asks for a new epoch first.
     is_used: bool = False
     # What the brokers allowed in place of `driver_timeout_ms`.
     allowed_timeout_ms: int | None = None
     ledger: LedgerState | None = None
     decisions: dict[BatchKey, Decision] = field(default_factory=dict)
-    # The offset of the first claim of this session, and the runs that were there before it.
+    # The offset of the first claim of this run, and the runs that were there before it.
     claimed_at: int | None = None
     elders: frozenset[str] = frozenset()
     # The ledger has shown decisions of the release before, and its driver has been fenced.
@@ -120,6 +121,10 @@ class DriverSession:
     def transactional_id(self) -> str:
         return driver_transactional_id(self.sink_id)
 
+    @property
+    def sink_ids(self) -> frozenset[str]:
+        return frozenset({self.sink_id, self.named_sink_id})
+
     def remember(self, key: BatchKey, decision: Decision) -> None:
         self.decisions.pop(key, None)
         self.decisions[key] = decision
@@ -129,9 +134,12 @@ class DriverSession:
     def meet(self, ledger: LedgerState, claimed_at: int) -> None:
         """What this run found when it came first; all that comes later is younger."""
         if self.claimed_at is None:
-            self.claimed_at = claimed_at
+            # The claim that was answered may be a repeat of one whose answer was lost, or that of another process of
+            # this run. The first one counts: every other run goes by that one, too.
+            self.claimed_at = min(claimed_at, ledger.claims.get(self.run, claimed_at))
             decided = {run for record in ledger.newest.values() for run in (record.run, *record.runs)}
-            self.elders = frozenset(decided | set(ledger.claims)) - ledger.younger - {self.run}
+            younger = {run for run, offset in ledger.claims.items() if offset > self.claimed_at}
+            self.elders = frozenset(decided | set(ledger.claims)) - younger - {self.run}
 
     def successor(self, ledger: LedgerState) -> str | None:
         """A run that claimed the ledger after this one had come, or None. An elder that comes back is not one: it has
@@ -165,6 +173,17 @@ class Job:
     @property
     def has_transactions(self) -> bool:
         return any(receipt.transaction is not None for receipt in self.receipts)
+
+    def prepared_by(self, run: str) -> list[TaskReceipt]:
+        """The receipts with a transaction."""
+        prepared = [receipt for receipt in self.receipts if receipt.transaction is not None]
+        for receipt in prepared:
+            if receipt.key != self.key or receipt.run != run:
+                raise LocalProtocolError(
+                    f"a receipt of run {receipt.run!r} and {receipt.key} was handed in for run {run!r} and {self.key}",
+                    SPARK_UNEXPECTED,
+                )
+        return prepared
 
     @property
     def opens_a_stream(self) -> bool:

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from kafka_sink.exactly_once.commit_step import CommitStep
+from kafka_sink.client.admin_request import AdminResponse
+from kafka_sink.exactly_once.commit_step import CommitStep, Progress
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import LedgerListing
 from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.exactly_once.request import DriverAnswer, DriverRequest
 from kafka_sink.exactly_once.session import DeliverySettings, DriverSession
 from kafka_sink.exactly_once.takeover import Claim, Fence
 
@@ -38,13 +38,6 @@ class Aside(Enum):
 class AsideVerdict:
     outcome: Aside
     reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AsideProgress:
-    requests: Sequence[DriverRequest]
-    wake_at_ms: int | None
-    verdict: AsideVerdict | None
 
 
 class LedgerTombstone(LedgerWrite):
@@ -70,7 +63,7 @@ class SetAside:
         self._verdict: AsideVerdict | None = None
         self._part: CommitStep = Fence(settings, self._session, now_ms)
 
-    def step(self, now_ms: int, answers: Sequence[DriverAnswer] = ()) -> AsideProgress:
+    def step(self, now_ms: int, answers: Sequence[AdminResponse] = ()) -> Progress[AsideVerdict]:
         for answer in answers:
             if self._verdict is None:
                 self._part.on_answer(now_ms, answer)
@@ -78,10 +71,10 @@ class SetAside:
         if self._verdict is None and now_ms >= self._deadline_ms:
             self._give_up()
         if self._verdict is not None:
-            return AsideProgress((), None, self._verdict)
-        requests = self._part.inquiry.due(now_ms)
-        wake_at_ms = self._part.inquiry.wake_at_ms()
-        return AsideProgress(requests, min(wake_at_ms or self._deadline_ms, self._deadline_ms), None)
+            return Progress((), None, self._verdict)
+        requests = self._part.queue.due(now_ms)
+        wake_at_ms = self._part.queue.wake_at_ms()
+        return Progress(requests, min(wake_at_ms or self._deadline_ms, self._deadline_ms), None)
 
     def _go_on(self, now_ms: int) -> None:
         part = self._part
@@ -100,7 +93,7 @@ class SetAside:
         elif isinstance(part, LedgerTombstone):
             self._verdict = _verdict_of(part)
         else:
-            self._verdict = AsideVerdict(Aside.FAILED, _reason_of(part))
+            self._verdict = AsideVerdict(Aside.FAILED, part.reason)
 
     def _is_the_one(self, ledger_key: str, offset: int, record: LedgerRecord | None) -> bool:
         return record is None and (ledger_key, offset) == (self._ledger_key, self._offset)
@@ -110,15 +103,11 @@ class SetAside:
             self._part.give_up()
             self._verdict = _verdict_of(self._part)
         else:
-            self._verdict = AsideVerdict(Aside.FAILED, f"no time left ({_reason_of(self._part)})")
+            self._verdict = AsideVerdict(Aside.FAILED, f"no time left ({self._part.reason})")
 
 
 def _verdict_of(part: LedgerTombstone) -> AsideVerdict:
     if part.state is WriteState.WRITTEN:
         return AsideVerdict(Aside.DONE)
     outcome = Aside.FAILED if part.state is WriteState.NOT_WRITTEN else Aside.IN_DOUBT
-    return AsideVerdict(outcome, _reason_of(part))
-
-
-def _reason_of(part: CommitStep) -> str:
-    return part.failure.reason if part.failure is not None else part.last_trouble or "no answer"
+    return AsideVerdict(outcome, part.reason)

@@ -11,11 +11,11 @@ asking, but it names no transaction: one that arrives late kills what the next b
 Where ListTransactions is not spoken there is no exact name to be had, so nothing is swept; the next attempt under an id
 aborts what it finds there.
 
-Which transactions are open is asked beside other questions of a commit (`OpenTransactions`), while those of its own
+Which transactions are open is asked beside other questions of a commit (`open_transactions`), while those of its own
 decision are being ended. That is early enough: what begins later is swept after the next batch. What the decision names
 is left out by name, whatever a broker lists: under such an id nothing else begins before the commit is over.
 
-That abort needs brokers that verify. By the rules of generation 1 it leaves the epoch as it is, and brokers before 3.6
+That abort needs brokers that verify. In transaction version 1 it leaves the epoch as it is, and brokers before 3.6
 take a Produce of the killed task that arrives later: it opens a transaction of which no coordinator knows, and readers
 stop there for ever. The coordinator's own abort at the time-out raises the epoch. So on such brokers nothing is swept.
 """
@@ -23,19 +23,20 @@ stop there for ever. The coordinator's own abort at the time-out raises the epoc
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
+from kafka_sink.client.admin_request import AdminResponse, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep
-from kafka_sink.exactly_once.end_txn import AbortTransactions, TransactionToEnd
+from kafka_sink.exactly_once.end_txn import AbortTransactions
 from kafka_sink.exactly_once.identity import is_of_same_label, parsed_task_identity
-from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.ledger import UNKNOWN_TIME, Kind, LedgerRecord
+from kafka_sink.exactly_once.listing import OpenTransactions
 from kafka_sink.exactly_once.preflight import ONGOING, DescribeTransactions, TransactionDescription
-from kafka_sink.exactly_once.request import AnswerStatus, DriverAnswer, EveryBroker, RequestKey
-from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.exactly_once.receipt import PreparedTransaction
+from kafka_sink.exactly_once.session import DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.frozen import frozen
-from kafka_sink.wire.apis import LIST_TRANSACTIONS
 
-LIST = RequestKey("list transactions")
 # Said once by each process: it stays as it is.
 NOT_VERIFIED = (
     "these brokers (before Kafka 3.6, or with transaction.partition.verification.enable=false) do not verify "
@@ -78,61 +79,26 @@ class SweepRule:
         return self.own_run in (None, run) or run in self.replaced_runs
 
 
-class OpenTransactions(CommitStep):
-    """The ids under which a transaction of one of these sinks is open, as far as the brokers tell."""
+def sweep_rule(session: DriverSession, newest: LedgerRecord | None, job: Job) -> SweepRule:
+    """`newest`: what the ledger says last of the batch's ledger key."""
+    is_operators = job.operation in (DriverOperation.SWEEP, DriverOperation.FINISH)
+    own_run = None if is_operators else session.run
+    rule = SweepRule(session.sink_id, own_run, UNKNOWN_TIME, named_sink_id=session.named_sink_id)
+    is_of_label = job.key is not None and isinstance(job.key.batch_id, str)
+    # A run that writes a label writes nothing else: once it is delivered that run is over, whoever's it was.
+    is_over = is_of_label and newest is not None and newest.kind is Kind.DONE
+    if newest is not None and (is_over or newest.run == session.run):
+        runs = (*newest.runs, newest.run) if is_over else newest.runs
+        rule = replace(rule, since_ms=newest.since_ms, replaced_runs=runs, is_of_label=is_of_label)
+    return rule
 
-    def __init__(self, settings: DeliverySettings, sink_ids: frozenset[str], now_ms: int) -> None:
-        super().__init__(settings)
-        self.notes: list[str] = []
-        self.ids: dict[str, None] = {}
-        self._sink_ids = sink_ids
-        self._is_listed = False
-        if settings.generation == 1 and not settings.brokers_verify:
-            self.notes.append(NOT_VERIFIED)
-            self._is_listed = True
-            return
-        body = {"state_filters": [ONGOING], "producer_id_filters": []}
-        self.inquiry.ask(now_ms, LIST, EveryBroker(), LIST_TRANSACTIONS, body)
 
-    @property
-    def is_finished(self) -> bool:
-        return self._is_listed or self.failure is not None
-
-    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
-        if answer.fate is not AnswerStatus.UNSUPPORTED:
-            super().on_answer(now_ms, answer)
-            return
-        self._end()
-        self.notes.append(
-            "the brokers do not speak ListTransactions: transactions left open by killed tasks end by their own "
-            "time-out or when their id is used again"
-        )
-
-    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
-        """A broker that is away lists nothing; what it coordinates is swept after the next batch."""
-        self.notes.append(f"not every broker listed its transactions: {answer.error or 'no answer'}")
-        self.on_bodies(now_ms, answer)
-
-    def on_bodies(self, now_ms: int, answer: DriverAnswer) -> None:
-        super().on_bodies(now_ms, answer)
-        self._end()
-
-    def _end(self) -> None:
-        self.inquiry.drop_all()
-        self._is_listed = True
-
-    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        if meaning(LIST_TRANSACTIONS, body["error_code"]) is not Meaning.DONE:
-            self.notes.append(described(LIST_TRANSACTIONS.name, body["error_code"]))
-            return
-        for state in body["transaction_states"]:
-            identity = parsed_task_identity(state["transactional_id"])
-            if identity is not None and identity.sink_id in self._sink_ids:
-                self.ids[state["transactional_id"]] = None
-
-    def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
-        self.notes.append(f"dangling transactions could not be looked for: {reason}")
-        self.fail(reason)
+def open_transactions(settings: DeliverySettings, session: DriverSession, now_ms: int) -> OpenTransactions:
+    listing = OpenTransactions(settings, session.sink_ids, now_ms, [ONGOING])
+    if settings.transaction_version == 1 and not settings.brokers_verify:
+        listing.notes.append(NOT_VERIFIED)
+        listing.end()
+    return listing
 
 
 class Sweep(CommitStep):
@@ -155,7 +121,7 @@ class Sweep(CommitStep):
         self._describe: DescribeTransactions | None = None
         self._aborts: AbortTransactions | None = None
         self._notes: list[str] = []
-        self.inquiry = listing.inquiry
+        self.queue = listing.queue
         self._on_listed(now_ms)
 
     @property
@@ -172,7 +138,7 @@ class Sweep(CommitStep):
             return self._aborts.is_finished
         return self._describe is None and self._listing.is_finished
 
-    def on_answer(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         if self._aborts is not None:
             self._aborts.on_answer(now_ms, answer)
         elif self._describe is not None:
@@ -189,19 +155,28 @@ class Sweep(CommitStep):
     def _on_listed(self, now_ms: int) -> None:
         if not self._listing.is_finished:
             return
+        if not self._listing.is_supported:
+            self._notes.append(
+                "the brokers do not speak ListTransactions: transactions left open by killed tasks end by their own "
+                "time-out or when their id is used again"
+            )
+        elif self._listing.failure is not None:
+            self._notes.append(f"dangling transactions could not be looked for: {self._listing.reason}")
         ids = [name for name in self._listing.ids if self._rule.is_candidate(name) and name not in self._committed_ids]
         if ids:
             self._describe = DescribeTransactions(self.settings, ids, now_ms)
-            self.inquiry = self._describe.inquiry
+            self.queue = self._describe.queue
 
     def _on_described(self, now_ms: int) -> None:
         assert self._describe is not None
         if self._describe.failure is not None:
             self._notes.append(f"dangling transactions could not be described: {self._describe.failure.reason}")
         endings = [
-            TransactionToEnd(found.transactional_id, found.producer_id, found.producer_epoch, self.settings.generation)
+            PreparedTransaction(
+                found.transactional_id, found.producer_id, found.producer_epoch, self.settings.transaction_version
+            )
             for found in self._describe.found.values()
             if self._rule.is_dangling(found)
         ]
         self._aborts = AbortTransactions(self.settings, endings, now_ms)
-        self.inquiry = self._aborts.inquiry
+        self.queue = self._aborts.queue

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kafka_sink.client.admin_request import Coordinator, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.identity import driver_transactional_id
 from kafka_sink.exactly_once.ledger import claim_key
 from kafka_sink.exactly_once.ledger_codec import encode_claim
 from kafka_sink.exactly_once.log_append import appended, ask_append
 from kafka_sink.exactly_once.outcome import Meaning, described, meaning
-from kafka_sink.exactly_once.request import CoordinatorOf, RequestKey
 from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
 from kafka_sink.records.compression import compressor
@@ -61,11 +61,11 @@ class Fence(CommitStep):
             "transactional_id": self._ids[key],
             "transaction_timeout_ms": self._session.timeout_ms(self.settings),
         }
-        self.inquiry.ask(now_ms, key, CoordinatorOf(self._ids[key]), INIT_PRODUCER_ID, body)
+        self.queue.ask(now_ms, key, Coordinator(self._ids[key]), INIT_PRODUCER_ID, body)
 
     @property
     def is_finished(self) -> bool:
-        return (self.identity is not None and self.inquiry.is_quiet) or self.failure is not None
+        return (self.identity is not None and self.queue.is_quiet) or self.failure is not None
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
@@ -77,7 +77,7 @@ class Fence(CommitStep):
             self._session.allowed_timeout_ms = max(TIMEOUT_MS_MIN, timeout_ms // 2)
             self._ask(now_ms, key)
         elif found is Meaning.DONE:
-            self.inquiry.drop(key)
+            self.queue.drop(key)
             if key == FENCE:
                 self.identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
         else:
@@ -86,7 +86,8 @@ class Fence(CommitStep):
 
 
 class Claim(CommitStep):
-    """Written twice when an answer is lost, which does no harm: the last one counts."""
+    """Written twice when an answer is lost. What is read goes up to the one that was answered; which of two runs is the
+    younger goes by the first one of each (`DriverSession.meet`)."""
 
     def __init__(self, settings: DeliverySettings, session: DriverSession, wall_ms: int, now_ms: int) -> None:
         super().__init__(settings)
@@ -94,7 +95,7 @@ class Claim(CommitStep):
         value = encode_claim(session.sink_id, session.run, wall_ms)
         content = Record(NO_TIMESTAMP, claim_key(session.sink_id).encode(), value)
         batch = encode_batch([content], compressor("none"))
-        ask_append(self.inquiry, now_ms, CLAIM, settings, seal(batch) + batch.payload)
+        ask_append(self.queue, now_ms, CLAIM, settings, seal(batch) + batch.payload)
 
     @property
     def is_finished(self) -> bool:
@@ -106,7 +107,7 @@ class Claim(CommitStep):
         if self.repeats(now_ms, key, found, PRODUCE.name, error_code):
             return
         if found is Meaning.DONE:
-            self.inquiry.drop_all()
+            self.queue.drop_all()
             self.offset = offset
         else:
             self.fail(f"{self.settings.ledger_title}: {described(PRODUCE.name, error_code)}")

@@ -13,17 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kafka_sink.client.admin_request import AdminResponse, Leaders, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep
-from kafka_sink.exactly_once.log_scan import LATEST, READ_COMMITTED
+from kafka_sink.exactly_once.log_scan import LATEST, LIST_OFFSETS_FIRST_ISOLATED, READ_COMMITTED, offsets_body
 from kafka_sink.exactly_once.outcome import Meaning, described, meaning
 from kafka_sink.exactly_once.receipt import WrittenPartition
-from kafka_sink.exactly_once.request import DriverAnswer, LeadersOf, RequestKey
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import LIST_OFFSETS
 
 STABLE = RequestKey("last stable offsets")
-# The first version that knows isolation levels.
-LIST_OFFSETS_FIRST_COMMITTED = 2
 NAMED_MAX = 8
 
 
@@ -36,11 +34,11 @@ class Visible(CommitStep):
         self._is_stale = False
         if self._unseen:
             target, body = self._question()
-            self.inquiry.ask(now_ms, STABLE, target, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_COMMITTED)
+            self.queue.ask(now_ms, STABLE, target, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
 
     @property
     def is_finished(self) -> bool:
-        return self.inquiry.is_quiet
+        return self.queue.is_quiet
 
     @property
     def note(self) -> str:
@@ -63,33 +61,25 @@ class Visible(CommitStep):
             "kafka-transactions.sh find-hanging tells the two apart"
         )
 
-    def _question(self) -> tuple[LeadersOf, dict[str, Any]]:
-        by_topic: dict[str, list[dict[str, int]]] = {}
-        for topic, partition in self._unseen:
-            by_topic.setdefault(topic, []).append({"partition_index": partition, "timestamp": LATEST})
-        body = {
-            "replica_id": -1,
-            "isolation_level": READ_COMMITTED,
-            "topics": [{"name": topic, "partitions": asked} for topic, asked in by_topic.items()],
-        }
-        return LeadersOf(tuple(self._unseen)), body
+    def _question(self) -> tuple[Leaders, dict[str, Any]]:
+        return Leaders(tuple(self._unseen)), offsets_body(self._unseen, LATEST, READ_COMMITTED)
 
-    def on_lost(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_lost(self, now_ms: int, answer: AdminResponse) -> None:
         self.last_trouble = f"{answer.key.purpose}: {answer.error or 'no answer'}"
         self._is_stale = True
         self.on_bodies(now_ms, answer)
 
-    def on_bodies(self, now_ms: int, answer: DriverAnswer) -> None:
+    def on_bodies(self, now_ms: int, answer: AdminResponse) -> None:
         """Some may have been seen; the others are asked about again, at once or after their leader was looked for."""
         super().on_bodies(now_ms, answer)
         if self.failure is not None:
             return
         if not self._unseen:
-            self.inquiry.drop(STABLE)
+            self.queue.drop(STABLE)
             return
         target, body = self._question()
-        self.inquiry.replace(STABLE, target, body)
-        self.inquiry.repeat(now_ms, STABLE, find_again=self._is_stale, soon=not self._is_stale)
+        self.queue.replace(STABLE, target, body)
+        self.queue.repeat(now_ms, STABLE, find_again=self._is_stale, soon=not self._is_stale)
         self._is_stale = False
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from kafka_sink.error_table.writes import FILE_UNREADABLE
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.properties import ENCODING, parse_properties
 from kafka_sink.security.reference import resolved
@@ -37,7 +38,8 @@ def located(option: str, name: str) -> Path:
     looked = ", ".join(str(place.parent) for place in places)
     raise ConfigError(
         f"{option}={name}: there is no such file in {looked}. The file has to be on every host that connects; with "
-        "spark-submit --files FILE name it here without its folder"
+        "spark-submit --files FILE name it here without its folder",
+        FILE_UNREADABLE,
     )
 
 
@@ -47,9 +49,11 @@ def read_file(option: str, name: str) -> bytes:
         with path.open("rb") as opened:
             content = opened.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise ConfigError(f"{option}={name} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{option}={name} cannot be read: {error.strerror}", FILE_UNREADABLE) from None
     if len(content) > FILE_BYTES_MAX:
-        raise ConfigError(f"{option}={name} has more than {FILE_BYTES_MAX} bytes: it is not what it should be")
+        raise ConfigError(
+            f"{option}={name} has more than {FILE_BYTES_MAX} bytes: it is not what it should be", FILE_UNREADABLE
+        )
     return content
 
 
@@ -61,7 +65,9 @@ def looked_up(option: str, text: str) -> str:
             return os.environ.get(place)
         name, _, key = place.rpartition(":")
         if not name:
-            raise ConfigError(f"{option}: a file is referred to as ${{file:/path/to/file:key}}, with a key")
+            raise ConfigError(
+                f"{option}: a file is referred to as ${{file:/path/to/file:key}}, with a key", FILE_UNREADABLE
+            )
         return parse_properties(read_file(option, name).decode(ENCODING)).get(key)
 
     return resolved(option, text, look_up)

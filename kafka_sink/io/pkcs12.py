@@ -5,6 +5,8 @@ Python's own `ssl` reads PEM only. The key stays in memory: it is handed to Open
 
 from __future__ import annotations
 
+from kafka_sink.error_table.brokers import KEY_FILE
+from kafka_sink.error_table.writes import PACKAGE_MISSING
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.security_rules import conversion
 
@@ -20,7 +22,8 @@ def pem_of_pkcs12(what: str, name: str, side: str, content: bytes, password: str
     except ImportError:
         raise ConfigError(
             f"{what} is a PKCS12 file, or DER, and the package cryptography, which reads it, is missing: install "
-            f"pykafka-sink[pkcs12] (on the executors, too), or {conversion('PKCS12', name, side)}"
+            f"pykafka-sink[pkcs12] (on the executors, too), or {conversion('PKCS12', name, side)}",
+            PACKAGE_MISSING,
         ) from None
     pem = serialization.Encoding.PEM
     try:
@@ -32,8 +35,9 @@ def pem_of_pkcs12(what: str, name: str, side: str, content: bytes, password: str
             parts.insert(0, store.key.private_bytes(pem, kind, plain))
     except ValueError:
         raise ConfigError(
-            f"{what} cannot be opened as PKCS12: is ssl.{side}.password the right password for it, and is it whole?"
+            f"{what} cannot be opened as PKCS12: is ssl.{side}.password the right password for it, and is it whole?",
+            KEY_FILE,
         ) from None
     if not parts:
-        raise ConfigError(f"{what} holds neither a key nor a certificate")
+        raise ConfigError(f"{what} holds neither a key nor a certificate", KEY_FILE)
     return b"".join(parts)

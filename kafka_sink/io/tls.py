@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kafka_sink.error_table.brokers import KEY_FILE
 from kafka_sink.errors import ConfigError
 from kafka_sink.io.files import located, looked_up, read_file
 from kafka_sink.io.pkcs12 import DER, pem_of_pkcs12
@@ -75,11 +76,11 @@ def _choose_versions(context: ssl.SSLContext, options: ProducerOptions) -> None:
         # As in Java: a version without a suite is not used.
         versions = [each for each in versions if (older if each == "TLSv1.2" else len(older) < len(suites))]
         if not versions:
-            raise ConfigError("ssl.cipher.suites has no suite for the versions of ssl.enabled.protocols")
+            raise ConfigError("ssl.cipher.suites has no suite for the versions of ssl.enabled.protocols", KEY_FILE)
         try:
             context.set_ciphers(":".join(older) if older else "DEFAULT")
         except ssl.SSLError:
-            raise ConfigError("ssl.cipher.suites: OpenSSL knows none of these suites") from None
+            raise ConfigError("ssl.cipher.suites: OpenSSL knows none of these suites", KEY_FILE) from None
     context.minimum_version, context.maximum_version = _VERSIONS[versions[0]], _VERSIONS[versions[-1]]
 
 
@@ -110,7 +111,7 @@ def _load_trust(context: ssl.SSLContext, option: str, content: bytes) -> None:
         with _as_file(content) as path:
             context.load_verify_locations(cafile=path)
     except (ssl.SSLError, OSError) as error:
-        raise ConfigError(f"{option} holds no certificate that OpenSSL can read: {_reason(error)}") from None
+        raise ConfigError(f"{option} holds no certificate that OpenSSL can read: {_reason(error)}", KEY_FILE) from None
 
 
 def _take_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> None:
@@ -146,23 +147,26 @@ def _take_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> 
         if "KEY_VALUES_MISMATCH" in reason:
             hint = "the key does not belong to the first certificate"
         text = f"{' and '.join(named)}: OpenSSL cannot use this key and certificate ({reason}): {hint}"
-        raise ConfigError(text) from None
+        raise ConfigError(text, KEY_FILE) from None
 
 
 def _pem(option: str, name: str, side: str, password: str | None = None) -> bytes:
     """`password`: that of the file, which PEM has none of."""
     content = read_file(option, name)
     if content.startswith(_JKS):
-        raise ConfigError(f"{option}={name} is a JKS file: {conversion('JKS', name, side)}")
+        raise ConfigError(f"{option}={name} is a JKS file: {conversion('JKS', name, side)}", KEY_FILE)
     if content.startswith(DER) and _PEM not in content:
         word = None if password is None else looked_up(f"ssl.{side}.password", password)
         return pem_of_pkcs12(f"{option}={name}", name, side, content, word)
     if _PEM not in content:
-        raise ConfigError(f"{option}={name} is no file of PEM: it has no line that begins with {_PEM.decode().strip()}")
+        raise ConfigError(
+            f"{option}={name} is no file of PEM: it has no line that begins with {_PEM.decode().strip()}", KEY_FILE
+        )
     if password is not None:
         raise ConfigError(
             f"{option}={name} is a file of PEM, which has no password: leave out ssl.{side}.password. That of an "
-            "encrypted key is ssl.key.password"
+            "encrypted key is ssl.key.password",
+            KEY_FILE,
         )
     return content
 

@@ -16,6 +16,7 @@ import socket
 import ssl
 from itertools import islice
 
+from kafka_sink.error_table.brokers import CERTIFICATE_REFUSED, TLS_MISMATCH
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.io.plain_connection import BUFFERS_PER_CALL, PlainConnection
 from kafka_sink.io.tls import TlsContexts
@@ -145,16 +146,18 @@ class TlsConnection(PlainConnection):
 
     def failure_of(self, error: Exception | None) -> TransportError | AuthenticationError | ConfigError:
         if isinstance(error, ssl.SSLCertVerificationError):
-            return AuthenticationError(self._about_certificate(error))
+            return AuthenticationError(self._about_certificate(error), CERTIFICATE_REFUSED)
         if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
             error = None
         if isinstance(error, ssl.SSLError):
             return self._about_tls(error.reason or "")
         if isinstance(error, ValueError):
-            return ConfigError(f"{self.peer}: {self._host!a} is no host name that a certificate could be for")
+            return ConfigError(
+                f"{self.peer}: {self._host!a} is no host name that a certificate could be for", CERTIFICATE_REFUSED
+            )
         if self.is_connecting and self._tls is not None:
             said = super().failure_of(error)
-            return TransportError(f"{said} during the TLS handshake; does this listener speak TLS?")
+            return TransportError(f"{said} during the TLS handshake; does this listener speak TLS?", TLS_MISMATCH)
         return super().failure_of(error)
 
     def _about_certificate(self, error: ssl.SSLCertVerificationError) -> str:
@@ -168,10 +171,12 @@ class TlsConnection(PlainConnection):
 
     def _about_tls(self, reason: str) -> TransportError | AuthenticationError:
         if reason in _OWN_CERTIFICATE_ALERTS:
-            return AuthenticationError(f"{self.peer}: {_OWN_CERTIFICATE_ALERTS[reason]} (TLS alert {reason})")
+            return AuthenticationError(
+                f"{self.peer}: {_OWN_CERTIFICATE_ALERTS[reason]} (TLS alert {reason})", CERTIFICATE_REFUSED
+            )
         if reason in _NO_COMMON_GROUND:
-            return AuthenticationError(f"{self.peer}: {_NO_COMMON_GROUND[reason]} ({reason})")
+            return AuthenticationError(f"{self.peer}: {_NO_COMMON_GROUND[reason]} ({reason})", TLS_MISMATCH)
         if reason in _NO_TLS:
             hint = "choose security.protocol=PLAINTEXT or SASL_PLAINTEXT, or the port of its TLS listener"
-            return TransportError(f"{self.peer} does not speak TLS on this port ({reason}): {hint}")
-        return TransportError(f"{self.peer}: TLS failed ({reason or 'no reason given'})")
+            return TransportError(f"{self.peer} does not speak TLS on this port ({reason}): {hint}", TLS_MISMATCH)
+        return TransportError(f"{self.peer}: TLS failed ({reason or 'no reason given'})", TLS_MISMATCH)

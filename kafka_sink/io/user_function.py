@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from kafka_sink.error_table.writes import FUNCTION_UNUSABLE
 from kafka_sink.errors import ConfigError
 
 
@@ -18,8 +19,9 @@ def load_user_function(name: str, option: str) -> Any:
     except (ImportError, AttributeError) as error:
         raise ConfigError(
             f"{option}={name} cannot be imported here ({error}): it must be installed, or given with --py-files, on "
-            "the driver and on each executor"
+            "the driver and on each executor",
+            FUNCTION_UNUSABLE,
         ) from error
     if not callable(found):
-        raise ConfigError(f"{option}={name} is no function but a {type(found).__name__}")
+        raise ConfigError(f"{option}={name} is no function but a {type(found).__name__}", FUNCTION_UNUSABLE)
     return found

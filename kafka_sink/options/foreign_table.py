@@ -7,6 +7,7 @@ instead, since a setting that quietly stops working is worse than an error.
 
 from __future__ import annotations
 
+from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.option import Alias, Option, Treatment
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
@@ -30,7 +31,8 @@ def _refresh_interval(name: str, value: object) -> object:
     if interval_ms == 0:
         raise ConfigError(
             f"{name}=0 is not supported: it would ask for metadata after every record; "
-            "use metadata.max.age.ms with a number above 0, or a negative number for only on failure"
+            "use metadata.max.age.ms with a number above 0, or a negative number for only on failure",
+            OPTION_NOT_SUPPORTED,
         )
     return LONG_MAX if interval_ms < 0 else interval_ms
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
+from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import Partitioner, Serializer
@@ -59,7 +60,9 @@ class PartitionerRule:
         hint = "pass a Python callable as `partitioner`"
         if isinstance(value, str):
             hint = _PARTITIONERS_REFUSED.get(value.strip(), hint)
-        raise ConfigError(f"{name}={shown(name, value)} is not supported: {hint} (known are {self.valid})")
+        raise ConfigError(
+            f"{name}={shown(name, value)} is not supported: {hint} (known are {self.valid})", OPTION_NOT_SUPPORTED
+        )
 
 
 def serialize_bytes(value: Any) -> bytes | None:
@@ -152,7 +155,7 @@ class SerializerRule:
         known = _SERIALIZERS.get(value.strip().removeprefix(_JAVA_PACKAGE)) if isinstance(value, str) else None
         if known is None:
             hint = "pass a Python callable that takes the object and returns bytes or None"
-            raise ConfigError(f"{name}={shown(name, value)} is not supported: {hint}")
+            raise ConfigError(f"{name}={shown(name, value)} is not supported: {hint}", OPTION_NOT_SUPPORTED)
         return known
 
 
@@ -164,7 +167,9 @@ class InterceptorsRule:
         if isinstance(value, str):
             if not value.strip():
                 return ()
-            raise ConfigError(f"{name} names a class of the JVM: pass Python objects as `interceptors`")
+            raise ConfigError(
+                f"{name} names a class of the JVM: pass Python objects as `interceptors`", OPTION_NOT_SUPPORTED
+            )
         items = tuple(value) if isinstance(value, Iterable) else (value,)
         for item in items:
             hooks = [getattr(item, method, None) for method in ("on_send", "on_acknowledgement")]

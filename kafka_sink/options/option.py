@@ -53,3 +53,11 @@ class Alias:
     meaning: str
     convert: Callable[[str, object], object] | None = None
     fallback_for: str = ""
+
+
+def own_option(name: str, default: object, rule: Rule, meaning: str) -> Option:
+    """An option that no other client has. In Spark options are texts; the field is called after the option."""
+    return Option(
+        name=name, kind="STRING", default=default, rule=rule, meaning=meaning, origin="this sink",
+        field=name.replace(".", "_"),
+    )  # fmt: skip

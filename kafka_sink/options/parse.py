@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kafka_sink.errors import ConfigError
+from kafka_sink.error_table.writes import (
+    OPTION_MISSING,
+    OPTION_NOT_SUPPORTED,
+    OPTION_UNKNOWN,
+    OPTIONS_CONTRADICT,
+    OPTIONS_WRONG,
+)
+from kafka_sink.errors import ConfigError, common_entry
 from kafka_sink.options.foreign_table import ALIASES, CONSUMER_OPTIONS, FOREIGN_OPTIONS
 from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.producer_options import ProducerOptions
@@ -33,7 +40,9 @@ def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
             problems.append(problem)
     _take_fallbacks(draft, settings)
     if "bootstrap.servers" not in draft.named and not any("bootstrap.servers" in str(each) for each in problems):
-        problems.append(ConfigError("bootstrap.servers is missing: name at least one broker as host:port"))
+        problems.append(
+            ConfigError("bootstrap.servers is missing: name at least one broker as host:port", OPTION_MISSING)
+        )
     _raise_all(problems)
     for name, option in OPTIONS.items():
         if name not in draft.values and option.field:
@@ -66,7 +75,9 @@ def _take(draft: Draft, name: str, value: object) -> None:
         return
     parsed = option.rule.parse(name, alias.convert(name, value) if alias and alias.convert else value)
     if canonical in draft.named and draft.values[canonical] != parsed:
-        raise ConfigError(f"{name} and {draft.named[canonical]} mean the same and have different values: keep one")
+        raise ConfigError(
+            f"{name} and {draft.named[canonical]} mean the same and have different values: keep one", OPTIONS_CONTRADICT
+        )
     if canonical not in draft.named or canonical == name:
         draft.named[canonical] = name
     draft.values[canonical] = parsed
@@ -80,12 +91,12 @@ def _take(draft: Draft, name: str, value: object) -> None:
 def _answer_without_effect(draft: Draft, option: Option, value: object) -> None:
     if not option.same:
         # The value stays out of the text: most of these options hold secrets or callables.
-        raise ConfigError(f"{option.name} is not supported: {option.instead}")
+        raise ConfigError(f"{option.name} is not supported: {option.instead}", OPTION_NOT_SUPPORTED)
     parsed = option.rule.parse(option.name, value)
     if parsed in option.same:
         return
     if option.treatment is Treatment.REFUSED:
-        raise ConfigError(f"{option.name}={written(parsed)} is not supported: {option.instead}")
+        raise ConfigError(f"{option.name}={written(parsed)} is not supported: {option.instead}", OPTION_NOT_SUPPORTED)
     draft.notices.append(f"{option.name}={written(parsed)} has no effect: {option.instead}")
 
 
@@ -102,22 +113,23 @@ def _unknown(name: str) -> ConfigError:
     if name.startswith(SECURITY_PREFIXES):
         nearest = difflib.get_close_matches(name, _KNOWN_NAMES, 1)
         hint = f", did you mean {nearest[0]}?" if nearest else ""
-        return ConfigError(f"{name} is not supported: {UNKNOWN_SECURITY}{hint}")
+        return ConfigError(f"{name} is not supported: {UNKNOWN_SECURITY}{hint}", OPTION_UNKNOWN)
     if name in CONSUMER_OPTIONS:
-        return ConfigError(f"{name} is an option of consumers: leave it out")
+        return ConfigError(f"{name} is an option of consumers: leave it out", OPTION_UNKNOWN)
     # Underscores are Python's spelling, hyphens the command line's.
     dotted = name.strip().lower().replace("_", ".").replace("-", ".")
     nearest = [dotted] if dotted in _KNOWN_NAMES else difflib.get_close_matches(dotted, _KNOWN_NAMES, 1)
     if dotted in CONSUMER_OPTIONS or not nearest:
-        return ConfigError(f"{name!r} is not a producer option")
-    return ConfigError(f"{name!r} is not a producer option: did you mean {nearest[0]}?")
+        return ConfigError(f"{name!r} is not a producer option", OPTION_UNKNOWN)
+    return ConfigError(f"{name!r} is not a producer option: did you mean {nearest[0]}?", OPTION_UNKNOWN)
 
 
 def _raise_all(problems: list[ConfigError]) -> None:
     if len(problems) == 1:
         raise problems[0]
     if problems:
-        raise ConfigError(f"{len(problems)} problems:\n- " + "\n- ".join(str(problem) for problem in problems))
+        text = f"{len(problems)} problems:\n- " + "\n- ".join(str(problem) for problem in problems)
+        raise ConfigError(text, common_entry(problems, OPTIONS_WRONG))
 
 
 def _finished(draft: Draft) -> ProducerOptions:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_UNKNOWN, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.producer_options import ProducerOptions
@@ -52,7 +53,7 @@ def parse_registry_options(settings: Mapping[str, str], kafka: ProducerOptions) 
     if values[f"{REGISTRY}url"] is None:
         for name in named:
             if name.startswith(REGISTRY):
-                raise ConfigError(f"{name} is set, but {REGISTRY}url is not")
+                raise ConfigError(f"{name} is set, but {REGISTRY}url is not", OPTION_MISSING)
         _check_without_registry(values, named, sides)
         return RegistrySettings(None, sides["value"], sides["key"])
     registry, notices = _registry_options(values, of_tls, kafka)
@@ -66,7 +67,9 @@ def _values(settings: Mapping[str, str]) -> tuple[dict[str, Any], list[str], dic
     for name, text in settings.items():
         canonical = REGISTRY_ALIASES.get(name, name)
         if canonical in given and given[canonical] != text:
-            raise ConfigError(f"{name} and {canonical} mean the same and have different values: keep one")
+            raise ConfigError(
+                f"{name} and {canonical} mean the same and have different values: keep one", OPTIONS_CONTRADICT
+            )
         given[canonical] = text
         if canonical in REGISTRY_OPTIONS:
             values[canonical] = REGISTRY_OPTIONS[canonical].rule.parse(canonical, text)
@@ -81,7 +84,9 @@ def _unknown(name: str) -> ConfigError:
     import difflib  # most processes meet no unknown name
 
     nearest = difflib.get_close_matches(name, REGISTRY_OPTIONS, 1)
-    return ConfigError(f"{name!r} is not an option of this sink" + (f": did you mean {nearest[0]}?" if nearest else ""))
+    return ConfigError(
+        f"{name!r} is not an option of this sink" + (f": did you mean {nearest[0]}?" if nearest else ""), OPTION_UNKNOWN
+    )
 
 
 def _check_login(values: dict[str, Any]) -> None:
@@ -93,9 +98,9 @@ def _check_login(values: dict[str, Any]) -> None:
     if values[f"{_BEARER}token"] is not None and values[bearer] is None:
         values[bearer] = STATIC_TOKEN
     if values[basic] is not None and values[bearer] is not None:
-        raise ConfigError(f"{_BASIC}* and {_BEARER}* contradict each other: keep one")
+        raise ConfigError(f"{_BASIC}* and {_BEARER}* contradict each other: keep one", OPTIONS_CONTRADICT)
     if (values[basic] == USER_INFO) != (user_info is not None):
-        raise ConfigError(f"{basic}={USER_INFO} and {_BASIC}user.info belong together")
+        raise ConfigError(f"{basic}={USER_INFO} and {_BASIC}user.info belong together", OPTION_MISSING)
     if user_info is not None and ":" not in user_info and "${" not in user_info:
         raise ConfigError(f"{_BASIC}user.info is not valid: expected user:password")
     chosen = values[bearer]
@@ -105,7 +110,7 @@ def _check_login(values: dict[str, Any]) -> None:
                 said = "needs" if source == chosen else "is not set, and only it needs"
                 raise ConfigError(f"{bearer}={source} {said} {_BEARER}{each}")
     if chosen != OAUTHBEARER and values[f"{_BEARER}scope"] is not None:
-        raise ConfigError(f"{_BEARER}scope is for {bearer}={OAUTHBEARER}")
+        raise ConfigError(f"{_BEARER}scope is for {bearer}={OAUTHBEARER}", OPTIONS_CONTRADICT)
 
 
 def _registry_options(
@@ -156,7 +161,7 @@ def _login(values: dict[str, Any], of_tls: Mapping[str, str], credentials: str |
     try:
         login = parse_producer_options(given)
     except ConfigError as error:
-        raise ConfigError(f"{error}\n(here each of these options has the prefix {REGISTRY})") from None
+        raise ConfigError(f"{error}\n(here each of these options has the prefix {REGISTRY})", error.entry) from None
     notices = (each for each in login.notices if not each.startswith("sasl.login."))
     return replace(login, notices=tuple(f"{REGISTRY}*: {each}" for each in notices))
 
@@ -165,11 +170,13 @@ def _check_inherited(credentials: str | None, kafka: ProducerOptions) -> None:
     if credentials == SASL_INHERIT and (not kafka.has_sasl or kafka.sasl_mechanism not in _WITH_PASSWORD):
         raise ConfigError(
             f"{_BASIC}credentials.source={SASL_INHERIT} needs a connection to Kafka with user and password: "
-            f"kafka.sasl.mechanism one of {', '.join(_WITH_PASSWORD)}"
+            f"kafka.sasl.mechanism one of {', '.join(_WITH_PASSWORD)}",
+            OPTION_MISSING,
         )
     if credentials == SASL_OAUTHBEARER_INHERIT and not (kafka.has_sasl and kafka.sasl_mechanism == "OAUTHBEARER"):
         raise ConfigError(
-            f"{_BEARER}credentials.source={SASL_OAUTHBEARER_INHERIT} needs kafka.sasl.mechanism=OAUTHBEARER"
+            f"{_BEARER}credentials.source={SASL_OAUTHBEARER_INHERIT} needs kafka.sasl.mechanism=OAUTHBEARER",
+            OPTION_MISSING,
         )
 
 
@@ -181,13 +188,18 @@ def _schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
     framing = values[f"{side}.schema.framing"]
     registers, is_latest = values["auto.register.schemas"], values["use.latest.version"]
     if registers and is_latest:
-        raise ConfigError("auto.register.schemas and use.latest.version contradict each other: keep one")
+        raise ConfigError(
+            "auto.register.schemas and use.latest.version contradict each other: keep one", OPTIONS_CONTRADICT
+        )
     if identity is not None and version is not None:
-        raise ConfigError(f"{side}.schema.id and {side}.schema.version contradict each other: keep one")
+        raise ConfigError(
+            f"{side}.schema.id and {side}.schema.version contradict each other: keep one", OPTIONS_CONTRADICT
+        )
     if framing == GLUE and not (isinstance(identity, str) and text is not None):
         raise ConfigError(
             f"{side}.schema.framing={GLUE} needs {side}.schema and, as {side}.schema.id, the UUID of its version: AWS "
-            "Glue itself is not asked"
+            "Glue itself is not asked",
+            OPTION_MISSING,
         )
     if identity is not None and text is not None and framing != NONE:
         _check_known_identity(side, identity, framing)
@@ -215,20 +227,23 @@ def _check_known_identity(side: str, identity: int | str, framing: str) -> None:
     """With the text given, too, nobody is asked for what the way of framing needs."""
     if isinstance(identity, str) != (framing in BY_GUID):
         wanted = "a GUID" if framing in BY_GUID else "a number"
-        raise ConfigError(f"{side}.schema.framing={framing} needs {wanted} as {side}.schema.id")
+        raise ConfigError(f"{side}.schema.framing={framing} needs {wanted} as {side}.schema.id", OPTION_MISSING)
 
 
 def _check_without_registry(values: dict[str, Any], named: list[str], sides: Mapping[str, SchemaOptions]) -> None:
     for name in ("auto.register.schemas", "use.latest.version", "normalize.schemas"):
         if values[name]:
-            raise ConfigError(f"{name} needs {REGISTRY}url")
+            raise ConfigError(f"{name} needs {REGISTRY}url", OPTION_MISSING)
     for side, options in sides.items():
         if options.version is not None:
-            raise ConfigError(f"{side}.schema.version needs {REGISTRY}url")
+            raise ConfigError(f"{side}.schema.version needs {REGISTRY}url", OPTION_MISSING)
         if options.identity is not None and options.text is None:
-            raise ConfigError(f"{side}.schema.id needs {REGISTRY}url, or the text of the schema as {side}.schema")
+            raise ConfigError(
+                f"{side}.schema.id needs {REGISTRY}url, or the text of the schema as {side}.schema", OPTION_MISSING
+            )
         framing = f"{side}.schema.framing"
         if framing in named and values[framing] != NONE and options.identity is None:
             raise ConfigError(
-                f"{framing}={values[framing]} needs {REGISTRY}url, or {side}.schema.id with {side}.schema"
+                f"{framing}={values[framing]} needs {REGISTRY}url, or {side}.schema.id with {side}.schema",
+                OPTION_MISSING,
             )

@@ -10,23 +10,36 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafka_sink.errors import ConfigError
+from kafka_sink.error_table.writes import (
+    OPTION_MISSING,
+    OPTION_NOT_SUPPORTED,
+    OPTION_UNKNOWN,
+    OPTIONS_CONTRADICT,
+    OPTIONS_WRONG,
+)
+from kafka_sink.errors import ConfigError, common_entry
+from kafka_sink.options.envelope_options import EnvelopeOptions, is_envelope_option
 from kafka_sink.options.foreign_table import ALIASES
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
 from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.options.presets import with_preset
 from kafka_sink.options.producer_options import ProducerOptions
-from kafka_sink.options.sink_options import DEAD_LETTER, SinkOptions
+from kafka_sink.options.sink_options import DEAD_LETTER, SinkOptions, TopicPlan
 from kafka_sink.options.sink_table import (
     ASYNCHRONOUS_PROGRESS,
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
+    LEDGER_CONFIG,
     NO_EFFECT,
     PRODUCER_DEFAULTS,
     SINK_OPTIONS,
+    SINK_PREFIXES,
     SOURCE_OPTIONS,
     SPARK_OPTIONS,
+    TOPIC_CONFIG,
 )
 from kafka_sink.options.table import OPTIONS
+from kafka_sink.options.telemetry_table import check_telemetry, wanted_telemetry
 from kafka_sink.options.values import FunctionName
 
 if TYPE_CHECKING:
@@ -43,14 +56,21 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     of_spark: dict[str, str] = {}
     of_producer: dict[str, str] = {}
     of_formats: dict[str, str] = {}
+    configs: dict[str, dict[str, str]] = {prefix: {} for prefix in SINK_PREFIXES}
+    of_envelope: dict[str, str] = {}
     notices: list[str] = []
-    problems: list[str] = []
-    for given, value in settings.items():
+    problems: list[ConfigError] = []
+    for given, value in with_preset(settings).items():
         name = given.lower()
-        if name.startswith(PREFIX):
+        prefix = _prefix_of(name)
+        if prefix is not None:
+            configs[prefix][name.removeprefix(prefix)] = str(SINK_PREFIXES[prefix].rule.parse(name, value))
+        elif name.startswith(PREFIX):
             of_producer[name.removeprefix(PREFIX)] = value
         elif is_format_option(name):
             of_formats[name] = value
+        elif is_envelope_option(name):
+            of_envelope[name] = value
         elif name in SPARK_OPTIONS or name in ASYNCHRONOUS_PROGRESS:
             of_spark[name] = value
         elif name in NO_EFFECT:
@@ -58,16 +78,19 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         elif name in SINK_OPTIONS:
             own[name] = _tried(problems, SINK_OPTIONS[name].rule.parse, name, value)
         else:
-            problems.append(_unknown(given))
+            problems.append(ConfigError(_unknown(given), OPTION_UNKNOWN))
     partitioner = _tried(problems, _take_partitioner, of_producer)
     _tried(problems, _check_fixed, of_producer)
     _tried(problems, _check_together, own)
+    _tried(problems, _check_topic_creation, own, configs[TOPIC_CONFIG], settings)
+    _tried(problems, check_telemetry, own)
     producer = _tried(problems, _producer_options, of_producer)
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
         _tried(problems, _check_exactly_once, producer, of_spark)
     formats = _tried(problems, _format_options, of_formats, producer) if producer is not None else None
+    envelope = _tried(problems, _envelope_options, of_envelope, formats[0]) if formats is not None else None
     if problems or producer is None or formats is None:
-        raise ConfigError(_told(problems))
+        raise _together(problems)
     return SinkOptions(
         producer=replace(producer, notices=()),
         transaction_timeout_is_chosen="transaction.timeout.ms" in of_producer,
@@ -87,33 +110,43 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         partitioner=partitioner,
         checkpoint_location=of_spark.get("checkpointlocation"),
         query_name=of_spark.get("queryname"),
+        preset=own["preset"],
+        falls_back=own["delivery.fallback"] == AT_LEAST_ONCE,
+        topic_plan=_topic_plan(own, configs[TOPIC_CONFIG]) if own["topic.create"] else None,
+        ledger_is_created=own["ledger.create"],
+        ledger_configs=tuple(sorted(configs[LEDGER_CONFIG].items())),
+        envelope=envelope,
         formats=formats[0],
         notices=(*notices, *producer.notices, *formats[1]),
+        telemetry=wanted_telemetry(own),
     )
 
 
-def _tried(problems: list[str], check: Callable[..., T], *arguments: Any) -> T | None:
+def _tried(problems: list[ConfigError], check: Callable[..., T], *arguments: Any) -> T | None:
     try:
         return check(*arguments)
     except ConfigError as problem:
-        problems.append(str(problem))
+        problems.append(problem)
         return None
 
 
-def _told(problems: list[str]) -> str:
+def _together(problems: list[ConfigError]) -> ConfigError:
     if len(problems) == 1:
         return problems[0]
-    return f"{len(problems)} problems with the options:\n- " + "\n- ".join(problems)
+    text = f"{len(problems)} problems with the options:\n- " + "\n- ".join(str(problem) for problem in problems)
+    return ConfigError(text, common_entry(problems, OPTIONS_WRONG))
 
 
 def _producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
     try:
         return parse_producer_options({**PRODUCER_DEFAULTS, **of_producer})
     except ConfigError as error:
-        text = f"{error}\n(these are producer options: in Spark each has the prefix {PREFIX})"
+        # One problem stays one line: it is the first that a user sees, and often the only one.
+        rest = "\n" if "\n" in str(error) else " "
+        text = f"{error}{rest}(these are producer options: in Spark each has the prefix {PREFIX})"
         if "partitioner" in str(error):
             text += f"\n(a partitioner of your own is named as {PREFIX}partitioner.class=module:function)"
-        raise ConfigError(text) from None
+        raise ConfigError(text, error.entry) from None
 
 
 def _format_options(
@@ -126,21 +159,33 @@ def _format_options(
     return parse_format_options(of_formats, producer)
 
 
+def _envelope_options(of_envelope: Mapping[str, str], formats: FormatOptions | None) -> EnvelopeOptions | None:
+    if not of_envelope:
+        return None
+    from kafka_sink.options.parse_envelope import parse_envelope_options  # as above
+
+    value = None if formats is None else formats.value
+    return parse_envelope_options(of_envelope, None if value is None else value.format)
+
+
 def _check_fixed(of_producer: Mapping[str, str]) -> None:
     for side in ("key", "value"):
         if f"{side}.serializer" in of_producer:
             raise ConfigError(
                 f"{PREFIX}{side}.serializer is not supported: the column {side} is written as it is, binary as bytes "
-                "and string as UTF-8; use DataFrame operations to serialize it"
+                "and string as UTF-8; use DataFrame operations to serialize it",
+                OPTION_NOT_SUPPORTED,
             )
     if "interceptor.classes" in of_producer and of_producer["interceptor.classes"].strip():
         raise ConfigError(
             f"{PREFIX}interceptor.classes is not supported: columns are written whole, no code sees single records; "
-            "change rows with DataFrame operations, watch batches with summary.listener"
+            "change rows with DataFrame operations, watch batches with summary.listener",
+            OPTION_NOT_SUPPORTED,
         )
     if "transactional.id" in of_producer:
         raise ConfigError(
-            f"{PREFIX}transactional.id is not supported: each task has an id of its own, chosen by the sink"
+            f"{PREFIX}transactional.id is not supported: each task has an id of its own, chosen by the sink",
+            OPTION_NOT_SUPPORTED,
         )
 
 
@@ -157,29 +202,58 @@ def _check_exactly_once(producer: ProducerOptions, of_spark: Mapping[str, str]) 
     if not producer.enable_idempotence:
         raise ConfigError(
             f"delivery.guarantee={EXACTLY_ONCE} needs {PREFIX}enable.idempotence=true, {PREFIX}acks=all and "
-            f"{PREFIX}retries above 0: leave them at their defaults, {way_out}"
+            f"{PREFIX}retries above 0: leave them at their defaults, {way_out}",
+            OPTIONS_CONTRADICT,
         )
     if of_spark.get("asyncprogresstrackingenabled", "").strip().lower() == "true":
         raise ConfigError(
             f"delivery.guarantee={EXACTLY_ONCE} is not possible with asyncProgressTrackingEnabled=true: Spark then "
-            f"forgets which batches it has run. Leave it off, {way_out}"
+            f"forgets which batches it has run. Leave it off, {way_out}",
+            OPTION_NOT_SUPPORTED,
         )
 
 
 def _check_together(own: Mapping[str, Any]) -> None:
     if own["batch.id"] is not None and own["sink.id"] is None:
-        raise ConfigError("batch.id needs sink.id: together they name an export")
+        raise ConfigError("batch.id needs sink.id: together they name an export", OPTION_MISSING)
     if own["query.id"] is not None and own["batch.id"] is None:
-        raise ConfigError("query.id needs batch.id: it says whose micro-batch a write inside foreachBatch is")
+        raise ConfigError(
+            "query.id needs batch.id: it says whose micro-batch a write inside foreachBatch is", OPTION_MISSING
+        )
     wants_topic = own["record.errors"] == DEAD_LETTER
     if wants_topic and own["dead.letter.topic"] is None:
-        raise ConfigError(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic")
+        raise ConfigError(f"record.errors={DEAD_LETTER} needs the option dead.letter.topic", OPTION_MISSING)
     if not wants_topic and own["dead.letter.topic"] is not None:
-        raise ConfigError(f"dead.letter.topic is set, but record.errors is not {DEAD_LETTER}: set both or none")
+        raise ConfigError(
+            f"dead.letter.topic is set, but record.errors is not {DEAD_LETTER}: set both or none", OPTION_MISSING
+        )
     if wants_topic and own["dead.letter.topic"] == own["topic"]:
         raise ConfigError(
-            "dead.letter.topic and topic are the same: rows that cannot be sent need a topic of their own"
+            "dead.letter.topic and topic are the same: rows that cannot be sent need a topic of their own",
+            OPTIONS_CONTRADICT,
         )
+
+
+def _prefix_of(name: str) -> str | None:
+    return next((prefix for prefix in SINK_PREFIXES if name.startswith(prefix) and name != prefix), None)
+
+
+def _topic_plan(own: Mapping[str, Any], configs: Mapping[str, str]) -> TopicPlan:
+    return TopicPlan(own["topic.partitions"], own["topic.replication.factor"], tuple(sorted(configs.items())))
+
+
+def _check_topic_creation(own: Mapping[str, Any], configs: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """`given` without what a preset sets, which is there for whoever turns it on."""
+    if own["topic.create"]:
+        if own["topic"] is None:
+            raise ConfigError("topic.create=true needs the option topic: which topics a column names is known to tasks")
+        return
+    named = {name.lower() for name in given}
+    of_creation: tuple[str, ...] = ("topic.partitions", "topic.replication.factor")
+    without_effect = [name for name in of_creation if name in named]
+    without_effect += [f"{TOPIC_CONFIG}{name}" for name in configs]
+    if without_effect:
+        raise ConfigError(f"{', '.join(without_effect)}: set topic.create=true, or leave it out")
 
 
 def _unknown(given: str) -> str:

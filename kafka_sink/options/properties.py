@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from kafka_sink.error_table.writes import FILE_UNREADABLE
 from kafka_sink.errors import ConfigError
 
 # Java's class reads bytes, and these are what it takes them for.
@@ -51,7 +52,9 @@ def _unescaped(text: str) -> str:
         if len(escaped) > 1:
             return chr(int(escaped[1:], 16))
         if escaped == "u":
-            raise ConfigError("a \\u in a file of properties has to be followed by four hexadecimal digits")
+            raise ConfigError(
+                "a \\u in a file of properties has to be followed by four hexadecimal digits", FILE_UNREADABLE
+            )
         return _LETTERS.get(escaped, escaped)
 
     return _ESCAPE.sub(meant, text)

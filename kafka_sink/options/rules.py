@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka_sink.error_table.writes import OPTION_MISSING, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.producer_options import INT_MAX
 from kafka_sink.options.security_rules import check_security
@@ -40,7 +41,8 @@ def check_idempotence(draft: Draft) -> None:
         if in_flight > IN_FLIGHT_MAX_WITH_IDEMPOTENCE:
             raise ConfigError(
                 f"max.in.flight.requests.per.connection={in_flight} is too many for enable.idempotence=true: "
-                f"at most {IN_FLIGHT_MAX_WITH_IDEMPOTENCE}, or set enable.idempotence=false"
+                f"at most {IN_FLIGHT_MAX_WITH_IDEMPOTENCE}, or set enable.idempotence=false",
+                OPTIONS_CONTRADICT,
             )
         for name, clashes in (("retries", values["retries"] == 0), ("acks", values["acks"] != -1)):
             if not clashes:
@@ -48,11 +50,13 @@ def check_idempotence(draft: Draft) -> None:
             said = f"{draft.spelling(name)}={values[name]}"
             wanted = "retries above 0" if name == "retries" else "acks=all"
             if "enable.idempotence" in draft.named:
-                raise ConfigError(f"{said} contradicts enable.idempotence=true: it needs {wanted}")
+                raise ConfigError(f"{said} contradicts enable.idempotence=true: it needs {wanted}", OPTIONS_CONTRADICT)
             values["enable.idempotence"] = False
             draft.notices.append(f"enable.idempotence is off, because {said}; it needs {wanted}")
     if values["transactional.id"] is not None and not values["enable.idempotence"]:
-        raise ConfigError("transactional.id needs enable.idempotence=true, acks=all and retries above 0")
+        raise ConfigError(
+            "transactional.id needs enable.idempotence=true, acks=all and retries above 0", OPTION_MISSING
+        )
 
 
 def check_timeouts(draft: Draft) -> None:
@@ -96,7 +100,9 @@ def check_bootstrap(draft: Draft) -> None:
 def check_rack(draft: Draft) -> None:
     values = draft.values
     if values["partitioner.rack.aware"] and not values["client.rack"]:
-        raise ConfigError("partitioner.rack.aware=true needs client.rack: without it no partition is a near one")
+        raise ConfigError(
+            "partitioner.rack.aware=true needs client.rack: without it no partition is a near one", OPTION_MISSING
+        )
     if values["client.rack"] and not values["partitioner.rack.aware"]:
         draft.notices.append("client.rack changes nothing without partitioner.rack.aware=true")
     elif values["partitioner.rack.aware"] and values["partitioner.class"] not in (None, "default"):
@@ -109,7 +115,9 @@ def check_record_limits(draft: Draft) -> None:
     values["queue.buffering.max.messages"] = values["queue.buffering.max.messages"] or None
     queue, batch = values["queue.buffering.max.messages"], values["batch.num.messages"]
     if queue is not None and batch is not None and batch > queue:
-        raise ConfigError(f"batch.num.messages={batch} is more than queue.buffering.max.messages={queue} may wait")
+        raise ConfigError(
+            f"batch.num.messages={batch} is more than queue.buffering.max.messages={queue} may wait", OPTIONS_CONTRADICT
+        )
 
 
 def check_compression(draft: Draft) -> None:
@@ -119,14 +127,22 @@ def check_compression(draft: Draft) -> None:
     level_name = f"compression.{codec}.level"
     if level is not None and level != -1:
         if level_name not in OPTIONS:
-            raise ConfigError(f"compression.level={level} has no meaning with compression.type={codec}: leave it out")
+            raise ConfigError(
+                f"compression.level={level} has no meaning with compression.type={codec}: leave it out",
+                OPTIONS_CONTRADICT,
+            )
         parsed = OPTIONS[level_name].rule.parse("compression.level", level)
         if level_name in draft.named and values[level_name] != parsed:
-            raise ConfigError(f"compression.level={level} and {level_name}={values[level_name]} contradict each other")
+            raise ConfigError(
+                f"compression.level={level} and {level_name}={values[level_name]} contradict each other",
+                OPTIONS_CONTRADICT,
+            )
         values[level_name] = parsed
     values["compressed.topics"] = frozenset(values["compressed.topics"] or ()) or None
     if values["compressed.topics"] and codec == "none":
-        raise ConfigError("compressed.topics names topics, but compression.type=none: set compression.type")
+        raise ConfigError(
+            "compressed.topics names topics, but compression.type=none: set compression.type", OPTION_MISSING
+        )
     if codec != "none":
         # An optional package that is missing must show up here, not when the first batch is full. Imported only
         # then, because it pulls the codecs in.

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafka_sink.error_table.brokers import LOGIN_OPTIONS
+from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.security_values import JWT_BEARER
 from kafka_sink.security.jaas import parse_jaas
@@ -51,7 +53,7 @@ def check_sasl(draft: SecurityDraft, has_tls: bool) -> None:
     if jaas is not None:
         for name in ("sasl.username", "sasl.password"):
             if values[name] is not None:
-                raise ConfigError(f"{name} and sasl.jaas.config contradict each other: keep one")
+                raise ConfigError(f"{name} and sasl.jaas.config contradict each other: keep one", OPTIONS_CONTRADICT)
         if not is_reference(str(jaas)):
             _check_jaas(draft, str(jaas), mechanism)
     if mechanism == OAUTHBEARER:
@@ -61,7 +63,7 @@ def check_sasl(draft: SecurityDraft, has_tls: bool) -> None:
     elif mechanism == GSSAPI:
         _check_kerberos(draft)
     elif jaas is None and (values["sasl.username"] is None or values["sasl.password"] is None):
-        raise ConfigError(f"sasl.mechanism={mechanism} needs {NEEDS}")
+        raise ConfigError(f"sasl.mechanism={mechanism} needs {NEEDS}", OPTION_MISSING)
     owners = {"sasl.aws.": AWS_MSK_IAM, "sasl.oauthbearer.": OAUTHBEARER, "sasl.kerberos.": GSSAPI}
     for prefix, owner in owners.items():
         useless = [name for name in named if name.startswith(prefix) and mechanism != owner]
@@ -77,18 +79,20 @@ def _check_jaas(draft: SecurityDraft, text: str, mechanism: str) -> None:
     module = parse_jaas(text)
     if module.name not in MODULES:
         raise ConfigError(
-            f"sasl.jaas.config: the login module {module.name} is not supported: known are {', '.join(MODULES)}"
+            f"sasl.jaas.config: the login module {module.name} is not supported: known are {', '.join(MODULES)}",
+            OPTION_NOT_SUPPORTED,
         )
     if mechanism not in MODULES[module.name]:
         fitting = " or ".join(MODULES[module.name])
         raise ConfigError(
             f"sasl.jaas.config names {module.name}, but sasl.mechanism={mechanism}: set it to {fitting}, or name the "
-            "module that fits"
+            "module that fits",
+            LOGIN_OPTIONS,
         )
     if mechanism not in (OAUTHBEARER, AWS_MSK_IAM, GSSAPI):
         for name in ("username", "password"):
             if not module.options.get(name):
-                raise ConfigError(f"sasl.jaas.config: {module.name} needs {name}")
+                raise ConfigError(f"sasl.jaas.config: {module.name} needs {name}", OPTION_MISSING)
     known = _MODULE_OPTIONS[module.name]
     useless = [name for name in module.options if name not in known]
     if mechanism == OAUTHBEARER:
@@ -103,13 +107,19 @@ def _check_tokens(draft: SecurityDraft) -> None:
     if (provider is None) == (url is None):
         raise ConfigError(
             "sasl.mechanism=OAUTHBEARER needs either sasl.oauthbearer.token.provider, a function that returns tokens, "
-            "or sasl.oauthbearer.token.endpoint.url with a client id and secret"
+            "or sasl.oauthbearer.token.endpoint.url with a client id and secret",
+            OPTION_MISSING,
         )
     assertion = values["sasl.oauthbearer.assertion.file"]
     if assertion is not None and url is None:
-        raise ConfigError("sasl.oauthbearer.assertion.file needs sasl.oauthbearer.token.endpoint.url, where it is sent")
+        raise ConfigError(
+            "sasl.oauthbearer.assertion.file needs sasl.oauthbearer.token.endpoint.url, where it is sent",
+            OPTION_MISSING,
+        )
     if values["sasl.oauthbearer.jwt.retriever.class"] == JWT_BEARER and assertion is None:
-        raise ConfigError(f"sasl.oauthbearer.jwt.retriever.class={JWT_BEARER} needs sasl.oauthbearer.assertion.file")
+        raise ConfigError(
+            f"sasl.oauthbearer.jwt.retriever.class={JWT_BEARER} needs sasl.oauthbearer.assertion.file", OPTION_MISSING
+        )
     jaas = values["sasl.jaas.config"]
     if url is None or assertion is not None or (jaas is not None and is_reference(str(jaas))):
         return
@@ -118,7 +128,8 @@ def _check_tokens(draft: SecurityDraft) -> None:
         if values[f"sasl.oauthbearer.client.credentials.{name}"] is None and java not in of_module:
             raise ConfigError(
                 f"sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.{name}, or {java} in "
-                "sasl.jaas.config"
+                "sasl.jaas.config",
+                OPTION_MISSING,
             )
 
 
@@ -127,14 +138,20 @@ def _check_aws(draft: SecurityDraft) -> None:
     key_id, secret = values["sasl.aws.access.key.id"], values["sasl.aws.secret.access.key"]
     token = values["sasl.aws.session.token"]
     if (key_id is None) != (secret is None) or (token is not None and key_id is None):
-        raise ConfigError("sasl.aws.access.key.id and sasl.aws.secret.access.key belong together: set both or none")
+        raise ConfigError(
+            "sasl.aws.access.key.id and sasl.aws.secret.access.key belong together: set both or none", OPTION_MISSING
+        )
     if key_id is not None and values["sasl.aws.profile"] is not None:
-        raise ConfigError("sasl.aws.access.key.id and sasl.aws.profile contradict each other: keep one")
+        raise ConfigError(
+            "sasl.aws.access.key.id and sasl.aws.profile contradict each other: keep one", OPTIONS_CONTRADICT
+        )
     jaas = values["sasl.jaas.config"]
     module = {} if jaas is None or is_reference(str(jaas)) else parse_jaas(str(jaas)).options
     for name, java in (("profile", "awsProfileName"), ("role.arn", "awsRoleArn"), ("access.key.id", "awsProfileName")):
         if values[f"sasl.aws.{name}"] is not None and java in module:
-            raise ConfigError(f"sasl.aws.{name} and {java} of sasl.jaas.config contradict each other: keep one")
+            raise ConfigError(
+                f"sasl.aws.{name} and {java} of sasl.jaas.config contradict each other: keep one", OPTIONS_CONTRADICT
+            )
 
 
 def _check_kerberos(draft: SecurityDraft) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.security_table import SECURITY_OPTIONS
 from kafka_sink.options.security_values import TLS_13_SUITES
@@ -57,17 +58,24 @@ def _check_tls(draft: SecurityDraft) -> None:
         ("ssl.keystore.certificate.chain", "ssl.certificate.location"),
     ):
         if values[name] is not None and values[other] is not None:
-            raise ConfigError(f"{named[name]} and {named[other]} contradict each other: keep one")
+            raise ConfigError(f"{named[name]} and {named[other]} contradict each other: keep one", OPTIONS_CONTRADICT)
     has_key = values["ssl.keystore.key"] is not None or values["ssl.key.location"] is not None
     has_chain = values["ssl.keystore.certificate.chain"] is not None or values["ssl.certificate.location"] is not None
     if has_key != has_chain:
-        raise ConfigError("the client's own key and its certificates belong together: only one of them is set")
+        raise ConfigError(
+            "the client's own key and its certificates belong together: only one of them is set", OPTION_MISSING
+        )
     for side in ("truststore", "keystore"):
         kind = str(values[f"ssl.{side}.type"])
         if f"ssl.{side}.type" in named and kind == "JKS":
-            raise ConfigError(f"ssl.{side}.type={kind} is not supported: {conversion(kind, f'<your {side}>', side)}")
+            raise ConfigError(
+                f"ssl.{side}.type={kind} is not supported: {conversion(kind, f'<your {side}>', side)}",
+                OPTION_NOT_SUPPORTED,
+            )
         if values[f"ssl.{side}.password"] is not None and values[f"ssl.{side}.location"] is None:
-            raise ConfigError(f"{named[f'ssl.{side}.password']} is for a file, and ssl.{side}.location names none")
+            raise ConfigError(
+                f"{named[f'ssl.{side}.password']} is for a file, and ssl.{side}.location names none", OPTIONS_CONTRADICT
+            )
     versions = values["ssl.enabled.protocols"]
     assert isinstance(versions, tuple)
     if values["ssl.protocol"] == "TLSv1.2" and versions == ("TLSv1.3",):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.values import FunctionName, Names, refuse
@@ -29,7 +30,7 @@ class Mechanism:
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
         if text not in MECHANISMS:
-            raise ConfigError(f"{name}={text!a} is not supported: expected {self.valid}")
+            raise ConfigError(f"{name}={text!a} is not supported: expected {self.valid}", OPTION_NOT_SUPPORTED)
         return text
 
 
@@ -145,7 +146,7 @@ class CallbackHandler:
             instead = "pass sasl.oauthbearer.token.provider, a Python function, instead"
             if text.rpartition(".")[2] == "IAMOAuthBearerLoginCallbackHandler":
                 instead = "sasl.mechanism=AWS_MSK_IAM does what it does"
-            raise ConfigError(f"{name} names a class of the JVM: {instead}")
+            raise ConfigError(f"{name} names a class of the JVM: {instead}", OPTION_NOT_SUPPORTED)
         return text
 
 

@@ -5,13 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafka_sink.options.envelope_options import EnvelopeOptions
 from kafka_sink.options.producer_options import ProducerOptions
 
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions
+    from kafka_sink.options.telemetry_options import TelemetryOptions
 
 # Values of `record_errors`.
 FAIL, DROP, DEAD_LETTER = "fail", "drop", "dead-letter"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """What `topic.create` makes. -1: the broker's default."""
+
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +51,17 @@ class SinkOptions:
     partitioner: str | None
     checkpoint_location: str | None
     query_name: str | None
+    preset: str | None = None
+    # Where the brokers have no transactions, rows are written at least once instead of not at all.
+    falls_back: bool = False
+    # None: topics are not created by the sink.
+    topic_plan: TopicPlan | None = None
+    ledger_is_created: bool = True
+    # Over those that the sink gives a ledger by itself; an empty value leaves one of them to the broker.
+    ledger_configs: tuple[tuple[str, str], ...] = ()
+    envelope: EnvelopeOptions | None = None
     # Used while planning only; tasks and commits get options without it.
     formats: FormatOptions | None = None
     notices: tuple[str, ...] = ()
+    # Figures and lineage; None where no option asks for any.
+    telemetry: TelemetryOptions | None = None

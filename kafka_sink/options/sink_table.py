@@ -6,11 +6,15 @@ import re
 from collections.abc import Mapping
 
 from kafka_sink.frozen import frozen
-from kafka_sink.options.option import Option
+from kafka_sink.options.option import Option, own_option
+from kafka_sink.options.presets import PRESETS
 from kafka_sink.options.sink_options import DEAD_LETTER, DROP, FAIL
-from kafka_sink.options.values import Choice, Flag, FunctionName, Rule, Whole, refuse
+from kafka_sink.options.telemetry_table import TELEMETRY_ROWS
+from kafka_sink.options.values import Choice, Flag, FunctionName, Text, Whole, refuse
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
+# Values of `delivery.fallback`; the other one is AT_LEAST_ONCE.
+NO_FALLBACK = "none"
 # Values of `replay.mismatch`; the first is the default.
 MISMATCHES = ("fail", "warn", "skip")
 
@@ -56,18 +60,19 @@ class Label:
         return text
 
 
-def _own(name: str, default: object, rule: Rule, meaning: str) -> Option:
-    return Option(
-        name=name, kind="STRING", default=default, rule=rule, meaning=meaning, origin="this sink",
-        field=name.replace(".", "_"),
-    )  # fmt: skip
+_own = own_option
 
 
 _ROWS = (
+    _own("preset", None, Choice(tuple(PRESETS)), "The service that the brokers belong to: sets what it needs "
+         "([services.md](services.md)). An option that is set wins over the preset."),
     _own("delivery.guarantee", EXACTLY_ONCE, Choice((EXACTLY_ONCE, AT_LEAST_ONCE)), "exactly-once: each task writes in "
          "a transaction, and the driver commits all of a batch after one durable decision; readers with "
          "isolation.level=read_committed see each row once whatever crashes. at-least-once: rows are visible at once, "
          "and twice when Spark repeats a task or a batch."),
+    _own("delivery.fallback", NO_FALLBACK, Choice((NO_FALLBACK, AT_LEAST_ONCE)), "What to do under exactly-once where "
+         "the brokers offer no transactions. none: refuse the write when it is planned. at-least-once: warn, and write "
+         "with that guarantee."),
     _own("sink.id", None, SinkId(), "The name of this sink in its ledger and the beginning of all its transactional "
          "ids. A stream has one from its checkpointLocation; a batch write needs one together with batch.id."),
     _own("batch.id", None, Label(), "Batch writes: the name of this export. A second run under the same name delivers "
@@ -78,6 +83,8 @@ _ROWS = (
          "query starts with a new checkpoint. Needs batch.id."),
     _own("ledger.topic", "__pykafka_sink_ledger", TopicName(), "The compacted topic that holds the decisions of "
          "exactly-once sinks; created if it is missing. Sinks may share one."),
+    _own("ledger.create", True, Flag(), "Create the ledger topic if it is missing. false: a missing one is an error "
+         "that says how to create it."),
     _own("ledger.replication.factor", -1, Whole(1, 32767, besides=-1), "Of the ledger, when the sink creates it; -1 is "
          "3, or the number of brokers if there are fewer."),
     _own("ledger.accept.new.sink", False, Flag(), "A stream that has delivered batches before but is not in the ledger "
@@ -94,16 +101,38 @@ _ROWS = (
          "transactional writers may use up this time at each batch. 0 does not ask."),
     _own("topic", None, TopicName(), "The topic of every row. It wins over a column topic, which is then not looked "
          "at. Without it the column topic decides, row by row."),
+    _own("topic.create", False, Flag(), "Create the topic, and dead.letter.topic, if they are missing: on the driver, "
+         "before any task and before a schema is registered, and wait until every broker knows them. A topic that is "
+         "there and differs from the options below is left as it is, with one warning."),
+    _own("topic.partitions", -1, Whole(1, 2**31 - 1, besides=-1), "Partitions of a topic that topic.create makes; -1 "
+         "is the broker's default."),
+    _own("topic.replication.factor", -1, Whole(1, 32767, besides=-1), "Replicas of each partition of a topic that "
+         "topic.create makes; -1 is the broker's default."),
     _own("record.errors", FAIL, Choice((FAIL, DROP, DEAD_LETTER)), "What becomes of a row that can never be sent "
          "(too large, no topic, a partition that does not exist, a header without a key): fail ends the task with an "
          "error that names the row; drop leaves it out and counts it in the summary; dead-letter writes it to "
          "dead.letter.topic instead, with headers that say why."),
     _own("dead.letter.topic", None, TopicName(), "Where record.errors=dead-letter writes."),
-    _own("summary.listener", None, FunctionName(), "A function that gets a BatchSummary after each commit, on the "
-         "driver, in a Python process of Spark's. What it raises is logged and changes nothing."),
+    _own("summary.listener", None, FunctionName(), "A function of two arguments, a BatchKey and a BatchSummary, that "
+         "is called after each commit, on the driver, in a Python process of Spark's. What it raises is logged and "
+         "changes nothing."),
+    *TELEMETRY_ROWS,
 )  # fmt: skip
 
 SINK_OPTIONS: Mapping[str, Option] = {row.name: row for row in _ROWS}
+
+TOPIC_CONFIG, LEDGER_CONFIG = "topic.config.", "ledger.config."
+# Options whose names go on behind the prefix: with the name of a topic configuration.
+SINK_PREFIXES: Mapping[str, Option] = {
+    TOPIC_CONFIG: _own(
+        f"{TOPIC_CONFIG}NAME", None, Text(), "A configuration of the topic that topic.create makes, such as "
+        "topic.config.retention.ms. Not of dead.letter.topic.",
+    ),
+    LEDGER_CONFIG: _own(
+        f"{LEDGER_CONFIG}NAME", None, Text(), "A configuration of the ledger topic, when the sink creates it, beside "
+        "or in place of its own. An empty value leaves it to the broker.",
+    ),
+}  # fmt: skip
 
 # A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it, and with Java's send
 # buffer of 128 KiB a request of several such batches is written in as many parts; the operating system finds a better

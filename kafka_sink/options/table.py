@@ -73,7 +73,7 @@ _BATCHING = (
           "waits up to max.block.ms."),
     _int("max.request.size", 1_048_576, "Largest request, and largest record before compression, in bytes."),
     _option("compression.type", "STRING", "none", Choice(("none", "gzip", "snappy", "lz4", "zstd")),
-            "Codec of whole batches. snappy and zstd need an extra package."),
+            "Codec of whole batches."),
     _option("compression.gzip.level", "INT", -1, Whole(1, 9, besides=-1), "Level for gzip; -1 is zlib's own choice."),
     _option("compression.lz4.level", "INT", 9, Whole(1, 17), "Level for lz4."),
     _option("compression.zstd.level", "INT", 3, Whole(-131_072, 22), "Level for zstd."),

@@ -23,6 +23,7 @@ from typing import TypeVar
 
 from kafka_sink.engine.commands import Append, Input
 from kafka_sink.engine.producer_batch import ProducerBatch
+from kafka_sink.error_table.writes import PARTITIONER_FAILED, ROW_TOO_LARGE
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError
 from kafka_sink.io.error_copy import copy_error
 from kafka_sink.options import ProducerOptions
@@ -60,15 +61,15 @@ class Appender:
     def __init__(
         self,
         options: ProducerOptions,
-        exchange: Mailbox,
+        mailbox: Mailbox,
         metrics: ProducerMetrics,
         *,
         random_number: Callable[[], float],
         interceptors: Interceptors | None,
     ) -> None:
         self.lock = threading.Lock()
-        self.room = BufferPool(options, exchange, metrics)
-        self._exchange = exchange
+        self.room = BufferPool(options, mailbox, metrics)
+        self._mailbox = mailbox
         self._interceptors = interceptors
         self._linger_ms = options.linger_ms
         self._batch_bytes_max = options.batch_size
@@ -107,28 +108,28 @@ class Appender:
 
     def refreshed(self, topic: str) -> Collector | None:
         """The topic's collector, up to date with what the brokers said last. None: the topic is not known (yet)."""
-        exchange = self._exchange
+        mailbox = self._mailbox
         with self.lock:
-            cluster, slow_node_ids = exchange.cluster, exchange.slow_node_ids
+            cluster, slow_node_ids = mailbox.cluster, mailbox.slow_node_ids
             view = partition_view(cluster, topic, slow_node_ids, self._rack)
             if view is None:
                 return None
             collector = self.collectors.get(topic)
             if collector is None:
-                collector = self.collectors[topic] = Collector(topic, self._new_consignment(topic))
+                collector = self.collectors[topic] = Collector(topic, self._new_pending_batch(topic))
             collector.cluster, collector.slow_node_ids = cluster, slow_node_ids
             collector.view, collector.partition_count = view, view.partition_count
         return collector
 
     def collect(self, collector: Collector, row: Row, byte_count: int, on_delivery: OnDelivery | None) -> RecordFuture:
         """The path of every single record: one lock, no call that can be spared."""
-        room, exchange = self.room, self._exchange
+        room, mailbox = self.room, self._mailbox
         with self.lock:
             if (
                 byte_count <= room.free_bytes
                 and room.free_records > 0
-                and exchange.refusal is None
-                and not exchange.waiters
+                and mailbox.refusal is None
+                and not mailbox.waiters
             ):
                 future = self._take_row(collector, row, byte_count, on_delivery)
             else:
@@ -144,9 +145,9 @@ class Appender:
     ) -> RecordFuture:
         rows = collector.rows
         index = len(rows)
-        future = RecordFuture(collector.consignment, index)
+        future = RecordFuture(collector.pending, index)
         if on_delivery is not None:
-            collector.consignment.add_on_delivery(index, on_delivery)
+            collector.pending.add_on_delivery(index, on_delivery)
         if row[2] is not None:
             collector.has_headers = True
         if row[4] is not None:
@@ -165,7 +166,7 @@ class Appender:
         return future
 
     def _on_first_row(self, collector: Collector) -> None:
-        collector.opened_ms = self._exchange.clock.monotonic_ms()
+        collector.opened_ms = self._mailbox.clock.monotonic_ms()
         self._collecting[collector.topic] = collector
         if self.oldest_ms is None:
             self.oldest_ms = collector.opened_ms
@@ -183,7 +184,7 @@ class Appender:
 
     def send_columns(self, by_collector: list[tuple[Collector, RecordColumns]], future: ArrowFuture) -> None:
         """Rows go in by pieces, each when there is room for it. Raises only if none went in; then none does."""
-        room, exchange = self.room, self._exchange
+        room, mailbox = self.room, self._mailbox
         bytes_max = min(room.total_bytes, max(COLLECTED_BYTES_MAX, room.total_bytes // PORTION))
         left = sum(columns.row_count for _, columns in by_collector)
         is_any_accepted = False
@@ -195,16 +196,16 @@ class Appender:
                 except KafkaSinkError as error:
                     if not is_any_accepted:
                         raise
-                    with exchange.changed:
-                        future.fail(left, error, exchange.calls)
-                    exchange.wake()
+                    with mailbox.changed:
+                        future.fail(left, error, mailbox.calls)
+                    mailbox.wake()
                     return
                 is_any_accepted = True
                 left -= piece.row_count
 
     def _take_columns(self, collector: Collector, columns: RecordColumns, future: ArrowFuture) -> None:
         self._convert(collector)
-        clock = self._exchange.clock
+        clock = self._mailbox.clock
         partitions = self._route(collector, columns)
         append = partial(self._assembler.append, collector.topic, columns, partitions, token=future)
         self._post(lambda: append(now_ms=clock.monotonic_ms(), timestamp_ms=clock.timestamp_ms()))
@@ -215,28 +216,29 @@ class Appender:
 
     def admit(self, byte_count: int, record_count: int, take: Callable[[], T]) -> T:
         """Runs `take` under the lock as soon as there is room and nobody waits who came earlier."""
-        room, exchange = self.room, self._exchange
+        room, mailbox = self.room, self._mailbox
         if byte_count > room.total_bytes:
             raise DataError(
-                f"a record that takes up to {byte_count} bytes never fits into buffer.memory={room.total_bytes}"
+                f"a record that takes up to {byte_count} bytes never fits into buffer.memory={room.total_bytes}",
+                ROW_TOO_LARGE,
             )
         with BufferWaiter(room) as place:
             while True:
                 with self.lock:
-                    if exchange.refusal is not None:
-                        raise copy_error(exchange.refusal)
-                    seen_change_count = exchange.change_count
+                    if mailbox.refusal is not None:
+                        raise copy_error(mailbox.refusal)
+                    seen_change_count = mailbox.change_count
                     if room.has_room(byte_count, record_count, place):
                         taken = take()
                         break
                     # What is open cannot end, and what does not end gives no room back. But while a batch is under
                     # way its room will come; closing what a few waiting threads have filled so far, each time one of
                     # them looks, would make batches of one record.
-                    if self._posted_records <= exchange.completed_records:
+                    if self._posted_records <= mailbox.completed_records:
                         self._close_open()
                 self._wake()
                 if not place.wait(seen_change_count):
-                    now_ms = exchange.clock.monotonic_ms()
+                    now_ms = mailbox.clock.monotonic_ms()
                     room.metrics.on_buffer_exhausted(records=record_count, now_ms=now_ms)
                     raise room.exhausted(byte_count, record_count)
         self._wake()
@@ -275,22 +277,18 @@ class Appender:
     ) -> PendingOperation:
         """Posts a wish behind everything that was sent so far."""
         with self.lock:
-            if not self._exchange.is_ended:
+            if not self._mailbox.is_ended:
                 self._close_open()
-            operation = self._exchange.post_operation(name, wish, refusal=refusal)
+            operation = self._mailbox.post_operation(name, wish, refusal=refusal)
             self._wants_wake = True
         self._wake()
         return operation
 
     def end(self, error: KafkaSinkError, refusal: KafkaSinkError) -> None:
         with self.lock:
-            self._exchange.end(error, refusal)
+            self._mailbox.end(error, refusal)
             self._collecting.clear()
             self.oldest_ms = None
-
-    @property
-    def has_unsent(self) -> bool:
-        return self.room.used_records > 0
 
     # ---- inside, under the lock ------------------------------------------------------------------------------------
 
@@ -305,7 +303,7 @@ class Appender:
         """Collected rows become columns and go into batches. A row that cannot be routed fails all of them."""
         if not collector.rows:
             return
-        topic, consignment = collector.topic, collector.consignment
+        topic, pending = collector.topic, collector.pending
         byte_count, row_count = collector.byte_count, len(collector.rows)
         try:
             columns = collector.columns()
@@ -314,34 +312,34 @@ class Appender:
             def assemble() -> list[ProducerBatch]:
                 collector.seal(columns)
                 closed = self._assembler.append(
-                    topic, columns, partitions, now_ms=collector.opened_ms, timestamp_ms=0, token=consignment
+                    topic, columns, partitions, now_ms=collector.opened_ms, timestamp_ms=0, token=pending
                 )
                 self._restart(collector)
                 return closed
 
             self._post(assemble)
         except Exception as error:  # the user's partitioner may raise anything
-            if self._exchange.broken is not None:
+            if self._mailbox.broken is not None:
                 raise
             self._restart(collector)
             self.room.give(byte_count, row_count)
             failure = error if isinstance(error, KafkaSinkError) else _not_routed(topic, error)
-            self._exchange.reject(consignment, failure)
+            self._mailbox.reject(pending, failure)
         else:
             self.room.give(byte_count, 0)
         self._note_oldest()
 
     def _restart(self, collector: Collector) -> None:
-        collector.restart(self._new_consignment(collector.topic))
+        collector.restart(self._new_pending_batch(collector.topic))
         self._collecting.pop(collector.topic, None)
 
-    def _new_consignment(self, topic: str) -> PendingBatch:
-        consignment = PendingBatch(self._exchange, topic, self._interceptors)
-        self._exchange.add_consignment(consignment)
-        return consignment
+    def _new_pending_batch(self, topic: str) -> PendingBatch:
+        pending = PendingBatch(self._mailbox, topic, self._interceptors)
+        self._mailbox.add_pending(pending)
+        return pending
 
     def _route(self, collector: Collector, columns: RecordColumns) -> Array:
-        of_topic = self._exchange.queue_loads.get(collector.topic) if self._is_adaptive else None
+        of_topic = self._mailbox.queue_loads.get(collector.topic) if self._is_adaptive else None
         # Copied in one go: the sender counts on meanwhile.
         loads = None if of_topic is None else of_topic.copy()
         return self._router.route(collector.topic, columns, collector.view, loads)
@@ -355,7 +353,7 @@ class Appender:
             room.give(open_bytes - assembler.open_bytes - sum([batch.size for batch in batches]), 0)
             if batches:
                 self._posted_records += sum([batch.record_count for batch in batches])
-                self._exchange.post(Append(batches))
+                self._mailbox.post(Append(batches))
                 self._wants_wake = True
         except DataError:
             raise  # before anything was taken in
@@ -363,7 +361,7 @@ class Appender:
             text = f"records were being put into batches when {type(error).__name__} came: nobody knows which are in"
             failure = LocalProtocolError(f"{text}. This producer is finished")
             failure.__cause__ = error
-            self._exchange.break_down(failure)
+            self._mailbox.break_down(failure)
             raise
 
     def _note_oldest(self) -> None:
@@ -379,7 +377,7 @@ class Appender:
         """Outside of the lock: the sender would only find it taken."""
         if self._wants_wake:
             self._wants_wake = False
-            self._exchange.wake()
+            self._mailbox.wake()
 
     def _compressor_of(self, topic: str) -> Compressor:
         wanted = self._options.compression_of(topic)
@@ -390,6 +388,8 @@ class Appender:
 
 
 def _not_routed(topic: str, error: Exception) -> DataError:
-    failure = DataError(f"the partitioner raised {type(error).__name__} for records of topic {topic}")
+    failure = DataError(
+        f"the partitioner raised {type(error).__name__} for records of topic {topic}", PARTITIONER_FAILED
+    )
     failure.__cause__ = error
     return failure

@@ -39,11 +39,11 @@ class ArrowMetadata:
 
 class ArrowFuture:
     __slots__ = (
-        "_byte_count", "_callbacks", "_error", "_extents", "_failed_count", "_row_count", "exchange", "open_count",
+        "_byte_count", "_callbacks", "_error", "_extents", "_failed_count", "_row_count", "mailbox", "open_count",
     )  # fmt: skip
 
-    def __init__(self, exchange: Mailbox, row_count: int, byte_count: int) -> None:
-        self.exchange = exchange
+    def __init__(self, mailbox: Mailbox, row_count: int, byte_count: int) -> None:
+        self.mailbox = mailbox
         self.open_count = row_count
         self._row_count = row_count
         self._byte_count = byte_count
@@ -53,7 +53,7 @@ class ArrowFuture:
         self._extents: dict[tuple[str, int], list[int]] = {}
         self._callbacks: list[Callable[[ArrowFuture], object]] = []
 
-    # ---- from the sender, under the exchange's lock ----
+    # ---- from the sender, under the mailbox's lock ----
 
     def on_delivered(self, share: Share, batch: ProducerBatch, calls: Calls) -> None:
         count = len(share.rows)
@@ -111,7 +111,7 @@ class ArrowFuture:
 
     def exception(self, timeout: float | None = None) -> KafkaSinkError | None:
         if self.open_count:
-            wait_until_done(self.exchange, self.done, timeout, f"{self._row_count} rows")
+            wait_until_done(self.mailbox, self.done, timeout, f"{self._row_count} rows")
         return self.failure
 
     @property
@@ -123,7 +123,7 @@ class ArrowFuture:
 
     def add_done_callback(self, callback: Callable[[ArrowFuture], object]) -> None:
         """Called with this future, by the sender thread; at once, by the caller, when it is done already."""
-        with self.exchange.changed:
+        with self.mailbox.changed:
             is_pending = self.open_count > 0
             if is_pending:
                 self._callbacks.append(callback)

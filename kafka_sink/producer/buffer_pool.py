@@ -17,8 +17,8 @@ from kafka_sink.producer.metrics import ProducerMetrics
 
 
 class BufferPool:
-    def __init__(self, options: ProducerOptions, exchange: Mailbox, metrics: ProducerMetrics) -> None:
-        self.exchange = exchange
+    def __init__(self, options: ProducerOptions, mailbox: Mailbox, metrics: ProducerMetrics) -> None:
+        self.mailbox = mailbox
         self.metrics = metrics
         self.max_block_ms = options.max_block_ms
         self.total_bytes = self.free_bytes = options.buffer_memory
@@ -29,11 +29,11 @@ class BufferPool:
 
     @property
     def used_bytes(self) -> int:
-        return self.total_bytes - self.free_bytes - (self.exchange.completed_bytes - self._credited_bytes)
+        return self.total_bytes - self.free_bytes - (self.mailbox.completed_bytes - self._credited_bytes)
 
     @property
     def used_records(self) -> int:
-        return self.total_records - self.free_records - (self.exchange.completed_records - self._credited_records)
+        return self.total_records - self.free_records - (self.mailbox.completed_records - self._credited_records)
 
     def give(self, byte_count: int, record_count: int) -> None:
         """Negative numbers take."""
@@ -43,20 +43,20 @@ class BufferPool:
     def has_room(self, byte_count: int, record_count: int, place: BufferWaiter) -> bool:
         """Those who came first go first: a large request would wait for ever if small ones could overtake it."""
         self._credit()
-        waiters = self.exchange.waiters
+        waiters = self.mailbox.waiters
         if waiters and waiters[0] is not place:
             return False
         return byte_count <= self.free_bytes and record_count <= self.free_records
 
     def _credit(self) -> None:
-        completed_bytes, completed_records = self.exchange.completed_bytes, self.exchange.completed_records
+        completed_bytes, completed_records = self.mailbox.completed_bytes, self.mailbox.completed_records
         self.give(completed_bytes - self._credited_bytes, completed_records - self._credited_records)
         self._credited_bytes, self._credited_records = completed_bytes, completed_records
 
     def exhausted(self, byte_count: int, record_count: int) -> BufferExhausted:
-        exchange = self.exchange
+        mailbox = self.mailbox
         limit = f"within max.block.ms={self.max_block_ms}"
-        if exchange.is_sender_thread:
+        if mailbox.is_sender_thread:
             limit = "(a delivery callback cannot wait for it)"
         held = f"{self.used_bytes} of buffer.memory={self.total_bytes} bytes"
         if self.total_records != LONG_MAX:
@@ -80,17 +80,17 @@ class BufferWaiter:
 
     def wait(self, seen_change_count: int) -> bool:
         """Until anything changed since. False when max.block.ms is over."""
-        room, exchange = self._room, self._room.exchange
-        clock = exchange.clock
+        room, mailbox = self._room, self._room.mailbox
+        clock = mailbox.clock
         if self._deadline_ms is None:
             self._deadline_ms = clock.monotonic_ms() + room.max_block_ms
             self._started_ns = clock.monotonic_ns()
-            with exchange.changed:
-                exchange.waiters.append(self)
-        if exchange.is_sender_thread or room.max_block_ms == 0:
+            with mailbox.changed:
+                mailbox.waiters.append(self)
+        if mailbox.is_sender_thread or room.max_block_ms == 0:
             return False
-        return exchange.wait_for(
-            lambda: exchange.change_count != seen_change_count, self._deadline_ms, "waiting for room"
+        return mailbox.wait_for(
+            lambda: mailbox.change_count != seen_change_count, self._deadline_ms, "waiting for room"
         )
 
     def __exit__(
@@ -98,10 +98,10 @@ class BufferWaiter:
     ) -> None:
         if self._deadline_ms is None:
             return
-        exchange, metrics = self._room.exchange, self._room.metrics
-        with exchange.changed:
-            exchange.waiters.remove(self)
+        mailbox, metrics = self._room.mailbox, self._room.metrics
+        with mailbox.changed:
+            mailbox.waiters.remove(self)
             # There may be room for the next one, too.
-            exchange.tell_change()
-        clock = exchange.clock
+            mailbox.tell_change()
+        clock = mailbox.clock
         metrics.on_buffer_wait(wait_ns=clock.monotonic_ns() - self._started_ns, now_ms=clock.monotonic_ms())

@@ -22,21 +22,30 @@ Row = tuple[bytes | None, bytes | None, HeaderPairs | None, int, int | None]
 
 class Collector:
     __slots__ = (
-        "byte_count", "cluster", "consignment", "has_headers", "has_partitions", "opened_ms", "partition_count",
-        "rows", "slow_node_ids", "topic", "view",
+        "byte_count",
+        "cluster",
+        "has_headers",
+        "has_partitions",
+        "opened_ms",
+        "partition_count",
+        "pending",
+        "rows",
+        "slow_node_ids",
+        "topic",
+        "view",
     )  # fmt: skip
 
-    def __init__(self, topic: str, consignment: PendingBatch) -> None:
+    def __init__(self, topic: str, pending: PendingBatch) -> None:
         self.topic = topic
         # What the brokers said when it was looked at last; compared by identity.
         self.cluster: ClusterView | None = None
         self.slow_node_ids: frozenset[int] = frozenset()
         self.partition_count = 0
         self.view = PartitionView(0, ())
-        self.restart(consignment)
+        self.restart(pending)
 
-    def restart(self, consignment: PendingBatch) -> None:
-        self.consignment = consignment
+    def restart(self, pending: PendingBatch) -> None:
+        self.pending = pending
         self.rows: list[Row] = []
         self.byte_count = 0
         self.opened_ms = 0
@@ -56,7 +65,7 @@ class Collector:
     def seal(self, columns: RecordColumns) -> None:
         """Notes for the futures what only the columns know; no row comes behind."""
         assert columns.timestamps is not None
-        self.consignment.seal(
+        self.pending.seal(
             np.asarray(columns.timestamps),
             None if columns.key is None else columns.key.lengths,
             None if columns.value is None else columns.value.lengths,

@@ -61,19 +61,19 @@ class Core:
         options = self.options
         jitter = random.Random().random
         self.metrics = ProducerMetrics(options, client_id=options.client_id)
-        self.exchange = Mailbox(clock, self.network.wake)
+        self.mailbox = Mailbox(clock, self.network.wake)
         self.interceptors = Interceptors(options.interceptors) if options.interceptors else None
         self.appender = Appender(
-            options, self.exchange, self.metrics, random_number=jitter, interceptors=self.interceptors
+            options, self.mailbox, self.metrics, random_number=jitter, interceptors=self.interceptors
         )
         engine = Engine(options, jitter=jitter, authenticator=authenticator(options))
         # Until the sender has taken its first turn, others see the engine as it was made.
-        self.exchange.refusal = engine.refusal
-        self.sender = Sender(options, engine, self.network, self.exchange, self.appender, self.metrics)
+        self.mailbox.refusal = engine.refusal
+        self.sender = Sender(options, engine, self.network, self.mailbox, self.appender, self.metrics)
         room, network, sender = self.appender.room, self.network, self.sender
         self.metrics.add_gauge("buffer-total-bytes", lambda: room.total_bytes)
         self.metrics.add_gauge("buffer-available-bytes", lambda: room.total_bytes - room.used_bytes)
-        self.metrics.add_gauge("waiting-threads", lambda: len(room.exchange.waiters))
+        self.metrics.add_gauge("waiting-threads", lambda: len(room.mailbox.waiters))
         self.metrics.add_gauge("requests-in-flight", lambda: sender.requests_in_flight)
         self.metrics.add_gauge("connection-count", lambda: network.connection_count)
         self.metrics.add_gauge("metadata-age", lambda: sender.metadata_age_s)
@@ -88,26 +88,26 @@ class Core:
 
     def abandon(self, text: str) -> None:
         """At once: what is not done yet fails."""
-        self.exchange.post(c.Abandon(DeliveryError(f"dropped: {text}", ambiguous=True)))
-        self.exchange.wake()
+        self.mailbox.post(c.Abandon(DeliveryError(f"dropped: {text}", ambiguous=True)))
+        self.mailbox.wake()
 
     def join(self) -> None:
-        if threading.get_ident() != self.exchange.sender_ident:
+        if threading.get_ident() != self.mailbox.sender_ident:
             self.sender.thread.join(STOP_S)
 
     def close_orphaned(self) -> None:
         """From the garbage collector, which may have interrupted any code: no lock of ours may be taken here."""
-        self.exchange.is_orphaned = True
+        self.mailbox.is_orphaned = True
         self.network.wake()
 
     def after_fork_in_child(self) -> None:
         self.network.close_descriptors()
-        self.exchange.after_fork_in_child()
+        self.mailbox.after_fork_in_child()
         self.appender.lock = threading.Lock()
 
     @property
     def is_ended(self) -> bool:
-        return self.exchange.is_ended
+        return self.mailbox.is_ended
 
 
 def _after_fork_in_child() -> None:

@@ -5,7 +5,7 @@ are encoded together form one `PendingBatch` that holds the outcomes of all its 
 columns; a `RecordFuture` is a row number in it and looks there when asked. `ArrowFuture` (arrow_future.py) is one
 future for a whole append call and holds ranges of offsets instead of rows.
 
-Both are told by the sender thread, under the exchange's lock. Callbacks are only collected there; the sender runs them
+Both are told by the sender thread, under the mailbox's lock. Callbacks are only collected there; the sender runs them
 after it has let the lock go.
 """
 
@@ -57,12 +57,23 @@ class PendingBatch:
     """The records of one topic that are encoded together. Rows are counted in the order of their sends."""
 
     __slots__ = (
-        "_callbacks", "_key_sizes", "_offsets", "_on_delivery", "_outcome_of", "_outcomes",
-        "_timestamps", "_value_sizes", "error", "exchange", "interceptors", "open_count", "topic",
+        "_callbacks",
+        "_key_sizes",
+        "_offsets",
+        "_on_delivery",
+        "_outcome_of",
+        "_outcomes",
+        "_timestamps",
+        "_value_sizes",
+        "error",
+        "interceptors",
+        "mailbox",
+        "open_count",
+        "topic",
     )  # fmt: skip
 
-    def __init__(self, exchange: Mailbox, topic: str, interceptors: Interceptors | None) -> None:
-        self.exchange = exchange
+    def __init__(self, mailbox: Mailbox, topic: str, interceptors: Interceptors | None) -> None:
+        self.mailbox = mailbox
         self.topic = topic
         self.interceptors = interceptors
         # Set when nothing that is still open will ever be delivered.
@@ -89,7 +100,7 @@ class PendingBatch:
         self.open_count = count
         self._outcome_of = np.full(count, -1, np.int32)
 
-    # ---- from the sender, under the exchange's lock ----
+    # ---- from the sender, under the mailbox's lock ----
 
     def on_delivered(self, share: Share, batch: ProducerBatch, calls: Calls) -> None:
         rows = share.rows
@@ -159,7 +170,7 @@ class PendingBatch:
 
     def add_callback(self, row: int, callback: DoneCallback) -> bool:
         """False when the row is done: nobody would call it any more."""
-        with self.exchange.changed:
+        with self.mailbox.changed:
             if self.is_done(row):
                 return False
             self._callbacks.setdefault(row, []).append(callback)
@@ -172,35 +183,35 @@ class PendingBatch:
 class _RowCalls:
     """What is to be called for one row that is done; interceptors come first, as in Java."""
 
-    __slots__ = ("_consignment", "_row")
+    __slots__ = ("_pending", "_row")
 
-    def __init__(self, consignment: PendingBatch, row: int) -> None:
-        self._consignment = consignment
+    def __init__(self, pending: PendingBatch, row: int) -> None:
+        self._pending = pending
         self._row = row
 
     def __call__(self) -> None:
-        consignment, row = self._consignment, self._row
-        metadata, error = consignment.verdict(row)
-        if consignment.interceptors is not None:
-            consignment.interceptors.on_acknowledgement(consignment.topic, metadata, error)
-        on_delivery, callbacks = consignment.take_callbacks(row)
+        pending, row = self._pending, self._row
+        metadata, error = pending.verdict(row)
+        if pending.interceptors is not None:
+            pending.interceptors.on_acknowledgement(pending.topic, metadata, error)
+        on_delivery, callbacks = pending.take_callbacks(row)
         if on_delivery is not None:
             run_callback(on_delivery, metadata, error)
         for callback in callbacks:
-            run_callback(callback, RecordFuture(consignment, row))
+            run_callback(callback, RecordFuture(pending, row))
 
 
 class RecordFuture:
     """The outcome of one `send`. It holds no lock and no thread, and may be kept, dropped or asked again."""
 
-    __slots__ = ("_consignment", "_row")
+    __slots__ = ("_pending", "_row")
 
-    def __init__(self, consignment: PendingBatch, row: int) -> None:
-        self._consignment = consignment
+    def __init__(self, pending: PendingBatch, row: int) -> None:
+        self._pending = pending
         self._row = row
 
     def done(self) -> bool:
-        return self._consignment.is_done(self._row)
+        return self._pending.is_done(self._row)
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Waits at most so many seconds. Raises what went wrong, or `OperationTimeout`."""
@@ -215,23 +226,23 @@ class RecordFuture:
 
     def add_done_callback(self, callback: DoneCallback) -> None:
         """Called with this future, by the sender thread; at once, by the caller, when it is done already."""
-        if not self._consignment.add_callback(self._row, callback):
+        if not self._pending.add_callback(self._row, callback):
             callback(self)
 
     def _verdict(self, timeout: float | None) -> tuple[RecordMetadata | None, KafkaSinkError | None]:
-        consignment, row = self._consignment, self._row
-        if not consignment.is_done(row):
-            wait_until_done(consignment.exchange, self.done, timeout, f"the record for {consignment.topic}")
-        return consignment.verdict(row)
+        pending, row = self._pending, self._row
+        if not pending.is_done(row):
+            wait_until_done(pending.mailbox, self.done, timeout, f"the record for {pending.topic}")
+        return pending.verdict(row)
 
     def __repr__(self) -> str:
         if not self.done():
-            return f"<RecordFuture for {self._consignment.topic} pending>"
-        metadata, error = self._consignment.verdict(self._row)
+            return f"<RecordFuture for {self._pending.topic} pending>"
+        metadata, error = self._pending.verdict(self._row)
         return f"<RecordFuture {metadata if error is None else repr(error)}>"
 
 
-def wait_until_done(exchange: Mailbox, is_done: Callable[[], bool], timeout: float | None, what: str) -> None:
-    deadline_ms = None if timeout is None else exchange.clock.monotonic_ms() + int(timeout * 1000)
-    if not exchange.wait_for(is_done, deadline_ms, "waiting for a result"):
+def wait_until_done(mailbox: Mailbox, is_done: Callable[[], bool], timeout: float | None, what: str) -> None:
+    deadline_ms = None if timeout is None else mailbox.clock.monotonic_ms() + int(timeout * 1000)
+    if not mailbox.wait_for(is_done, deadline_ms, "waiting for a result"):
         raise OperationTimeout(f"no result for {what} within {timeout} s; it may still come")

@@ -109,7 +109,7 @@ class Mailbox:
         # Who waits for room in the buffer, in order of arrival.
         self.waiters: deque[BufferWaiter] = deque()
         self.wanted_topics: dict[str, int] = {}
-        self.consignments: set[PendingRecords] = set()
+        self.pending_records: set[PendingRecords] = set()
         self._inputs: list[Input] = []
         self._is_refused_in_advance = False
         self._operations: dict[int, PendingOperation] = {}
@@ -200,21 +200,21 @@ class Mailbox:
         if self._waiting_count:
             self.changed.notify_all()
 
-    def reject(self, consignment: PendingRecords, error: KafkaSinkError) -> None:
+    def reject(self, pending: PendingRecords, error: KafkaSinkError) -> None:
         """Rows that never get to the sender."""
         with self.changed:
-            consignment.fail_rest(error, self.calls)
-            self.consignments.discard(consignment)
+            pending.fail_rest(error, self.calls)
+            self.pending_records.discard(pending)
             self.tell_change()
         self.wake()
 
-    def add_consignment(self, consignment: PendingRecords) -> None:
+    def add_pending(self, pending: PendingRecords) -> None:
         with self.lock:
-            self.consignments.add(consignment)
+            self.pending_records.add(pending)
 
-    def drop_consignment(self, consignment: PendingRecords) -> None:
+    def drop_pending(self, pending: PendingRecords) -> None:
         with self.changed:
-            self.consignments.discard(consignment)
+            self.pending_records.discard(pending)
 
     def begin_closing(self) -> None:
         """Nothing is accepted from now on."""
@@ -255,9 +255,9 @@ class Mailbox:
             self._inputs.clear()
             for operation_id in list(self._operations):
                 self.finish(operation_id, error, None)
-            for consignment in self.consignments:
-                consignment.fail_rest(error, self.calls)
-            self.consignments.clear()
+            for pending in self.pending_records:
+                pending.fail_rest(error, self.calls)
+            self.pending_records.clear()
             self.tell_change()
 
     def after_fork_in_child(self) -> None:

@@ -135,6 +135,12 @@ class _Totals:
         ):  # fmt: skip
             window.settle(now_ms)
 
+    def counters(self) -> dict[str, float]:
+        """Those of `values` that only grow."""
+        found: dict[str, float] = {name: getattr(self, window).total for name, window in _COUNTED_VALUES.items()}
+        found.update((name, getattr(self, window).total_count) for name, window in _COUNTED_EVENTS.items())
+        return found
+
     def values(self, now_ms: int) -> _Values:
         yield from _spread("batch-size", self.batch_bytes, now_ms)
         yield "compression-rate-avg", self.compression.average(now_ms)
@@ -167,6 +173,19 @@ class _Totals:
         yield from _meter("buffer-exhausted", self.buffer_exhausted, now_ms)
 
 
+_COUNTED_VALUES = {
+    "record-send-total": "records", "record-retry-total": "retries", "record-error-total": "errors",
+    "outgoing-byte-total": "requests", "incoming-byte-total": "bytes_in", "io-wait-time-ns-total": "select_ns",
+    "io-time-ns-total": "io_ns", "bufferpool-wait-time-ns-total": "buffer_wait_ns",
+    "buffer-exhausted-total": "buffer_exhausted",
+}  # fmt: skip
+_COUNTED_EVENTS = {
+    "batch-split-total": "splits", "request-total": "requests", "response-total": "responses",
+    "network-io-total": "network_operations", "connection-creation-total": "connections_opened",
+    "connection-close-total": "connections_closed", "select-total": "select_ns",
+}  # fmt: skip
+
+
 def _quotient(dividend: float, divisor: float) -> float:
     return dividend / divisor if divisor else math.nan
 
@@ -188,6 +207,8 @@ class ProducerMetrics:
         self._topics: dict[str, _Topic] = {}
         self._nodes: dict[int, _Node] = {}
         self._gauges: dict[str, Callable[[], float]] = {}
+        # Records by the broker's error code; None: there was no answer.
+        self._retried: dict[int | None, int] = {}
         # When something was put aside the last time, and when it is to be counted.
         self._pending_ms = 0
         self._settle_at_ms = 0
@@ -217,8 +238,9 @@ class ProducerMetrics:
             topic.compression.pending.append(compression)
         self._pending_ms = now_ms
 
-    def on_retried(self, topic: str, *, records: int, now_ms: int) -> None:
+    def on_retried(self, topic: str, *, records: int, now_ms: int, error_code: int | None = None) -> None:
         with self._lock:
+            self._retried[error_code] = self._retried.get(error_code, 0) + records
             self._totals.retries.record(records, now_ms)
             self._topic(topic).retries.record(records, now_ms)
 
@@ -310,6 +332,30 @@ class ProducerMetrics:
     @property
     def retried_record_count(self) -> int:
         return int(self._totals.retries.total)
+
+    def retried_by_error(self) -> dict[int | None, int]:
+        with self._lock:
+            return dict(self._retried)
+
+    def totals(self, now_ms: int) -> dict[str, float]:
+        """The counters of the whole producer, under Java's names. For whoever counts from one moment to the next, and
+        costs less than the windows of `snapshot`."""
+        self._settle(now_ms)
+        with self._lock:
+            return {**self._totals.counters(), **{f"{name}-time-ns-total": ns for name, ns in self._call_ns.items()}}
+
+    def sums(self, now_ms: int) -> dict[str, float]:
+        """What Java's client has no counter for: batches and their bytes, and times in milliseconds."""
+        self._settle(now_ms)
+        totals = self._totals
+        with self._lock:
+            return {
+                "batches": totals.batch_bytes.total_count,
+                "batch-bytes": totals.batch_bytes.total,
+                "produce-answers": totals.produce_latency.total_count,
+                "produce-latency-ms": totals.produce_latency.total,
+                "throttle-ms": totals.throttle_ms.total,
+            }
 
     def snapshot(self, now_ms: int) -> dict[MetricName, float]:
         """All values now; NaN where an average or maximum has nothing to stand on, as in Java."""

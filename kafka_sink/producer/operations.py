@@ -20,8 +20,8 @@ ABORT, PREPARE = "abort_transaction()", "prepare_transaction()"
 
 
 class Operations:
-    def __init__(self, exchange: Mailbox, appender: Appender, metrics: ProducerMetrics, max_block_ms: int) -> None:
-        self._exchange = exchange
+    def __init__(self, mailbox: Mailbox, appender: Appender, metrics: ProducerMetrics, max_block_ms: int) -> None:
+        self._mailbox = mailbox
         self._appender = appender
         self._metrics = metrics
         self._max_block_ms = max_block_ms
@@ -30,8 +30,8 @@ class Operations:
 
     def flush(self, name: str, wish: Wish, timeout_s: float | None) -> None:
         """Behind everything that was sent so far; None waits for ever."""
-        exchange = self._exchange
-        deadline_ms = None if timeout_s is None else exchange.clock.monotonic_ms() + int(timeout_s * 1000)
+        mailbox = self._mailbox
+        deadline_ms = None if timeout_s is None else mailbox.clock.monotonic_ms() + int(timeout_s * 1000)
         operation = self._post(name, wish, is_behind_rows=True)
         self._wait(operation, deadline_ms, f"{timeout_s} s", metric="flush")
 
@@ -45,7 +45,7 @@ class Operations:
         refusal: KafkaSinkError | None = None,
     ) -> object:
         """A step of a transaction, within max.block.ms."""
-        deadline_ms = self._exchange.clock.monotonic_ms() + self._max_block_ms
+        deadline_ms = self._mailbox.clock.monotonic_ms() + self._max_block_ms
         limit = f"max.block.ms={self._max_block_ms}"
         unfinished, self._unfinished = self._unfinished_for(name), None
         operation = unfinished or self._post(name, wish, is_behind_rows=is_behind_rows, refusal=refusal)
@@ -68,19 +68,19 @@ class Operations:
     def _post(
         self, name: str, wish: Wish, *, is_behind_rows: bool, refusal: KafkaSinkError | None = None
     ) -> PendingOperation:
-        exchange = self._exchange
-        exchange.refuse_to_block(name)
+        mailbox = self._mailbox
+        mailbox.refuse_to_block(name)
         if is_behind_rows:
             return self._appender.post_behind(name, wish, refusal=refusal)
-        operation = exchange.post_operation(name, wish)
-        exchange.wake()
+        operation = mailbox.post_operation(name, wish)
+        mailbox.wake()
         return operation
 
     def _wait(self, operation: PendingOperation, deadline_ms: int | None, limit: str, *, metric: str | None) -> object:
-        exchange = self._exchange
-        started_ns = exchange.clock.monotonic_ns()
+        mailbox = self._mailbox
+        started_ns = mailbox.clock.monotonic_ns()
         try:
-            return exchange.wait_for_operation(operation, deadline_ms, limit)
+            return mailbox.wait_for_operation(operation, deadline_ms, limit)
         finally:
             if metric is not None:
-                self._metrics.on_call(metric, duration_ns=exchange.clock.monotonic_ns() - started_ns)
+                self._metrics.on_call(metric, duration_ns=mailbox.clock.monotonic_ns() - started_ns)

@@ -12,12 +12,16 @@ is unsent then is lost, and a warning says how much.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, NoReturn
 
 from kafka_sink.client.partitions import PartitionInfo, partition_infos
 from kafka_sink.engine import commands as c
+from kafka_sink.engine.transaction import TransactionReceipt
+from kafka_sink.error_table.writes import ROW_PARTITION
 from kafka_sink.errors import DataError, KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.io.error_copy import copy_error
 from kafka_sink.options import ProducerOptions
@@ -28,33 +32,33 @@ from kafka_sink.producer.future import OnDelivery, RecordFuture
 from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
 from kafka_sink.producer.mailbox import CLOSED
 from kafka_sink.producer.metrics import MetricName
+from kafka_sink.producer.offsets import ConsumerGroup, OffsetAndMetadata, read_offsets
 from kafka_sink.producer.operations import Operations
 from kafka_sink.producer.serialize import ROW_OVERHEAD_BYTES, check_row, check_size, read_headers, serialized
 from kafka_sink.producer.topic_wait import wait_for_topic
-from kafka_sink.producer.transactions import TransactionMethods
 from kafka_sink.records.batch import HEADER_BYTES
 from kafka_sink.records.columns import RECORD_OVERHEAD_BYTES_MAX, ArrowData, RecordColumns, columns_by_topic
 
 
-class Producer(TransactionMethods):
+class Producer:
     """Options by their Java names, or parsed `ProducerOptions`."""
 
     def __init__(self, config: Mapping[str, object] | ProducerOptions) -> None:
         options = config if isinstance(config, ProducerOptions) else _parsed(config)
         core = Core(options)
         self._options = options = core.options
-        self._exchange = core.exchange
+        self._mailbox = core.mailbox
         self._appender = core.appender
-        self._clock = core.exchange.clock
+        self._clock = core.mailbox.clock
         self._interceptors = core.interceptors
         self._key_serializer = options.key_serializer
         self._value_serializer = options.value_serializer
-        self._timestamp_ms = core.exchange.clock.timestamp_ms
+        self._timestamp_ms = core.mailbox.clock.timestamp_ms
         self._is_synchronous = options.send_is_synchronous
         # From here on the encoder's own measure decides; it costs too much to ask it for every record.
         self._unchecked_bytes_max = options.max_request_size - HEADER_BYTES - RECORD_OVERHEAD_BYTES_MAX - 5
         self._metrics = core.metrics
-        self._operations = Operations(core.exchange, core.appender, core.metrics, options.max_block_ms)
+        self._operations = Operations(core.mailbox, core.appender, core.metrics, options.max_block_ms)
         self._core = core
 
     # ---- sending ---------------------------------------------------------------------------------------------------
@@ -107,8 +111,8 @@ class Producer(TransactionMethods):
         collector = self._appender.collectors.get(topic)
         if (
             collector is None
-            or collector.cluster is not self._exchange.cluster
-            or collector.slow_node_ids is not self._exchange.slow_node_ids
+            or collector.cluster is not self._mailbox.cluster
+            or collector.slow_node_ids is not self._mailbox.slow_node_ids
             or (partition is not None and not (type(partition) is int and 0 <= partition < collector.partition_count))
         ):
             check_row(topic, timestamp_ms, partition)
@@ -147,33 +151,33 @@ class Producer(TransactionMethods):
             raise LocalProtocolError("interceptors see single records: use send(), or a producer without interceptors")
         if topic is not None:
             check_row(topic, None, None)
-        options, exchange = self._options, self._exchange
+        options, mailbox = self._options, self._mailbox
         by_topic = [(name, columns) for name, columns in columns_by_topic(data, topic=topic) if columns.row_count]
         for _, columns in by_topic:
             columns.check_record_sizes(options.max_request_size)
         wanted = [(self._find_collector_of(name, columns), columns) for name, columns in by_topic]
-        future = ArrowFuture(exchange, data.num_rows, sum(_byte_count(columns) for _, columns in by_topic))
+        future = ArrowFuture(mailbox, data.num_rows, sum(_byte_count(columns) for _, columns in by_topic))
         if not wanted:
             return future
-        exchange.add_consignment(future)
+        mailbox.add_pending(future)
         try:
             self._appender.send_columns(wanted, future)
         except BaseException:
-            exchange.drop_consignment(future)
+            mailbox.drop_pending(future)
             raise
         if self._is_synchronous:
             future.result()
         return future
 
     def _find_collector(self, topic: str, partition: int) -> Collector:
-        exchange = self._exchange
+        mailbox = self._mailbox
         while True:
             collector = self._appender.refreshed(topic)
             if collector is not None and partition < collector.partition_count:
                 return collector
             started_ns = self._clock.monotonic_ns()
             try:
-                wait_for_topic(exchange, topic, partition, self._options.max_block_ms, lambda: exchange.refusal)
+                wait_for_topic(mailbox, topic, partition, self._options.max_block_ms, lambda: mailbox.refusal)
             finally:
                 self._metrics.on_call("metadata-wait", duration_ns=self._clock.monotonic_ns() - started_ns)
 
@@ -186,7 +190,9 @@ class Producer(TransactionMethods):
             return self._find_collector(topic, highest)
         except DataError as error:
             row = int(columns.row_ids[index])
-            raise DataError(f"row {row} names partition {highest}; {error}", row=row, column="partition") from None
+            raise DataError(
+                f"row {row} names partition {highest}; {error}", ROW_PARTITION, row=row, column="partition"
+            ) from None
 
     # ---- waiting ---------------------------------------------------------------------------------------------------
 
@@ -197,15 +203,21 @@ class Producer(TransactionMethods):
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
         check_row(topic, None, None)
-        exchange = self._exchange
-        wait_for_topic(exchange, topic, -1, self._options.max_block_ms, lambda: exchange.closed_reason)
-        return partition_infos(exchange.cluster, topic)
+        mailbox = self._mailbox
+        wait_for_topic(mailbox, topic, -1, self._options.max_block_ms, lambda: mailbox.closed_reason)
+        return partition_infos(mailbox.cluster, topic)
 
     def metrics(self) -> dict[MetricName, float]:
         """Values by (group, name, tags), named as in the Java client."""
-        if self._exchange.is_forked:
-            raise copy_error(self._exchange.refusal or LocalProtocolError(CLOSED))
+        if self._mailbox.is_forked:
+            raise copy_error(self._mailbox.refusal or LocalProtocolError(CLOSED))
         return self._metrics.snapshot(self._clock.monotonic_ms())
+
+    def totals(self) -> tuple[dict[str, float], dict[str, float], dict[int | None, int]]:
+        """Since this object was made, whatever it started over as: counters under Java's names, sums that Java has no
+        counter for, and records that were sent again by the broker's error code (None: no answer)."""
+        now_ms = self._clock.monotonic_ms()
+        return self._metrics.totals(now_ms), self._metrics.sums(now_ms), self._metrics.retried_by_error()
 
     def start_over(self, transactional_id: str | None = None) -> None:
         """Becomes a new producer: fresh identity, no transaction, nothing of what it did before. Connections and the
@@ -220,6 +232,96 @@ class Producer(TransactionMethods):
         """Since this object was made, whatever it started over as; the metric record-retry-total."""
         return self._metrics.retried_record_count
 
+    # ---- transactions ----------------------------------------------------------------------------------------------
+
+    # Each waits at most max.block.ms and then raises `OperationTimeout`; the step itself goes on, and calling the same
+    # method again waits for the same end. Only the engine knows which step may follow which.
+
+    def init_transactions(self) -> bool:
+        """Once, before the first transaction: fences older producers with the same transactional.id.
+
+        False: one of the tries got no answer and may still arrive, which would fence this producer and abort its
+        transaction, even a prepared one. That matters only to those who hand prepared transactions to somebody else.
+        """
+        return bool(self._operations.step("init_transactions()", c.InitTransactions, metric="txn-init"))
+
+    def begin_transaction(self) -> None:
+        self._operations.step("begin_transaction()", c.BeginTransaction, metric="txn-begin")
+
+    def send_offsets_to_transaction(
+        self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], group: str | ConsumerGroup
+    ) -> None:
+        """Consumed offsets, by (topic, partition), become visible together with the records. Give the offset to be
+        read next."""
+        if not offsets:
+            return
+        checked = read_offsets(offsets, group)
+        self._operations.step(
+            "send_offsets_to_transaction()",
+            lambda operation_id: replace(checked, operation_id=operation_id),
+            metric="txn-send-offsets",
+        )
+
+    def commit_transaction(self) -> None:
+        """Sends what is queued, waits for it, and commits. Raises if any record of the transaction failed; then only
+        `abort_transaction` is possible."""
+        self._end("commit_transaction()", "txn-commit", commit=True)
+
+    def abort_transaction(self) -> None:
+        self._end("abort_transaction()", "txn-abort", commit=False)
+
+    def _end(self, name: str, metric: str, *, commit: bool) -> None:
+        self._operations.step(
+            name,
+            lambda operation_id: c.EndTransaction(operation_id, commit),
+            metric=metric,
+            is_behind_rows=True,
+            refusal=LocalProtocolError(f"no record can be sent: {name} is under way"),
+        )
+
+    def prepare_transaction(self) -> TransactionReceipt:
+        """Waits until all records are acknowledged and detaches: from now on the holder of the receipt ends it."""
+        receipt = self._operations.step(
+            "prepare_transaction()",
+            c.PrepareTransaction,
+            is_behind_rows=True,
+            refusal=LocalProtocolError("no record can be sent: the transaction is being prepared"),
+        )
+        assert isinstance(receipt, TransactionReceipt)
+        return receipt
+
+    def resume_transaction(self, receipt: TransactionReceipt) -> None:
+        """In place of `init_transactions`: takes over a prepared transaction, to commit or abort it."""
+        self._operations.step("resume_transaction()", lambda operation_id: c.ResumeTransaction(operation_id, receipt))
+
+    @contextmanager
+    def transaction(self) -> Iterator[Producer]:
+        """Begins a transaction; commits it at the end of the block, aborts it if the block or the commit fails.
+
+        A commit that ran into its time-out is neither: it may still succeed, and is left to the caller.
+        """
+        self.begin_transaction()
+        try:
+            yield self
+        except BaseException as error:
+            self._abort_because_of(error)
+            raise
+        try:
+            self.commit_transaction()
+        except OperationTimeout:
+            raise
+        except BaseException as error:
+            self._abort_because_of(error)
+            raise
+
+    def _abort_because_of(self, error: BaseException) -> None:
+        """The error that led here is the one to be seen, not that aborting failed as well."""
+        try:
+            self.abort_transaction()
+        except KafkaSinkError as failure:
+            if error.__context__ is None:
+                error.__context__ = failure
+
     # ---- closing ---------------------------------------------------------------------------------------------------
 
     def close(self, timeout_s: float | None = None) -> None:
@@ -230,19 +332,19 @@ class Producer(TransactionMethods):
         """
         if timeout_s is not None and timeout_s < 0:
             raise LocalProtocolError(f"close(timeout_s={timeout_s}): a time-out cannot be negative")
-        core, exchange = self._core, self._exchange
-        if exchange.is_ended:
+        core, mailbox = self._core, self._mailbox
+        if mailbox.is_ended:
             core.join()
             return
-        exchange.begin_closing()
-        if timeout_s == 0 or exchange.is_sender_thread:
+        mailbox.begin_closing()
+        if timeout_s == 0 or mailbox.is_sender_thread:
             core.abandon("the producer was closed without waiting")
             core.join()
             return
         operation = self._appender.post_behind("close()", c.Close)
         try:
             deadline_ms = None if timeout_s is None else self._clock.monotonic_ms() + int(timeout_s * 1000)
-            exchange.wait_for_operation(operation, deadline_ms, f"{timeout_s} s")
+            mailbox.wait_for_operation(operation, deadline_ms, f"{timeout_s} s")
         except OperationTimeout:
             unsent = self._appender.room.used_records
             core.abandon(f"close() did not end within {timeout_s} s")
@@ -281,7 +383,7 @@ class Producer(TransactionMethods):
         raise TypeError("a Producer holds a thread and sockets and cannot be pickled: make it where it is used")
 
     def __repr__(self) -> str:
-        state = "closed" if self._exchange.is_ended else "open"
+        state = "closed" if self._mailbox.is_ended else "open"
         return f"<Producer {self._options.client_id} {state}>"
 
 

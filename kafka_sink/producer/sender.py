@@ -3,7 +3,7 @@
     poll -> close what has lingered -> step -> carry out -> publish -> call back -> finish -> and again
 
 A turn decides nothing: the engine says what to do and when to be called again. Completions are told under the
-exchange's lock in one go, callbacks run after it is free. Operations end after that, as in the Java client: when
+mailbox's lock in one go, callbacks run after it is free. Operations end after that, as in the Java client: when
 flush() returns, the callbacks of everything it waited for have run.
 
 The end, whatever brings it (a graceful close that is over, an abandoned producer, an error that should not exist), is
@@ -52,17 +52,17 @@ class Sender:
         options: ProducerOptions,
         engine: Engine,
         network: Network,
-        exchange: Mailbox,
+        mailbox: Mailbox,
         appender: Appender,
         metrics: ProducerMetrics,
     ) -> None:
         self._engine = engine
         self._network = network
-        self._exchange = exchange
+        self._mailbox = mailbox
         self._appender = appender
         self._metrics = metrics
-        self._clock = exchange.clock
-        exchange.queue_loads = engine.queue_loads
+        self._clock = mailbox.clock
+        mailbox.queue_loads = engine.queue_loads
         self._client_id = options.client_id
         self._availability_timeout_ms = options.partitioner_availability_timeout_ms
         self._wake_at_ms: int | None = 0
@@ -83,7 +83,7 @@ class Sender:
     # ---- the thread ------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        self._exchange.sender_ident = threading.get_ident()
+        self._mailbox.sender_ident = threading.get_ident()
         refusal: KafkaSinkError = LocalProtocolError(CLOSED)
         try:
             while self.turn():
@@ -96,26 +96,26 @@ class Sender:
 
     def turn(self) -> bool:
         """One round. False: it was the last."""
-        exchange, network, appender = self._exchange, self._network, self._appender
+        mailbox, network, appender = self._mailbox, self._network, self._appender
         events = network.poll(self._timeout_ms())
         now_ms = self._clock.monotonic_ms()
         if events:
             self._observe_events(events, now_ms)
-        if exchange.broken is not None:
-            raise exchange.broken
-        if exchange.is_orphaned:
-            exchange.is_orphaned = False
+        if mailbox.broken is not None:
+            raise mailbox.broken
+        if mailbox.is_orphaned:
+            mailbox.is_orphaned = False
             appender.post_behind("close", c.Close)
         due_ms = appender.next_due_ms(self._backlog)
         if due_ms is not None and due_ms <= now_ms:
             appender.close_due(now_ms, self._backlog)
-        wishes = exchange.take_inputs()
+        wishes = mailbox.take_inputs()
         step = self._engine.step(now_ms, [*events, *wishes])
         self._wake_at_ms, self._backlog = step.wake_at_ms, step.queued_count
         if step.commands:
             self._carry_out(step.commands, now_ms)
         self._publish(now_ms)
-        if exchange.calls:
+        if mailbox.calls:
             self._call_back()
         is_over = bool(wishes or self._finished) and self._finish(wishes)
         self._metrics.on_select(wait_ns=network.wait_ns, io_ns=network.io_ns, now_ms=now_ms)
@@ -167,41 +167,41 @@ class Sender:
 
     def _publish(self, now_ms: int) -> None:
         """Tells everybody what changed, if anything did."""
-        exchange, engine = self._exchange, self._engine
+        mailbox, engine = self._mailbox, self._engine
         cluster, refusal = engine.cluster, engine.refusal
-        is_new_cluster = cluster is not exchange.cluster
-        slow_node_ids = self._slow_node_ids(now_ms) if self._availability_timeout_ms > 0 else exchange.slow_node_ids
+        is_new_cluster = cluster is not mailbox.cluster
+        slow_node_ids = self._slow_node_ids(now_ms) if self._availability_timeout_ms > 0 else mailbox.slow_node_ids
         if not (
             self._completions
             or is_new_cluster
-            or refusal is not exchange.refusal
-            or exchange.wanted_topics
-            or slow_node_ids is not exchange.slow_node_ids
+            or refusal is not mailbox.refusal
+            or mailbox.wanted_topics
+            or slow_node_ids is not mailbox.slow_node_ids
         ):
             return
         completions, self._completions = self._completions, []
-        with exchange.lock:
+        with mailbox.lock:
             for completion in completions:
                 if isinstance(completion, c.Delivered):
                     self._deliver(completion)
                 else:
                     self._fail(completion, now_ms)
             if is_new_cluster:
-                exchange.cluster = cluster
+                mailbox.cluster = cluster
                 self._cluster_since_ms = now_ms
-            if refusal is not exchange.refusal:
-                exchange.publish_refusal(refusal)
-            if exchange.wanted_topics or exchange.topic_reports:
-                exchange.topic_reports = {
+            if refusal is not mailbox.refusal:
+                mailbox.publish_refusal(refusal)
+            if mailbox.wanted_topics or mailbox.topic_reports:
+                mailbox.topic_reports = {
                     topic: TopicReport(engine.topic_error(topic), engine.topic_trouble(topic))
-                    for topic in exchange.wanted_topics
+                    for topic in mailbox.wanted_topics
                 }
-            exchange.slow_node_ids = slow_node_ids
-            exchange.tell_change()
+            mailbox.slow_node_ids = slow_node_ids
+            mailbox.tell_change()
 
     def _finish(self, inputs: list[c.Input]) -> bool:
         """Ends operations. True when the producer is at its end, too."""
-        exchange = self._exchange
+        mailbox = self._mailbox
         is_over = False
         for event in inputs:
             if isinstance(event, c.Close):
@@ -211,34 +211,34 @@ class Sender:
                 is_over = True
         if self._finished:
             finished, self._finished = self._finished, []
-            with exchange.lock:
+            with mailbox.lock:
                 for each in finished:
-                    exchange.finish(each.operation_id, each.error, each.result)
+                    mailbox.finish(each.operation_id, each.error, each.result)
                     is_over = is_over or each.operation_id in self._closing
-                exchange.tell_change()
+                mailbox.tell_change()
         return is_over
 
     def _deliver(self, delivered: c.Delivered) -> None:
-        exchange = self._exchange
+        mailbox = self._mailbox
         for batch in delivered.batches:
             for share in batch.shares:
                 token: PendingRecords = share.token  # type: ignore[assignment]
-                token.on_delivered(share, batch, exchange.calls)
+                token.on_delivered(share, batch, mailbox.calls)
                 if not token.open_count:
-                    exchange.consignments.discard(token)
-            exchange.completed_records += batch.record_count
-            exchange.completed_bytes += batch.size if batch.split_from is None else self._given_back(batch)
+                    mailbox.pending_records.discard(token)
+            mailbox.completed_records += batch.record_count
+            mailbox.completed_bytes += batch.size if batch.split_from is None else self._given_back(batch)
 
     def _fail(self, failed: c.Failed, now_ms: int) -> None:
-        exchange, batch = self._exchange, failed.batch
+        mailbox, batch = self._mailbox, failed.batch
         for share in batch.shares:
             token: PendingRecords = share.token  # type: ignore[assignment]
-            token.on_failed(share, failed, exchange.calls)
+            token.on_failed(share, failed, mailbox.calls)
             if not token.open_count:
-                exchange.consignments.discard(token)
+                mailbox.pending_records.discard(token)
         self._metrics.on_failed(batch.topic, records=batch.record_count, now_ms=now_ms)
-        exchange.completed_records += batch.record_count
-        exchange.completed_bytes += self._given_back(batch)
+        mailbox.completed_records += batch.record_count
+        mailbox.completed_bytes += self._given_back(batch)
 
     def _given_back(self, batch: ProducerBatch) -> int:
         """The room of a batch that was split is given back when the last of its records is done."""
@@ -262,14 +262,14 @@ class Sender:
             since_ms = nodes.is_unavailable_since_ms(node_id)
             if since_ms is not None and now_ms - since_ms >= limit_ms:
                 slow.add(node_id)
-        known = self._exchange.slow_node_ids
+        known = self._mailbox.slow_node_ids
         return known if known == slow else frozenset(slow)
 
     def _call_back(self) -> None:
-        exchange = self._exchange
-        while exchange.calls:
-            with exchange.lock:
-                calls, exchange.calls = exchange.calls, []
+        mailbox = self._mailbox
+        while mailbox.calls:
+            with mailbox.lock:
+                calls, mailbox.calls = mailbox.calls, []
             for call in calls:
                 run_callback(call)
 
@@ -316,7 +316,9 @@ class Sender:
 
     def _observe_batch(self, command: c.BatchObserved, now_ms: int) -> None:
         if command.event == "retried":
-            self._metrics.on_retried(command.batch.topic, records=command.batch.record_count, now_ms=now_ms)
+            self._metrics.on_retried(
+                command.batch.topic, records=command.batch.record_count, error_code=command.error_code, now_ms=now_ms
+            )
         else:
             self._metrics.on_split(now_ms=now_ms)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kafka_sink.error_table.writes import ROW_HEADERS, ROW_PARTITION, ROW_TIMESTAMP
 from kafka_sink.errors import DataError
 from kafka_sink.options.producer_options import LONG_MAX, Serializer
 from kafka_sink.producer.collector import HeaderPairs
@@ -61,16 +62,20 @@ def read_headers(topic: str, headers: HeaderList) -> tuple[HeaderPairs | None, i
 
 def _bad_headers(topic: str, found: str) -> DataError:
     text = f"headers of a record for topic {topic}: expected pairs of a name and bytes or None, not {found}"
-    return DataError(text, column="headers")
+    return DataError(text, ROW_HEADERS, column="headers")
 
 
 def check_row(topic: str, timestamp_ms: int | None, partition: int | None) -> None:
     if not isinstance(topic, str) or not topic:
         raise DataError(f"a topic must be text that is not empty, not {type(topic).__name__}", column="topic")
     if timestamp_ms is not None and not (type(timestamp_ms) is int and 0 <= timestamp_ms <= LONG_MAX):
-        raise DataError("timestamp_ms must be a number of milliseconds since 1970, not negative", column="timestamp")
+        raise DataError(
+            "timestamp_ms must be a number of milliseconds since 1970, not negative", ROW_TIMESTAMP, column="timestamp"
+        )
     if partition is not None and not (type(partition) is int and 0 <= partition <= PARTITION_MAX):
-        raise DataError(f"partition {partition!r} is no number in 0..{PARTITION_MAX}", column="partition")
+        raise DataError(
+            f"partition {partition!r} is no number in 0..{PARTITION_MAX}", ROW_PARTITION, column="partition"
+        )
 
 
 def check_size(
@@ -81,4 +86,4 @@ def check_size(
     try:
         columns.check_record_sizes(request_bytes_max)
     except DataError as error:
-        raise DataError(str(error).replace("of row 0 ", f"for topic {topic} ")) from None
+        raise DataError(str(error).replace("of row 0 ", f"for topic {topic} "), error.entry) from None

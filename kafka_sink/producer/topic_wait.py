@@ -1,4 +1,6 @@
-"""Waiting until a topic, or one of its partitions, is known: at most max.block.ms, as in the Java client.
+"""Waiting until a topic, or one of its partitions, is known: at most max.block.ms, as in the Java client, and for a
+partition of a known topic at most five seconds: a wrong
+number is far more common than a partition that is on its way.
 
 The engine asks the brokers; here only the published view is watched. A verdict that waiting is pointless counts only
 if it came after the question: the permission that was missing yesterday may have been granted.
@@ -10,10 +12,14 @@ from collections.abc import Callable
 
 from kafka_sink.client.cluster import ClusterView
 from kafka_sink.engine.commands import WantTopic
+from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
+from kafka_sink.error_table.writes import ROW_PARTITION
 from kafka_sink.errors import DataError, KafkaSinkError, OperationTimeout
 from kafka_sink.io.error_copy import copy_error
 from kafka_sink.producer.mailbox import Mailbox
 from kafka_sink.records.routing import PartitionView
+
+NEW_PARTITION_WAIT_MS = 5_000
 
 
 def partition_view(
@@ -33,55 +39,63 @@ def partition_view(
 
 
 def wait_for_topic(
-    exchange: Mailbox,
+    mailbox: Mailbox,
     topic: str,
     partition: int,
     max_block_ms: int,
     refusal: Callable[[], KafkaSinkError | None],
 ) -> None:
     """Returns when the topic has more than `partition` partitions; -1: any. Raises as soon as there is a refusal."""
-    deadline_ms = exchange.clock.monotonic_ms() + max_block_ms
-    with exchange.changed:
-        exchange.wanted_topics[topic] = exchange.wanted_topics.get(topic, 0) + 1
+    started_ms = mailbox.clock.monotonic_ms()
+    deadline_ms = started_ms + max_block_ms
+    with mailbox.changed:
+        mailbox.wanted_topics[topic] = mailbox.wanted_topics.get(topic, 0) + 1
     try:
         while True:
             refused = refusal()
             if refused is not None:
                 raise copy_error(refused)
-            cluster = exchange.cluster
+            cluster = mailbox.cluster
             partition_count = cluster.partition_count(topic)
             if partition_count is not None and partition < partition_count:
                 return
-            exchange.post(WantTopic(topic))
-            exchange.wake()
-            can_wait = max_block_ms > 0 and not exchange.is_sender_thread
-            if not can_wait or not exchange.wait_for(
-                lambda seen=cluster: exchange.cluster is not seen or refusal() is not None,  # type: ignore[misc]
+            if partition_count is not None:
+                deadline_ms = min(deadline_ms, started_ms + NEW_PARTITION_WAIT_MS)
+            mailbox.post(WantTopic(topic))
+            mailbox.wake()
+            can_wait = max_block_ms > 0 and not mailbox.is_sender_thread
+            if not can_wait or not mailbox.wait_for(
+                lambda seen=cluster: mailbox.cluster is not seen or refusal() is not None,  # type: ignore[misc]
                 deadline_ms,
                 "waiting for a topic",
             ):
-                raise _overdue(exchange, topic, partition, max_block_ms)
-            report = exchange.topic_reports.get(topic)
+                raise _overdue(mailbox, topic, partition, max_block_ms)
+            report = mailbox.topic_reports.get(topic)
             if report is not None and report.error is not None:
                 raise copy_error(report.error)
     finally:
-        with exchange.changed:
-            exchange.wanted_topics[topic] -= 1
-            if not exchange.wanted_topics[topic]:
-                del exchange.wanted_topics[topic]
+        with mailbox.changed:
+            mailbox.wanted_topics[topic] -= 1
+            if not mailbox.wanted_topics[topic]:
+                del mailbox.wanted_topics[topic]
 
 
-def _overdue(exchange: Mailbox, topic: str, partition: int, max_block_ms: int) -> KafkaSinkError:
+def _overdue(mailbox: Mailbox, topic: str, partition: int, max_block_ms: int) -> KafkaSinkError:
     limit = f"within max.block.ms={max_block_ms}"
-    if exchange.is_sender_thread:
+    if mailbox.is_sender_thread:
         limit = "yet, and a delivery callback cannot wait for it"
-    partition_count = exchange.cluster.partition_count(topic)
+    partition_count = mailbox.cluster.partition_count(topic)
     if partition_count is not None:
+        waited_ms = min(max_block_ms, NEW_PARTITION_WAIT_MS)
+        limit = limit if mailbox.is_sender_thread else f"within {waited_ms} ms"
         return DataError(
             f"topic {topic} has {partition_count} partitions (0 to {partition_count - 1}); "
             f"partition {partition} did not appear {limit}",
+            ROW_PARTITION,
             column="partition",
         )
-    report = exchange.topic_reports.get(topic)
+    report = mailbox.topic_reports.get(topic)
     trouble = report.trouble if report is not None else ""
-    return OperationTimeout(f"topic {topic} is not known {limit}: {trouble or 'no broker has answered so far'}")
+    return OperationTimeout(
+        f"topic {topic} is not known {limit}: {trouble or 'no broker has answered so far'}", TOPIC_UNKNOWN
+    )

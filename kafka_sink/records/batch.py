@@ -38,7 +38,6 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
-DELETE_HORIZON_BIT = 0x40
 
 # base offset, batch length, partition leader epoch, magic, checksum; the length counts from the leader epoch on.
 PREFIX = struct.Struct(">qiibI")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from kafka_sink.error_table.writes import COLUMN_TYPE
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
 from kafka_sink.records.varint import Array, binary_array, length_counts
@@ -152,7 +153,7 @@ def check_bytes_type(kind: pa.DataType, column: str, *, text_only: bool = False)
 
 
 def wrong_type(column: str, kind: pa.DataType, accepted: str) -> DataError:
-    return DataError(f"column {column} has type {kind}; accepted are {accepted}", column=column)
+    return DataError(f"column {column} has type {kind}; accepted are {accepted}", COLUMN_TYPE, column=column)
 
 
 def _has_flat_buffers(kind: pa.DataType) -> bool:

@@ -15,6 +15,15 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from kafka_sink.error_table.writes import (
+    ROW_HEADERS,
+    ROW_PARTITION,
+    ROW_TIMESTAMP,
+    ROW_TOO_LARGE,
+    ROW_WITHOUT_TOPIC,
+    TOPIC_MISSING,
+    VALUE_MISSING,
+)
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.frozen import frozen
 from kafka_sink.records.batch import HEADER_BYTES, NO_TIMESTAMP
@@ -29,6 +38,11 @@ RECORD_OVERHEAD_BYTES_MAX = 5 + 1 + 10 + 5
 NO_PARTITION = -1
 
 INTEGER_TYPES = "int32 and int64"
+_OF_COLUMN = {"timestamp": ROW_TIMESTAMP, "partition": ROW_PARTITION}
+_WANTED = {
+    "timestamp": "Kafka counts milliseconds from 1970 on, and null means now",
+    "partition": "partitions count from 0, and null leaves the choice to the key",
+}
 TIMESTAMP_TYPES = "timestamp of any unit and int64 (milliseconds)"
 _MS_PER_SECOND = 1000
 _UNITS_PER_MS = {"ms": 1, "us": 1000, "ns": 1_000_000}
@@ -145,6 +159,7 @@ class RecordColumns:
         row = int(self.row_ids[index])
         raise DataError(
             f"the record of row {row} takes {size} bytes in a request; max.request.size allows {request_bytes_max}",
+            ROW_TOO_LARGE,
             row=row,
         )
 
@@ -159,7 +174,7 @@ def check_schema(schema: pa.Schema) -> None:
     """Raises `DataError` if a column cannot be written whatever its rows hold; may be called before there are rows."""
     names = schema.names
     if "value" not in names:
-        raise DataError("there is no column value", column="value")
+        raise DataError("there is no column value", VALUE_MISSING, column="value")
     for name in ("key", "value", "topic"):
         if name in names:
             check_bytes_type(_field(schema, name).type, name, text_only=name == "topic")
@@ -179,14 +194,17 @@ def columns_by_topic(data: ArrowData, *, topic: str | None) -> list[tuple[str, R
     if topic is not None:
         return [(topic, columns)]
     if "topic" not in data.schema.names:
-        raise ConfigError("no topic: set the option topic or add a column topic")
+        raise ConfigError("no topic: set the option topic or add a column topic", TOPIC_MISSING)
     names = BytesColumn.concat(
         [BytesColumn.from_arrow(chunk, "topic", text_only=True) for chunk in _chunks(data, "topic")]
     )
     if names.has_nulls:
         row = int(np.argmax(names.lengths < 0))
         raise DataError(
-            f"null topic in row {row}: set the option topic or fill the column topic", row=row, column="topic"
+            f"null topic in row {row}: set the option topic or fill the column topic",
+            ROW_WITHOUT_TOPIC,
+            row=row,
+            column="topic",
         )
     encoded = names.elements().dictionary_encode()
     index = encoded.indices.to_numpy()
@@ -277,7 +295,7 @@ def _located(read: Callable[[pa.Array], T], chunk: pa.Array, first_row: int) -> 
             raise
         row = first_row + error.row
         text = str(error).replace(f"row {error.row}", f"row {row}")
-        raise DataError(text, row=row, column=error.column) from None
+        raise DataError(text, error.entry, row=row, column=error.column) from None
 
 
 def _check_timestamp_type(kind: pa.DataType) -> None:
@@ -331,7 +349,8 @@ def _refuse_first(column: str, is_bad: Array, what: str) -> None:
     bad = np.flatnonzero(is_bad)
     if len(bad):
         row = int(bad[0])
-        raise DataError(f"column {column} {what} in row {row}", row=row, column=column)
+        text = f"column {column} {what} in row {row}: {_WANTED[column]}"
+        raise DataError(text, _OF_COLUMN[column], row=row, column=column)
 
 
 # ---- from rows -------------------------------------------------------------------------------------------------
@@ -364,7 +383,7 @@ def _headers_from_rows(rows: Sequence[Headers | None]) -> BytesColumn | None:
             blocks.append(encode_headers(headers or ()))
         except (TypeError, ValueError, AttributeError):
             text = f"headers of row {row} are not pairs of a text and bytes or None"
-            raise DataError(text, row=row, column="headers") from None
+            raise DataError(text, ROW_HEADERS, row=row, column="headers") from None
     starts = np.zeros(len(blocks) + 1, np.int64)
     np.cumsum([len(block) for block in blocks], out=starts[1:])
     return BytesColumn.of(np.frombuffer(b"".join(blocks), np.uint8), starts, np.diff(starts))
@@ -373,5 +392,7 @@ def _headers_from_rows(rows: Sequence[Headers | None]) -> BytesColumn | None:
 def _numbers_from_rows(column: str, rows: Sequence[int | None], highest: int) -> Array:
     for row, number in enumerate(rows):
         if number is not None and not (isinstance(number, int) and 0 <= number <= highest):
-            raise DataError(f"{column} of row {row} is no number in 0..{highest}", row=row, column=column)
+            raise DataError(
+                f"{column} of row {row} is no number in 0..{highest}", _OF_COLUMN.get(column), row=row, column=column
+            )
     return np.array([-1 if number is None else number for number in rows], np.int64)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from kafka_sink.error_table.writes import ROW_HEADERS
 from kafka_sink.errors import DataError
 from kafka_sink.records.bytes_column import BytesColumn, check_bytes_type, plain, plain_type, wrong_type
 from kafka_sink.records.taking import taken
@@ -112,4 +113,4 @@ def _refuse(is_bad: Array, rows: Array, what: str) -> None:
     bad = np.flatnonzero(is_bad)
     if len(bad):
         row = int(rows[bad[0]])
-        raise DataError(f"column {COLUMN} has {what} in row {row}", row=row, column=COLUMN)
+        raise DataError(f"column {COLUMN} has {what} in row {row}", ROW_HEADERS, row=row, column=COLUMN)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from kafka_sink.error_table.writes import PARTITIONER_FAILED, ROW_PARTITION
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.frozen import frozen
 from kafka_sink.records.batch import HEADER_BYTES, RECORD_BYTES_MIN
@@ -78,6 +79,7 @@ class Router:
             row = int(columns.row_ids[outside[0]])
             raise DataError(
                 f"row {row} names partition {int(explicit[outside[0]])}; topic {topic} has {view.partition_count}",
+                ROW_PARTITION,
                 row=row,
                 column="partition",
             )
@@ -250,7 +252,8 @@ def _custom(
     if answer.shape != (columns.row_count,) or answer.dtype.kind not in "iu":
         raise DataError(
             f"the partitioner answered for topic {topic} with {answer.dtype} of shape {answer.shape}; "
-            f"it must give one integer for each of {columns.row_count} rows"
+            f"it must give one integer for each of {columns.row_count} rows",
+            PARTITIONER_FAILED,
         )
     is_outside = (answer < 0) | (answer >= view.partition_count)
     outside = np.flatnonzero(is_outside) if rows is None else rows[is_outside[rows]]
@@ -259,6 +262,7 @@ def _custom(
         raise DataError(
             f"the partitioner chose {int(answer[outside[0]])} for row {row}; "
             f"topic {topic} has {view.partition_count} partitions",
+            PARTITIONER_FAILED,
             row=row,
         )
     return answer.astype(np.int32)

@@ -9,6 +9,7 @@ import json
 import re
 from typing import Any
 
+from kafka_sink.error_table.commits import NOT_A_REGISTRY
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.frozen import frozen
 from kafka_sink.registry.schema import AVRO, KINDS, Reference, Registered, Schema
@@ -94,7 +95,7 @@ def compatibility_of(answer: RegistryAnswer) -> tuple[bool, tuple[str, ...]]:
 def _fields(answer: RegistryAnswer) -> dict[str, Any]:
     if len(answer.body) > ANSWER_BYTES_MAX:
         raise RemoteProtocolError(
-            f"{answer.source} answered with more than {ANSWER_BYTES_MAX} bytes: that is no schema"
+            f"{answer.source} answered with more than {ANSWER_BYTES_MAX} bytes: that is no schema", NOT_A_REGISTRY
         )
     try:
         said = json.loads(answer.body)
@@ -102,10 +103,13 @@ def _fields(answer: RegistryAnswer) -> dict[str, Any]:
         kind = shown(answer.content_type[:100]) or "no content type"
         raise RemoteProtocolError(
             f"{answer.source} did not answer with JSON ({kind}): is it the address of a schema registry, or of a proxy "
-            "in front of it?"
+            "in front of it?",
+            NOT_A_REGISTRY,
         ) from None
     if not isinstance(said, dict):
-        raise RemoteProtocolError(f"{answer.source} answered with JSON that is no object: is it a schema registry?")
+        raise RemoteProtocolError(
+            f"{answer.source} answered with JSON that is no object: is it a schema registry?", NOT_A_REGISTRY
+        )
     return said
 
 
@@ -157,5 +161,6 @@ def _guid(answer: RegistryAnswer, said: dict[str, Any]) -> str | None:
 def _wrong(answer: RegistryAnswer, field: str) -> RemoteProtocolError:
     return RemoteProtocolError(
         f"{answer.source} answered with JSON in which {field} is missing or not what it should be: is it a schema "
-        "registry?"
+        "registry?",
+        NOT_A_REGISTRY,
     )

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from kafka_sink.error_table.commits import SUBJECT_UNNAMED
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.registry.schema import AVRO
@@ -64,7 +65,8 @@ def frame(
         if guid is None:
             raise ConfigError(
                 f"{side}.schema.framing={framing} needs the GUID of the schema, and the registry did not tell one: it "
-                f"is older than that way of framing. Use {side}.schema.framing={PREFIX}"
+                f"is older than that way of framing. Use {side}.schema.framing={PREFIX}",
+                SUBJECT_UNNAMED,
             )
         place = UUID(guid).bytes
         if framing == GLUE:
@@ -73,7 +75,8 @@ def frame(
     if schema_id is None or not 0 <= schema_id <= ID_MAX.get(framing, LONG_MAX):
         raise ConfigError(
             f"{side}.schema.framing={framing} needs the id of the schema as a number up to "
-            f"{ID_MAX.get(framing, LONG_MAX)}, and it is {schema_id}"
+            f"{ID_MAX.get(framing, LONG_MAX)}, and it is {schema_id}",
+            SUBJECT_UNNAMED,
         )
     if framing == PREFIX:
         return Frame(b"\x00" + schema_id.to_bytes(4, "big") + _path(message))

@@ -16,6 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from kafka_sink.error_table.commits import (
+    NOT_A_REGISTRY,
+    REGISTRY_LOGIN,
+    REGISTRY_REFUSED,
+    REGISTRY_UNREACHABLE,
+    SCHEMA_MISSING,
+)
 from kafka_sink.errors import AuthenticationError, AuthorizationError, ConfigError, RemoteProtocolError, TransportError
 from kafka_sink.frozen import frozen
 from kafka_sink.registry import request as ask
@@ -62,17 +69,17 @@ class SchemaQuery:
         return self.version != ask.LATEST
 
 
-def resolution(question: SchemaQuery) -> Steps:
-    registered = yield from _found(question)
-    if question.needs_guid and registered.guid is None and registered.schema_id is not None:
-        by_id = yield from _got(ask.by_id(registered.schema_id, question.subject), question)
+def resolution(query: SchemaQuery) -> Steps:
+    registered = yield from _found(query)
+    if query.needs_guid and registered.guid is None and registered.schema_id is not None:
+        by_id = yield from _got(ask.by_id(registered.schema_id, query.subject), query)
         registered = Registered(
             registered.schema, registered.subject, registered.version, registered.schema_id, by_id.guid
         )
-    dependencies = yield from _dependencies(registered.schema, question)
+    dependencies = yield from _dependencies(registered.schema, query)
     return ResolvedSchema(
         registered.schema,
-        registered.subject or question.subject,
+        registered.subject or query.subject,
         registered.version,
         registered.schema_id,
         registered.guid,
@@ -80,63 +87,67 @@ def resolution(question: SchemaQuery) -> Steps:
     )
 
 
-def _found(question: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
-    identity, schema = question.identity, question.schema
+def _found(query: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+    identity, schema = query.identity, query.schema
     if isinstance(identity, int):
-        told = yield from _got(ask.by_id(identity, question.subject), question)
+        told = yield from _got(ask.by_id(identity, query.subject), query)
         return Registered(told.schema, told.subject, told.version, identity, told.guid)
     if isinstance(identity, str):
-        told = yield from _got(ask.by_guid(identity), question)
+        told = yield from _got(ask.by_guid(identity), query)
         return Registered(told.schema, told.subject, told.version, told.schema_id, identity)
-    if question.version is not None:
-        return (yield from _got(ask.by_version(question.subject, question.version), question))
+    if query.version is not None:
+        return (yield from _got(ask.by_version(query.subject, query.version), query))
     if schema is None:
         raise ConfigError(
-            f"no schema for the {question.side}: set {question.side}.schema, {question.side}.schema.id or "
-            "use.latest.version=true"
+            f"no schema for the {query.side}: set {query.side}.schema, {query.side}.schema.id or "
+            "use.latest.version=true",
+            SCHEMA_MISSING,
         )
-    if question.registers:
-        return (yield from _registered(question, schema))
-    return (yield from _looked_up(question, schema))
+    if query.registers:
+        return (yield from _registered(query, schema))
+    return (yield from _looked_up(query, schema))
 
 
-def _got(request: RegistryRequest, question: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+def _got(request: RegistryRequest, query: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
     answer = yield request
     if not answer.is_good:
-        raise _error(answer, question, request)
+        raise _error(answer, query, request)
     return registered_of(answer)
 
 
-def _registered(question: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
-    request = ask.register(question.subject, schema, normalize=question.normalizes)
+def _registered(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+    request = ask.register(query.subject, schema, normalize=query.normalizes)
     answer = yield request
     if not answer.is_good:
-        raise _error(answer, question, request)
+        raise _error(answer, query, request)
     return _with_id(registered_of(answer, known=schema), answer)
 
 
-def _looked_up(question: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
-    request = ask.look_up(question.subject, schema, normalize=question.normalizes)
+def _looked_up(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+    request = ask.look_up(query.subject, schema, normalize=query.normalizes)
     answer = yield request
     if answer.is_good:
         # Rows are written by the schema that was asked about: what the registry holds may differ in spelling only.
         return _with_id(registered_of(answer, known=schema), answer)
     refusal = refusal_of(answer)
     if answer.status != 404 or refusal.code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, 404):
-        raise _error(answer, question, request)
+        raise _error(answer, query, request)
     way_out = (
         f"Register it there, or set auto.register.schemas=true, or write by what is there: use.latest.version=true or "
-        f"{question.side}.schema.id"
+        f"{query.side}.schema.id"
     )
     if refusal.code != SCHEMA_NOT_FOUND:
-        raise ConfigError(f"{answer.source} has no subject {question.subject!r}. {way_out}")
-    reasons = yield from _reasons(question, schema)
-    raise ConfigError(f"{answer.source}: the schema is not registered under {question.subject!r}{reasons}. {way_out}")
+        raise ConfigError(f"{answer.source} has no subject {query.subject!r}. {way_out}", REGISTRY_REFUSED)
+    reasons = yield from _reasons(query, schema)
+    raise ConfigError(
+        f"{answer.source}: the schema is not registered under {query.subject!r}{reasons}. {way_out}",
+        REGISTRY_REFUSED,
+    )
 
 
-def _reasons(question: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, str]:
-    """Whether it could be registered: for the text of an error, so a refusal of this question is no other error."""
-    answer = yield ask.check_compatibility(question.subject, schema, normalize=question.normalizes)
+def _reasons(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, str]:
+    """Whether it could be registered: for the text of an error, so a refusal of this query is no other error."""
+    answer = yield ask.check_compatibility(query.subject, schema, normalize=query.normalizes)
     if not answer.is_good:
         return ""
     try:
@@ -150,7 +161,7 @@ def _reasons(question: SchemaQuery, schema: Schema) -> Generator[RegistryRequest
 
 def _with_id(found: Registered, answer: RegistryAnswer) -> Registered:
     if found.schema_id is None and found.guid is None:
-        raise RemoteProtocolError(f"{answer.source} answered without an id: is it a schema registry?")
+        raise RemoteProtocolError(f"{answer.source} answered without an id: is it a schema registry?", NOT_A_REGISTRY)
     return found
 
 
@@ -158,7 +169,7 @@ def _with_id(found: Registered, answer: RegistryAnswer) -> Registered:
 
 
 def _dependencies(
-    schema: Schema, question: SchemaQuery
+    schema: Schema, query: SchemaQuery
 ) -> Generator[RegistryRequest, RegistryAnswer, tuple[Dependency, ...]]:
     """Depth first without recursion, so that a hostile registry cannot exhaust the stack; each version is asked for
     once. One that refers back to itself is left as it is: what reads the texts will say so."""
@@ -168,13 +179,16 @@ def _dependencies(
     work = [(each, False) for each in reversed(schema.references)]
     while work:
         reference, is_done = work.pop()
-        where = (beside(question.subject, reference.subject), reference.version)
+        where = (beside(query.subject, reference.subject), reference.version)
         if is_done or where in asked:
             ordered.setdefault(reference.name, asked[where])
         else:
             if len(asked) >= DEPENDENCIES_MAX:
-                raise ConfigError(f"the schema of {question.subject!r} refers to more than {DEPENDENCIES_MAX} others")
-            found = yield from _got(ask.by_version(*where), question)
+                raise ConfigError(
+                    f"the schema of {query.subject!r} refers to more than {DEPENDENCIES_MAX} others",
+                    REGISTRY_REFUSED,
+                )
+            found = yield from _got(ask.by_version(*where), query)
             asked[where] = found.schema
             work.append((reference, True))
             work.extend((each, False) for each in reversed(found.schema.references))
@@ -185,37 +199,43 @@ def _dependencies(
 
 
 def _error(
-    answer: RegistryAnswer, question: SchemaQuery, request: RegistryRequest
+    answer: RegistryAnswer, query: SchemaQuery, request: RegistryRequest
 ) -> AuthenticationError | AuthorizationError | ConfigError | TransportError:
     refusal = refusal_of(answer)
     said = f"{answer.source} answered {refusal.code}" + (f" ({refusal.message})" if refusal.message else "")
     if answer.status == 401:
-        return AuthenticationError(f"{said}: check schema.registry.basic.auth.user.info or the bearer token")
+        return AuthenticationError(
+            f"{said}: check schema.registry.basic.auth.user.info or the bearer token", REGISTRY_LOGIN
+        )
     if answer.status == 403:
-        return AuthorizationError(f"{said}: the user may not {_deed(request)} subject {question.subject!r}")
+        return AuthorizationError(
+            f"{said}: the user may not {_deed(request)} subject {query.subject!r}", REGISTRY_LOGIN
+        )
     if answer.status in RETRIABLE:
-        return TransportError(f"{said}, again and again")
+        return TransportError(f"{said}, again and again", REGISTRY_UNREACHABLE)
     if 300 <= answer.status < 400:
-        return ConfigError(f"{said}: redirects are not followed, set schema.registry.url to where it leads")
-    return ConfigError(f"{said}: {_meaning(answer, refusal, question)}")
+        return ConfigError(
+            f"{said}: redirects are not followed, set schema.registry.url to where it leads", REGISTRY_REFUSED
+        )
+    return ConfigError(f"{said}: {_meaning(answer, refusal, query)}", REGISTRY_REFUSED)
 
 
 def _deed(request: RegistryRequest) -> str:
     return "register a schema under" if request.path.partition("?")[0].endswith("/versions") else "read"
 
 
-def _meaning(answer: RegistryAnswer, refusal: Refusal, question: SchemaQuery) -> str:
+def _meaning(answer: RegistryAnswer, refusal: Refusal, query: SchemaQuery) -> str:
     if answer.status == 409:
         return (
-            f"the schema is not compatible with those registered under {question.subject!r}. Nothing was written. "
+            f"the schema is not compatible with those registered under {query.subject!r}. Nothing was written. "
             "Change the columns so that it is, or write under another subject"
         )
     if answer.status == 404:
-        if question.identity is not None:
-            return f"there is no schema {question.identity}; is it {question.side}.schema.id of another registry?"
-        if question.version is not None and refusal.code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND):
-            return f"there is no version {question.version} of {question.subject!r}"
-        return f"there is no subject {question.subject!r}; is schema.registry.url that of the registry itself?"
+        if query.identity is not None:
+            return f"there is no schema {query.identity}; is it {query.side}.schema.id of another registry?"
+        if query.version is not None and refusal.code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND):
+            return f"there is no version {query.version} of {query.subject!r}"
+        return f"there is no subject {query.subject!r}; is schema.registry.url that of the registry itself?"
     if answer.status == 422:
-        return f"it takes no such schema, version or subject ({question.subject!r})"
-    return f"this was not expected for {question.subject!r}"
+        return f"it takes no such schema, version or subject ({query.subject!r})"
+    return f"this was not expected for {query.subject!r}"

@@ -5,6 +5,7 @@ A context is a registry inside the registry; it stands in front of the subject a
 
 from __future__ import annotations
 
+from kafka_sink.error_table.commits import SUBJECT_UNNAMED
 from kafka_sink.errors import ConfigError
 
 TOPIC_NAME, RECORD_NAME, TOPIC_RECORD_NAME = "TopicNameStrategy", "RecordNameStrategy", "TopicRecordNameStrategy"
@@ -16,12 +17,14 @@ def subject_of(strategy: str, side: str, topic: str | None, record_name: str | N
     if strategy != RECORD_NAME and topic is None:
         raise ConfigError(
             f"{side}.subject.name.strategy={strategy} needs one topic for all rows: set the option topic, or choose "
-            f"{RECORD_NAME}, or name the subject as {side}.subject.name"
+            f"{RECORD_NAME}, or name the subject as {side}.subject.name",
+            SUBJECT_UNNAMED,
         )
     if strategy != TOPIC_NAME and not record_name:
         raise ConfigError(
             f"{side}.subject.name.strategy={strategy} needs the name of a record, and the schema has none: give it one "
-            f"(in JSON Schema a title), or name the subject as {side}.subject.name"
+            f"(in JSON Schema a title), or name the subject as {side}.subject.name",
+            SUBJECT_UNNAMED,
         )
     if strategy == TOPIC_NAME:
         return f"{topic}-{side}"

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from kafka_sink.error_table.commits import SCHEMA_INVALID
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 
@@ -118,7 +119,9 @@ def _read_references(waiting: dict[str, str], names: dict[str, AvroType]) -> Non
             del waiting[name]
             break
         else:
-            raise ConfigError(f"the schemas that are referred to cannot be read ({', '.join(waiting)}): {problem}")
+            raise ConfigError(
+                f"the schemas that are referred to cannot be read ({', '.join(waiting)}): {problem}", SCHEMA_INVALID
+            )
 
 
 def _json(text: str) -> Any:
@@ -126,7 +129,7 @@ def _json(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         shown = text.strip()[:40]
-        raise ConfigError(f"an Avro schema is JSON, and this is not: {shown!r}") from None
+        raise ConfigError(f"an Avro schema is JSON, and this is not: {shown!r}", SCHEMA_INVALID) from None
 
 
 class _Reader:
@@ -135,13 +138,13 @@ class _Reader:
 
     def read(self, found: Any, namespace: str, depth: int) -> AvroType:
         if depth > NESTING_MAX:
-            raise ConfigError(f"the Avro schema is nested more than {NESTING_MAX} deep")
+            raise ConfigError(f"the Avro schema is nested more than {NESTING_MAX} deep", SCHEMA_INVALID)
         if isinstance(found, str):
             return self._named(found, namespace)
         if isinstance(found, list):
             return self._union(found, namespace, depth)
         if not isinstance(found, dict) or "type" not in found:
-            raise ConfigError(f"no Avro type: {json.dumps(found)[:80]}")
+            raise ConfigError(f"no Avro type: {json.dumps(found)[:80]}", SCHEMA_INVALID)
         kind = found["type"]
         if not isinstance(kind, str):
             return self.read(kind, namespace, depth + 1)
@@ -166,27 +169,29 @@ class _Reader:
         for candidate in (full, name):
             if candidate in self._names:
                 return self._names[candidate]
-        raise ConfigError(f"the Avro schema names a type {name} that it does not define")
+        raise ConfigError(f"the Avro schema names a type {name} that it does not define", SCHEMA_INVALID)
 
     def _union(self, found: list[Any], namespace: str, depth: int) -> AvroType:
         made = AvroType("union")
         made.branches = tuple(self.read(branch, namespace, depth + 1) for branch in found)
         seen = [branch.name or branch.kind for branch in made.branches]
         if not seen or len(set(seen)) < len(seen) or "union" in seen:
-            raise ConfigError(f"an Avro union has different branches and no union in it, not {made}")
+            raise ConfigError(f"an Avro union has different branches and no union in it, not {made}", SCHEMA_INVALID)
         return made
 
     def _defined(self, kind: str, found: dict[str, Any], namespace: str) -> tuple[AvroType, str]:
         """A new named type, and the namespace that holds inside it."""
         name = _needed(found, "name")
         if not isinstance(name, str) or not all(_NAME.fullmatch(part) for part in name.split(".")):
-            raise ConfigError(f"{name!r} is no name in Avro: letters, digits and underscores, no digit first")
+            raise ConfigError(
+                f"{name!r} is no name in Avro: letters, digits and underscores, no digit first", SCHEMA_INVALID
+            )
         own = found.get("namespace", namespace) or ""
         if not isinstance(own, str):
-            raise ConfigError(f"the namespace of {name} is no text")
+            raise ConfigError(f"the namespace of {name} is no text", SCHEMA_INVALID)
         full = name if "." in name or not own else f"{own}.{name}"
         if full in self._names or full in PRIMITIVES:
-            raise ConfigError(f"the Avro schema defines {full} twice")
+            raise ConfigError(f"the Avro schema defines {full} twice", SCHEMA_INVALID)
         made = AvroType(kind, full)
         self._names[full] = made
         return made, full.rpartition(".")[0]
@@ -196,15 +201,17 @@ class _Reader:
         fields = []
         listed = _needed(found, "fields")
         if not isinstance(listed, list):
-            raise ConfigError(f"the fields of {made.name} are no list")
+            raise ConfigError(f"the fields of {made.name} are no list", SCHEMA_INVALID)
         for field in listed:
             if not isinstance(field, dict) or not _NAME.fullmatch(str(field.get("name", ""))):
-                raise ConfigError(f"{made.name} has a field whose name is no name in Avro: {json.dumps(field)[:80]}")
+                raise ConfigError(
+                    f"{made.name} has a field whose name is no name in Avro: {json.dumps(field)[:80]}", SCHEMA_INVALID
+                )
             kind = self.read(_needed(field, "type"), inner, depth + 1)
             fields.append(AvroField(field["name"], kind, field.get("default", NO_DEFAULT)))
         names = [field.name for field in fields]
         if len(set(names)) < len(names):
-            raise ConfigError(f"{made.name} has two fields of the same name")
+            raise ConfigError(f"{made.name} has two fields of the same name", SCHEMA_INVALID)
         made.fields = tuple(fields)
         return made
 
@@ -212,7 +219,7 @@ class _Reader:
         made, _ = self._defined("enum", found, namespace)
         symbols = _needed(found, "symbols")
         if not isinstance(symbols, list) or not symbols or not all(_NAME.fullmatch(str(symbol)) for symbol in symbols):
-            raise ConfigError(f"the symbols of {made.name} are not a list of Avro names")
+            raise ConfigError(f"the symbols of {made.name} are not a list of Avro names", SCHEMA_INVALID)
         made.symbols = tuple(symbols)
         return made
 
@@ -220,7 +227,7 @@ class _Reader:
         made, _ = self._defined("fixed", found, namespace)
         size = _needed(found, "size")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= FIXED_BYTES_MAX:
-            raise ConfigError(f"the size of {made.name} is no number of bytes: {size!r}")
+            raise ConfigError(f"the size of {made.name} is no number of bytes: {size!r}", SCHEMA_INVALID)
         made.size = size
         return _with_logical(made, found)
 
@@ -244,5 +251,7 @@ def _with_logical(made: AvroType, found: dict[str, Any]) -> AvroType:
 
 def _needed(found: dict[str, Any], name: str) -> Any:
     if name not in found:
-        raise ConfigError(f"an Avro {found.get('type', 'field')} without {name}: {json.dumps(found)[:80]}")
+        raise ConfigError(
+            f"an Avro {found.get('type', 'field')} without {name}: {json.dumps(found)[:80]}", SCHEMA_INVALID
+        )
     return found[name]

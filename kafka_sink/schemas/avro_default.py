@@ -6,6 +6,7 @@ import math
 import struct
 from typing import Any
 
+from kafka_sink.error_table.commits import SCHEMA_INVALID
 from kafka_sink.errors import ConfigError
 from kafka_sink.records.scalar import encode_varint
 from kafka_sink.schemas.avro import NO_DEFAULT, AvroType
@@ -16,7 +17,7 @@ _INTEGERS = {"int": 2**31, "long": 2**63}
 def default_bytes(kind: AvroType, value: Any, path: str) -> bytes:
     encoded = _encoded(kind, value)
     if encoded is None:
-        raise ConfigError(f"the default of field {path} does not fit its type {kind}")
+        raise ConfigError(f"the default of field {path} does not fit its type {kind}", SCHEMA_INVALID)
     return encoded
 
 

@@ -12,7 +12,6 @@ from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.pieces import Piece, choice
 
 PRECISION_MAX = 38
-_FULL = np.uint64(2**64 - 1)
 
 
 @frozen

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafka_sink.error_table.commits import SCHEMA_INVALID, TYPE_UNWRITABLE
 from kafka_sink.errors import ConfigError
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas.avro import AvroSchema
@@ -30,11 +31,15 @@ def avro_of(kind: pa.DataType, name: str) -> AvroSchema:
     """`name` is the record's full name. A type that is no struct becomes a schema without a name."""
     *namespace, short = name.split(".")
     if not all(_NAME.fullmatch(part) for part in (*namespace, short)):
-        raise ConfigError(f"{name!r} is no name in Avro: letters, digits and underscores, no digit first")
+        raise ConfigError(
+            f"{name!r} is no name in Avro: letters, digits and underscores, no digit first", SCHEMA_INVALID
+        )
     derivation = _Derivation()
     found = derivation.type(kind, short, "")
     if derivation.problems.texts:
-        raise ConfigError("no Avro schema can be made for these columns: " + "; ".join(derivation.problems.texts))
+        raise ConfigError(
+            "no Avro schema can be made for these columns: " + "; ".join(derivation.problems.texts), TYPE_UNWRITABLE
+        )
     if namespace and isinstance(found, dict) and found["type"] == "record":
         found = {"type": "record", "name": short, "namespace": ".".join(namespace), "fields": found["fields"]}
     return AvroSchema.parse(json.dumps(found))

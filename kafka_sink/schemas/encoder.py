@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
+from kafka_sink.error_table.writes import ROW_TOO_LARGE
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import plain
@@ -53,7 +54,9 @@ class Encoder:
         except TooManyBytes:
             half = len(column) // 2
             if not half:
-                error = DataError(f"{name} of row {first_row} takes 2 GiB or more", row=first_row, column=name)
+                error = DataError(
+                    f"{name} of row {first_row} takes 2 GiB or more", ROW_TOO_LARGE, row=first_row, column=name
+                )
                 return [ValueColumn(pa.array([b""], pa.binary()), {first_row: error})]
             parts = self._parts(column.slice(0, half), prefix, name, first_row)
             return parts + self._parts(column.slice(half), prefix, name, first_row + half)

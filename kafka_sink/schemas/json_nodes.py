@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn, plain
@@ -26,8 +27,8 @@ from kafka_sink.schemas.utf8 import checked_text
 
 NULL_REFUSED = "is null, and the schema requires it"
 _NOT_FINITE = [b'"NaN"', b'"Infinity"', b'"-Infinity"']
-# From here on Arrow writes an exponent.
-_EXPONENT_FROM = 1e15
+# Below this no release of Arrow writes an exponent; from where on it does is not the same in all of them.
+_NO_EXPONENT_BELOW = 1e7
 
 
 @frozen
@@ -75,7 +76,10 @@ class JsonFloat:
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         numbers = numbers_of(array, self.source)
         finite = np.isfinite(numbers)
-        is_whole = (np.floor(numbers) == numbers) & (np.abs(numbers) < _EXPONENT_FROM)
+        is_whole = (np.floor(numbers) == numbers) & finite
+        if (np.abs(numbers, where=is_whole, out=np.zeros(len(numbers))) >= _NO_EXPONENT_BELOW).any():
+            has_exponent = pc.match_substring(array.cast(pa.string()), "e").fill_null(False)
+            is_whole &= ~has_exponent.to_numpy(zero_copy_only=False)
         point = masked([text(b".0", len(array))], is_whole)
         if finite.all():
             return [_cast(array), *point]

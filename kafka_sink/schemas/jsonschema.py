@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from kafka_sink.error_table.commits import SCHEMA_INVALID
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 
@@ -24,11 +25,13 @@ class JsonSchema:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
-            raise ConfigError(f"a JSON schema is JSON, and this is not: {text.strip()[:40]!r}") from None
+            raise ConfigError(
+                f"a JSON schema is JSON, and this is not: {text.strip()[:40]!r}", SCHEMA_INVALID
+            ) from None
         if isinstance(found, bool):
             found = {} if found else {"not": {}}
         if not isinstance(found, dict):
-            raise ConfigError("a JSON schema is an object")
+            raise ConfigError("a JSON schema is an object", SCHEMA_INVALID)
         title = found.get("title")
         return cls(
             json.dumps(found, separators=(",", ":"), ensure_ascii=False), title if isinstance(title, str) else "", found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from kafka_sink.error_table.writes import ROW_MISFIT
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
 from kafka_sink.records.varint import Array
@@ -38,7 +39,7 @@ class Misfits:
                 if number not in errors:
                     where = f"{column}.{found.path}" if found.path else column
                     text = f"{where} of row {number} {found.what}"
-                    errors[number] = DataError(text, row=number, column=column)
+                    errors[number] = DataError(text, ROW_MISFIT, row=number, column=column)
         return dict(sorted(errors.items()))
 
 

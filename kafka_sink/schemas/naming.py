@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kafka_sink.error_table.commits import SCHEMA_MISMATCH
 from kafka_sink.errors import ConfigError
 
 
@@ -18,7 +19,9 @@ class Problems:
 
     def tell(self, format_name: str) -> None:
         if self.texts:
-            raise ConfigError(f"the columns do not fit the {format_name} schema: " + "; ".join(self.texts))
+            raise ConfigError(
+                f"the columns do not fit the {format_name} schema: " + "; ".join(self.texts), SCHEMA_MISMATCH
+            )
 
 
 def column_of(field: str, columns: Sequence[str], path: str, problems: Problems) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kafka_sink.error_table.commits import SCHEMA_INVALID
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 
@@ -97,7 +98,7 @@ class ProtobufSchema:
     def _chosen(cls, text: str, main: ProtoFile, files: Sequence[ProtoFile], wanted: str | None) -> ProtobufSchema:
         messages = [message for message in main.messages if not message.is_map_entry]
         if not messages:
-            raise ConfigError("the Protobuf schema has no message in it")
+            raise ConfigError("the Protobuf schema has no message in it", SCHEMA_INVALID)
         found = [
             message
             for message in messages
@@ -105,7 +106,7 @@ class ProtobufSchema:
         ]
         if not found:
             known = ", ".join(message.fullname for message in messages)
-            raise ConfigError(f"the Protobuf schema has no message {wanted}; it has {known}")
+            raise ConfigError(f"the Protobuf schema has no message {wanted}; it has {known}", SCHEMA_INVALID)
         types = ProtoTypes([*files, main])
         rank = sorted(message.fullname for message in messages).index(found[0].fullname)
         return cls(text, found[0].fullname, found[0].path, rank, types)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 
+from kafka_sink.error_table.commits import SCHEMA_INVALID
 from kafka_sink.errors import ConfigError
 from kafka_sink.schemas.protobuf import FIXED, VARINTS, ProtoEnum, ProtoField, ProtoFile, ProtoMessage
 
@@ -25,9 +26,11 @@ def read_set(content: bytes) -> tuple[str, list[ProtoFile]]:
         files = _messages(_fields(content), 1)
         made = [_file(_fields(file)) for file in files]
     except (ValueError, IndexError, AttributeError, TypeError):
-        raise ConfigError("this is no FileDescriptorSet: write one with protoc --include_imports") from None
+        raise ConfigError(
+            "this is no FileDescriptorSet: write one with protoc --include_imports", SCHEMA_INVALID
+        ) from None
     if not made:
-        raise ConfigError("the FileDescriptorSet has no file in it")
+        raise ConfigError("the FileDescriptorSet has no file in it", SCHEMA_INVALID)
     return base64.b64encode(files[-1]).decode(), made
 
 
@@ -120,7 +123,7 @@ def _tree(
 def _field(fields: Fields, oneofs: list[str], syntax: str, is_implicit: bool) -> ProtoField:
     kind = _TYPES[_number(fields, 5)]
     if kind == "group":
-        raise ConfigError(f"field {_text(fields, 1)} is a group, which is not supported; use a message")
+        raise ConfigError(f"field {_text(fields, 1)} is a group, which is not supported; use a message", SCHEMA_INVALID)
     label = _number(fields, 4)
     options = _inside(fields, 8)
     features = _inside(options, 21)

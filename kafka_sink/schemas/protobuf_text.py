@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from kafka_sink.error_table.commits import SCHEMA_INVALID
 from kafka_sink.errors import ConfigError
 from kafka_sink.schemas.protobuf import FIXED, SCALARS, VARINTS, ProtoEnum, ProtoField, ProtoFile, ProtoMessage
 
@@ -71,14 +72,14 @@ class _Draft:
     def _next(self) -> str:
         token = self._peek()
         if not token:
-            raise ConfigError("the .proto file ends in the middle of something")
+            raise ConfigError("the .proto file ends in the middle of something", SCHEMA_INVALID)
         self._place += 1
         return token
 
     def _expect(self, *wanted: str) -> str:
         token = self._next()
         if token not in wanted:
-            raise ConfigError(f"the .proto file has {token!r} where {' or '.join(wanted)} is expected")
+            raise ConfigError(f"the .proto file has {token!r} where {' or '.join(wanted)} is expected", SCHEMA_INVALID)
         return token
 
     def _skip_statement(self) -> None:
@@ -126,7 +127,7 @@ class _Draft:
 
     def _message(self, scope: str, path: tuple[int, ...]) -> None:
         if len(path) > NESTING_MAX:
-            raise ConfigError("the messages of the .proto file are nested too deep")
+            raise ConfigError("the messages of the .proto file are nested too deep", SCHEMA_INVALID)
         name = _joined(scope, self._next())
         self._expect("{")
         fields: list[dict[str, Any]] = []
@@ -161,7 +162,7 @@ class _Draft:
         kind = self._next() if label else word
         key = value = ""
         if kind == "group":
-            raise ConfigError(f"{message} has a group, which is not supported; use a message")
+            raise ConfigError(f"{message} has a group, which is not supported; use a message", SCHEMA_INVALID)
         if kind == "map" and self._peek() == "<":
             self._next()
             key = self._next()
@@ -267,7 +268,9 @@ def _found_in(name: str, scope: str, kinds: Mapping[str, str]) -> str:
     for candidate in candidates:
         if candidate in kinds:
             return candidate
-    raise ConfigError(f"the .proto file names a type {name} that neither it nor a schema that it refers to defines")
+    raise ConfigError(
+        f"the .proto file names a type {name} that neither it nor a schema that it refers to defines", SCHEMA_INVALID
+    )
 
 
 def _joined(scope: str, name: str) -> str:
@@ -283,4 +286,4 @@ def _whole(token: str) -> int:
     try:
         return int(token, 0) if not re.fullmatch(r"0[0-7]+", token) else int(token, 8)
     except ValueError:
-        raise ConfigError(f"the .proto file has {token!r} where a number is expected") from None
+        raise ConfigError(f"the .proto file has {token!r} where a number is expected", SCHEMA_INVALID) from None

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from kafka_sink.error_table.commits import TYPE_UNWRITABLE
 from kafka_sink.errors import ConfigError
 
 _SIMPLE: Mapping[str, pa.DataType] = {
@@ -33,19 +34,21 @@ def struct_of(text: str) -> pa.StructType:
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
-            raise ConfigError("the columns are neither JSON of a Spark schema nor DDL") from None
+            raise ConfigError("the columns are neither JSON of a Spark schema nor DDL", TYPE_UNWRITABLE) from None
         kind = arrow_of_json(found, "")
     else:
         kind = _Ddl(text).columns()
     if not pa.types.is_struct(kind):
-        raise ConfigError("the columns are a struct: df.schema.json(), or DDL as in 'id BIGINT, name STRING'")
+        raise ConfigError(
+            "the columns are a struct: df.schema.json(), or DDL as in 'id BIGINT, name STRING'", TYPE_UNWRITABLE
+        )
     return kind
 
 
 def arrow_of_json(found: Any, path: str, depth: int = 0) -> pa.DataType:
     """What `jsonValue()` of a Spark type holds. `path` names the column in the error."""
     if depth > NESTING_MAX:
-        raise ConfigError(f"column {path} is nested more than {NESTING_MAX} deep")
+        raise ConfigError(f"column {path} is nested more than {NESTING_MAX} deep", TYPE_UNWRITABLE)
     if isinstance(found, str):
         return _simple(found, path)
     try:
@@ -61,7 +64,7 @@ def arrow_of_json(found: Any, path: str, depth: int = 0) -> pa.DataType:
         if found["type"] == "udt":
             return arrow_of_json(found["sqlType"], path, depth + 1)
     except (KeyError, TypeError):
-        raise ConfigError(f"column {path}: this is no JSON of a Spark type") from None
+        raise ConfigError(f"column {path}: this is no JSON of a Spark type", TYPE_UNWRITABLE) from None
     raise _unknown(str(found["type"]), path)
 
 
@@ -94,7 +97,9 @@ def _decimal(precision: int, scale: int, path: str) -> pa.DataType:
 
 
 def _unknown(name: str, path: str) -> ConfigError:
-    return ConfigError(f"column {path} has type {name}, which no format can write: CAST({path} AS STRING)")
+    return ConfigError(
+        f"column {path} has type {name}, which no format can write: CAST({path} AS STRING)", TYPE_UNWRITABLE
+    )
 
 
 class _Ddl:
@@ -106,7 +111,9 @@ class _Ddl:
         while text[place:].strip():
             found = _TOKEN.match(text, place)
             if found is None:
-                raise ConfigError(f"the columns are no DDL: {text[place:].strip()[:20]!r} is not understood")
+                raise ConfigError(
+                    f"the columns are no DDL: {text[place:].strip()[:20]!r} is not understood", TYPE_UNWRITABLE
+                )
             self._tokens.append(found[0].strip())
             place = found.end()
         self._place = 0
@@ -122,13 +129,15 @@ class _Ddl:
         token = self._peek()
         self._place += 1
         if not token:
-            raise ConfigError("the columns are no DDL: it ends too early")
+            raise ConfigError("the columns are no DDL: it ends too early", TYPE_UNWRITABLE)
         return token
 
     def _expect(self, *wanted: str) -> str:
         token = self._next()
         if token.lower() not in wanted:
-            raise ConfigError(f"the columns are no DDL: {token!r} where {' or '.join(wanted)} is expected")
+            raise ConfigError(
+                f"the columns are no DDL: {token!r} where {' or '.join(wanted)} is expected", TYPE_UNWRITABLE
+            )
         return token
 
     def _fields(self, path: str, end: str, depth: int) -> list[pa.Field]:
@@ -146,7 +155,7 @@ class _Ddl:
                 break
             self._next()
         if not end and self._peek():
-            raise ConfigError(f"the columns are no DDL: {self._peek()!r} is not expected")
+            raise ConfigError(f"the columns are no DDL: {self._peek()!r} is not expected", TYPE_UNWRITABLE)
         return fields
 
     def _is_required(self) -> bool:
@@ -161,7 +170,7 @@ class _Ddl:
 
     def _type(self, path: str, depth: int) -> pa.DataType:
         if depth > NESTING_MAX:
-            raise ConfigError(f"column {path} is nested more than {NESTING_MAX} deep")
+            raise ConfigError(f"column {path} is nested more than {NESTING_MAX} deep", TYPE_UNWRITABLE)
         name = self._next().lower()
         if name in ("array", "map", "struct") and self._peek() == "<":
             self._next()

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
 
+from kafka_sink.error_table.brokers import AWS_LOGIN
 from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.security.sigv4 import AwsCredentials
 
@@ -81,7 +82,7 @@ def _seconds(text: object) -> float | None:
 
 
 def _useless(source: str) -> AuthenticationError:
-    return AuthenticationError(f"{source} answered without credentials")
+    return AuthenticationError(f"{source} answered without credentials", AWS_LOGIN)
 
 
 def parse_profiles(source: str, text: str, *, is_config: bool) -> dict[str, dict[str, str]]:
@@ -92,7 +93,7 @@ def parse_profiles(source: str, text: str, *, is_config: bool) -> dict[str, dict
     except configparser.Error:
         # Its text would show lines of the file.
         raise ConfigError(
-            f"{source} is no file of AWS profiles: expected [names] and lines such as key = value"
+            f"{source} is no file of AWS profiles: expected [names] and lines such as key = value", AWS_LOGIN
         ) from None
     profiles: dict[str, dict[str, str]] = {}
     for section in parser.sections():

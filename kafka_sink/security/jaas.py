@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import field
 
+from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 
@@ -81,4 +82,4 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _refused(text: str) -> ConfigError:
-    return ConfigError(f"sasl.jaas.config is not valid: {text}")
+    return ConfigError(f"sasl.jaas.config is not valid: {text}", LOGIN_OPTIONS)

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.security.mechanisms import GSSAPI
 from kafka_sink.security.reference import has_reference
@@ -111,19 +112,27 @@ def kerberos_login(
     """From sasl.kerberos.* and the entries of Krb5LoginModule, None: sasl.jaas.config is not set."""
     of_module = module.get("serviceName") if module is not None else None
     if service is not None and of_module is not None and service != of_module:
-        raise ConfigError(f"{SERVICE} and serviceName of sasl.jaas.config contradict each other: keep one")
+        raise ConfigError(
+            f"{SERVICE} and serviceName of sasl.jaas.config contradict each other: keep one", LOGIN_OPTIONS
+        )
     service = service or of_module
     if not service:
-        raise ConfigError(f"sasl.mechanism=GSSAPI needs {SERVICE}, the first part of the brokers' Kerberos name")
+        raise ConfigError(
+            f"sasl.mechanism=GSSAPI needs {SERVICE}, the first part of the brokers' Kerberos name", LOGIN_OPTIONS
+        )
     if not _SERVICE.fullmatch(service) and not has_reference(service):
-        raise ConfigError(f"{SERVICE} is not valid: expected a name such as kafka, without host and realm")
+        raise ConfigError(
+            f"{SERVICE} is not valid: expected a name such as kafka, without host and realm", LOGIN_OPTIONS
+        )
     if module is None:
         if keytab is not None and principal is None:
-            raise ConfigError("sasl.kerberos.keytab needs sasl.kerberos.principal, whose key is taken from it")
+            raise ConfigError(
+                "sasl.kerberos.keytab needs sasl.kerberos.principal, whose key is taken from it", LOGIN_OPTIONS
+            )
         return KerberosLogin(service=service, principal=principal, keytab=keytab)
     for name, value in (("sasl.kerberos.principal", principal), ("sasl.kerberos.keytab", keytab)):
         if value is not None:
-            raise ConfigError(f"{name} and sasl.jaas.config contradict each other: keep one")
+            raise ConfigError(f"{name} and sasl.jaas.config contradict each other: keep one", LOGIN_OPTIONS)
     return _of_module(service, module)
 
 
@@ -133,23 +142,26 @@ def _of_module(service: str, module: Mapping[str, str]) -> KerberosLogin:
     # Java refuses these, too.
     for name, switch, is_on in (("keyTab", "useKeyTab", wants_keytab), ("ticketCache", "useTicketCache", wants_cache)):
         if name in module and not is_on:
-            raise ConfigError(f"sasl.jaas.config: {name} needs {switch}=true")
+            raise ConfigError(f"sasl.jaas.config: {name} needs {switch}=true", LOGIN_OPTIONS)
     if module.get("isInitiator", "true").strip().lower() == "false":
-        raise ConfigError("sasl.jaas.config: isInitiator=false is for servers, leave it out")
+        raise ConfigError("sasl.jaas.config: isInitiator=false is for servers, leave it out", LOGIN_OPTIONS)
     if flags.get("renewTGT", False):
         raise ConfigError(
-            "sasl.jaas.config: renewTGT=true is not supported: use a keytab, or let kinit -R or k5start renew the cache"
+            "sasl.jaas.config: renewTGT=true is not supported: use a keytab, or let kinit -R or k5start "
+            "renew the cache",
+            LOGIN_OPTIONS,
         )
     principal = module.get("principal") or None
     # With both, Java takes a ticket of the cache if there is one: the same principal's, and sooner at its end.
     if wants_keytab:
         for name in ("keyTab", "principal"):
             if not module.get(name):
-                raise ConfigError(f"sasl.jaas.config: useKeyTab=true needs {name}")
+                raise ConfigError(f"sasl.jaas.config: useKeyTab=true needs {name}", LOGIN_OPTIONS)
         return KerberosLogin(service=service, principal=principal, keytab=module["keyTab"])
     if not wants_cache:
         raise ConfigError(
             "sasl.jaas.config: Krb5LoginModule needs useKeyTab=true or useTicketCache=true: nobody can be asked for a "
-            "password here"
+            "password here",
+            LOGIN_OPTIONS,
         )
     return KerberosLogin(service=service, principal=principal, ticket_cache=module.get("ticketCache") or None)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.errors import ConfigError
 from kafka_sink.security.mechanisms import OAUTHBEARER, PLAIN, Exchange
 from kafka_sink.security.oauthbearer import OAuthBearerExchange
@@ -41,7 +42,8 @@ def new_exchange(login: Login, nonce: str) -> Exchange:
             fault = "is missing or empty" if not value else "contains a NUL character"
             raise ConfigError(
                 f"the {name} for sasl.mechanism={login.mechanism} {fault}: set it in sasl.jaas.config, or as "
-                "sasl.username and sasl.password"
+                "sasl.username and sasl.password",
+                LOGIN_OPTIONS,
             )
     if login.mechanism == PLAIN:
         return PlainExchange(login.username, login.password)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from kafka_sink.error_table.brokers import LOGIN_OPTIONS, TOKEN_UNUSABLE
 from kafka_sink.errors import AuthenticationError, ConfigError
 
 TOKEN_CHARACTERS_MAX = 128 * 1024
@@ -24,12 +25,15 @@ class OAuthBearerExchange:
         if not _TOKEN.fullmatch(token) or len(token) > TOKEN_CHARACTERS_MAX:
             raise AuthenticationError(
                 "the token for OAUTHBEARER is not one: expected 1 to "
-                f"{TOKEN_CHARACTERS_MAX} letters, digits and -._~+/ without blanks, got {len(token)} characters"
+                f"{TOKEN_CHARACTERS_MAX} letters, digits and -._~+/ without blanks, got {len(token)} characters",
+                TOKEN_UNUSABLE,
             )
         for name, value in extensions.items():
             # The name auth is the token's own (RFC 7628, 3.1).
             if name == "auth" or not _EXTENSION_NAME.fullmatch(name) or not _EXTENSION_VALUE.fullmatch(value):
-                raise ConfigError(f"the SASL extension {name!a} is not valid: letters as name, printable text as value")
+                raise ConfigError(
+                    f"the SASL extension {name!a} is not valid: letters as name, printable text as value", LOGIN_OPTIONS
+                )
         pairs = "".join(f"{name}={value}\x01" for name, value in extensions.items())
         self._is_refused = False
         self._message = f"n,,\x01auth=Bearer {token}\x01{pairs}\x01".encode()
@@ -39,6 +43,8 @@ class OAuthBearerExchange:
 
     def step(self, challenge: bytes) -> bytes | None:
         if self._is_refused:
-            raise AuthenticationError("OAUTHBEARER with the server failed: it refused the token and went on talking")
+            raise AuthenticationError(
+                "OAUTHBEARER with the server failed: it refused the token and went on talking", TOKEN_UNUSABLE
+            )
         self._is_refused = bool(challenge)
         return b"\x01" if challenge else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from kafka_sink.error_table.writes import REFERENCE_UNRESOLVED
 from kafka_sink.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{(?P<provider>env|file):(?P<place>[^}]+)\}")
@@ -30,7 +31,9 @@ def resolved(option: str, text: str, look_up: Callable[[str, str], str | None]) 
         found = look_up(match["provider"], match["place"])
         if found is None:
             shown = "".join(letter if letter.isprintable() else "?" for letter in match[0])
-            raise ConfigError(f"{option} refers to {shown}, which is not there (on this host, in this process)")
+            raise ConfigError(
+                f"{option} refers to {shown}, which is not there (on this host, in this process)", REFERENCE_UNRESOLVED
+            )
         return found
 
     return _REFERENCE.sub(value_of, text)

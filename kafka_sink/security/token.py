@@ -11,6 +11,7 @@ import binascii
 import json
 import re
 
+from kafka_sink.error_table.brokers import TOKEN_UNUSABLE
 from kafka_sink.errors import AuthenticationError
 from kafka_sink.security.oauthbearer import TOKEN_CHARACTERS_MAX
 
@@ -52,14 +53,16 @@ def renewal_s(now_s: float, end_s: float, *, factor: float, jitter: float, least
 def token_of_answer(body: bytes, source: str) -> str:
     """The token in the JSON answer of a token endpoint (RFC 6749, 5.1). Nothing of the answer gets into a text."""
     if len(body) > ANSWER_BYTES_MAX:
-        raise AuthenticationError(f"{source} answered with more than {ANSWER_BYTES_MAX} bytes: that is no token")
+        raise AuthenticationError(
+            f"{source} answered with more than {ANSWER_BYTES_MAX} bytes: that is no token", TOKEN_UNUSABLE
+        )
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
         raise AuthenticationError(f"{source} did not answer with JSON") from None
     token = answer.get("access_token") if isinstance(answer, dict) else None
     if not isinstance(token, str) or not token.strip():
-        raise AuthenticationError(f"{source} answered without an access_token")
+        raise AuthenticationError(f"{source} answered without an access_token", TOKEN_UNUSABLE)
     return token.strip()
 
 

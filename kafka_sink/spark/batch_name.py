@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 
+from kafka_sink.error_table.writes import BATCH_UNNAMED
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.sink_options import SinkOptions
@@ -46,6 +47,7 @@ def batch_of_task(named: BatchKey, sink_id: str | None, query_id: str | None, ba
             f"begin again, and in the ledger of sink.id={sink_id} new batches would be taken for repetitions and left "
             "out. Nothing was written. Inside foreachBatch, set the option query.id to a text that is another one for "
             'each new checkpoint, or write batch.id as f"{query_id}-{batch_id}". For an export that is named after a '
-            f"date or a number, put a word into its name: batch.id=export-{named.batch_id}"
+            f"date or a number, put a word into its name: batch.id=export-{named.batch_id}",
+            BATCH_UNNAMED,
         )
     return named

@@ -15,20 +15,25 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
+    ByteType,
     DataType,
     IntegerType,
     LongType,
     MapType,
+    ShortType,
     StringType,
     StructType,
     TimestampType,
 )
 
-from kafka_sink.errors import ConfigError
+from kafka_sink.error_table.writes import COLUMN_TYPE, OPTION_INVALID, OPTIONS_CONTRADICT, TOPIC_MISSING, VALUE_MISSING
+from kafka_sink.errors import ConfigError, common_entry
 from kafka_sink.options.format_names import BINARY, ENCODED, EVERY_COLUMN, STRING
 
 if TYPE_CHECKING:
     from kafka_sink.admin.side_plan import SidePlan
+    from kafka_sink.options.envelope_options import EnvelopeOptions
     from kafka_sink.options.format_options import FormatOptions, SideFormat
 
 
@@ -78,29 +83,37 @@ _COLUMNS = (
 
 
 _KNOWN = frozenset(column.name for column in _COLUMNS)
+_ATTRIBUTE_TYPES = (StringType, ByteType, ShortType, IntegerType, LongType, BooleanType, TimestampType)
 _PLAIN_FORMATS: dict[str, type[DataType]] = {STRING: StringType, BINARY: BinaryType}
 
 
 @dataclass(frozen=True)
 class WrittenColumns:
     """`indices` are places in the DataFrame's schema, `names` stand in the same order. `record`: names and places of
-    the columns that the value is made of, if it is made of several. `sides` are those that have to be encoded."""
+    the columns that the value is made of, if it is made of several. `sides` are those that have to be encoded.
+    `attributes`: those of a CloudEvent that come from columns, and the places of these."""
 
     names: tuple[str, ...]
     indices: tuple[int, ...]
     ignored: tuple[str, ...]
     record: tuple[tuple[str, int], ...] = ()
     sides: tuple[SidePlan, ...] = ()
+    attributes: tuple[tuple[str, int], ...] = ()
 
 
-def written_columns(schema: StructType, topic: str | None, formats: FormatOptions | None = None) -> WrittenColumns:
+def written_columns(
+    schema: StructType,
+    topic: str | None,
+    formats: FormatOptions | None = None,
+    envelope: EnvelopeOptions | None = None,
+) -> WrittenColumns:
     """Raises `ConfigError` with every problem of the schema."""
     value, key = (None, None) if formats is None else (formats.value, formats.key)
     names = [field.name for field in schema.fields]
-    problems: list[str] = []
+    problems: list[ConfigError] = []
     record = _record(schema, value, problems)
     if topic is None and "topic" not in names:
-        problems.append("no topic: set the option topic, or add a string column topic")
+        problems.append(ConfigError("no topic: set the option topic, or add a string column topic", TOPIC_MISSING))
     found: list[tuple[str, int]] = []
     for column in _COLUMNS:
         if column.name == "value" and record:
@@ -108,7 +121,7 @@ def written_columns(schema: StructType, topic: str | None, formats: FormatOption
         side = {"value": value, "key": key}.get(column.name)
         if column.name not in names or (column.name == "topic" and topic is not None):
             if column.name == "key" and side is not None:
-                problems.append("key.format is set, and there is no column key")
+                problems.append(ConfigError("key.format is set, and there is no column key", OPTIONS_CONTRADICT))
             continue
         index = names.index(column.name)
         found.append((column.name, index))
@@ -116,47 +129,75 @@ def written_columns(schema: StructType, topic: str | None, formats: FormatOption
     if record and value is not None and value.format in _PLAIN_FORMATS:
         found += _only_column(schema, record, value.format, problems)
         record = ()
+    attributes = () if envelope is None else _attributes(schema, envelope, problems)
     if problems:
-        raise ConfigError("this DataFrame cannot be written to Kafka: " + "; ".join(problems))
-    used = {index for _, index in (*found, *record)}
+        text = "this DataFrame cannot be written to Kafka: " + "; ".join(str(problem) for problem in problems)
+        raise ConfigError(text, common_entry(problems, problems[0].entry))
+    used = {index for _, index in (*found, *record, *attributes)}
     ignored = tuple(
         name
         for index, name in enumerate(names)
         if index not in used and (name not in _KNOWN or (name == "value" and "value" not in dict(found)))
     )
-    return WrittenColumns(tuple(name for name, _ in found), tuple(index for _, index in found), ignored, record)
+    return WrittenColumns(
+        tuple(name for name, _ in found), tuple(index for _, index in found), ignored, record, attributes=attributes
+    )
 
 
-def _record(schema: StructType, value: SideFormat | None, problems: list[str]) -> tuple[tuple[str, int], ...]:
+def _attributes(
+    schema: StructType, envelope: EnvelopeOptions, problems: list[ConfigError]
+) -> tuple[tuple[str, int], ...]:
+    names = [field.name for field in schema.fields]
+    found = []
+    for attribute, column in envelope.attribute_columns:
+        option = f"cloudevents.{attribute}.column={column}"
+        if column not in names:
+            problems.append(ConfigError(f"{option}: the DataFrame has {_listed(names)}", OPTION_INVALID))
+            continue
+        kind = schema.fields[names.index(column)].dataType
+        if not isinstance(kind, _ATTRIBUTE_TYPES):
+            problems.append(
+                ConfigError(f"{option} has type {kind.simpleString()}: CAST({column} AS STRING)", COLUMN_TYPE)
+            )
+        found.append((attribute, names.index(column)))
+    return tuple(found)
+
+
+def _record(schema: StructType, value: SideFormat | None, problems: list[ConfigError]) -> tuple[tuple[str, int], ...]:
     """The columns that the value is made of; none, if there is one for it."""
     names = [field.name for field in schema.fields]
     chosen = None if value is None else value.columns
     if chosen is None and "value" in names:
         return ()
     if value is None:
-        problems.append(
+        text = (
             f"required column value not found. The DataFrame has {_listed(names)}; name the payload value, for "
             "example with selectExpr('to_json(struct(*)) AS value'), or set value.format"
         )
+        problems.append(ConfigError(text, VALUE_MISSING))
         return ()
     if chosen is None or chosen == (EVERY_COLUMN,):
         record = [(name, index) for index, name in enumerate(names) if name not in _KNOWN]
     else:
         missing = [name for name in chosen if name not in names]
         if missing:
-            problems.append(f"value.columns names {', '.join(missing)}; the DataFrame has {_listed(names)}")
+            text = f"value.columns names {', '.join(missing)}; the DataFrame has {_listed(names)}"
+            problems.append(ConfigError(text, VALUE_MISSING))
         record = [(name, names.index(name)) for name in chosen if name in names]
     if not record and not problems:
-        problems.append(f"no column is left for the value. The DataFrame has {_listed(names)}")
+        problems.append(
+            ConfigError(f"no column is left for the value. The DataFrame has {_listed(names)}", VALUE_MISSING)
+        )
     return tuple(record)
 
 
 def _only_column(
-    schema: StructType, record: tuple[tuple[str, int], ...], format_name: str, problems: list[str]
+    schema: StructType, record: tuple[tuple[str, int], ...], format_name: str, problems: list[ConfigError]
 ) -> list[tuple[str, int]]:
     if len(record) > 1:
         names = [name for name, _ in record]
-        problems.append(f"value.format={format_name} writes one column, not {_listed(names)}: set value.columns")
+        text = f"value.format={format_name} writes one column, not {_listed(names)}: set value.columns"
+        problems.append(ConfigError(text, OPTIONS_CONTRADICT))
         return []
     index = record[0][1]
     wanted = _PLAIN_FORMATS[format_name]
@@ -165,21 +206,26 @@ def _only_column(
     return [("value", index)]
 
 
-def _problem(column: _Column, kind: DataType, side: SideFormat | None) -> list[str]:
+def _problem(column: _Column, kind: DataType, side: SideFormat | None) -> list[ConfigError]:
     if side is not None and side.format in ENCODED:
         return []
     if side is not None:
         return [] if isinstance(kind, _PLAIN_FORMATS[side.format]) else [_not_plain(column.name, kind, side.format)]
     if column.accepts(kind):
         return []
-    ways = f"{column.cure}, or set {column.name}.format" if column.name in ("key", "value") else column.cure
-    said = f"column {column.name} has the unsupported type {kind.simpleString()}."
-    return [f"{said} {column.name} must be {column.wanted}: {ways}"]
+    cure = column.cure
+    if column.name in ("key", "value"):
+        if isinstance(kind, (ArrayType, MapType, StructType)):
+            cure = f"to_json({column.name}) AS {column.name}"
+        cure += f", or set {column.name}.format"
+    text = f"column {column.name} has the unsupported type {kind.simpleString()}. {column.name} must be {column.wanted}"
+    return [ConfigError(f"{text}: {cure}", COLUMN_TYPE)]
 
 
-def _not_plain(name: str, kind: DataType, format_name: str) -> str:
-    return (
-        f"column {name} has type {kind.simpleString()}, and the format is {format_name}: CAST({name} AS {format_name})"
+def _not_plain(name: str, kind: DataType, format_name: str) -> ConfigError:
+    return ConfigError(
+        f"column {name} has type {kind.simpleString()}, and the format is {format_name}: CAST({name} AS {format_name})",
+        COLUMN_TYPE,
     )
 
 

@@ -14,11 +14,13 @@ import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pyspark.sql.datasource import DataSource
 
+from kafka_sink.error_table.writes import INTERPRETER_WITHOUT_PACKAGE, SINK_ONLY
 from kafka_sink.errors import ConfigError
+from kafka_sink.spark.first_line import explained_to_spark
 from kafka_sink.spark.heap import HEAP
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 FORMAT = "pykafka-sink"
-SINK_ONLY = (
+READ_WITH = (
     'pykafka-sink only writes. Read topics with Spark\'s own format("kafka"), and with '
     'option("kafka.isolation.level", "read_committed") to see each row once'
 )
@@ -46,23 +48,30 @@ class KafkaSinkDataSource(DataSource):
         self.options = dict(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        writer: DataSourceWriter = _planning().planned_batch(self.options, schema, overwrite)
+        with explained_to_spark():
+            writer: DataSourceWriter = _planning().planned_batch(self.options, schema, overwrite)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        writer: DataSourceStreamWriter = _planning().planned_stream(self.options, schema, overwrite)
+        with explained_to_spark():
+            writer: DataSourceStreamWriter = _planning().planned_stream(self.options, schema, overwrite)
         return writer
 
     # Spark asks for these only where somebody wants to read. `schema` comes first unless the reader has set one.
 
     def schema(self) -> StructType:
-        raise ConfigError(SINK_ONLY)
+        _refuse_to_read()
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        raise ConfigError(SINK_ONLY)
+        _refuse_to_read()
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        raise ConfigError(SINK_ONLY)
+        _refuse_to_read()
+
+
+def _refuse_to_read() -> NoReturn:
+    with explained_to_spark():
+        raise ConfigError(READ_WITH, SINK_ONLY)
 
 
 def _planning() -> ModuleType:
@@ -72,7 +81,8 @@ def _planning() -> ModuleType:
     except ImportError as error:
         raise ConfigError(
             f"Spark runs {sys.executable}, where {FORMAT} cannot be loaded: {error}. Install {FORMAT} there, or set "
-            "PYSPARK_PYTHON (spark.pyspark.python) to the interpreter that has it, on the driver and on each executor"
+            "PYSPARK_PYTHON (spark.pyspark.python) to the interpreter that has it, on the driver and on each executor",
+            INTERPRETER_WITHOUT_PACKAGE,
         ) from error
     HEAP.work_begins()
     return planning

@@ -16,6 +16,8 @@ from dataclasses import replace
 from functools import cache, lru_cache
 
 from kafka_sink.admin.client import Client
+from kafka_sink.admin.ledger_topic import check_ledger_topic
+from kafka_sink.error_table.brokers import TRANSACTION_TOO_LONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import sink_id_of_query
@@ -32,7 +34,6 @@ from kafka_sink.exactly_once.session import (
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
-from kafka_sink.spark.ledger_topic import check_ledger_topic
 from kafka_sink.spark.unfinished import commit_under_way, forget, unfinished_commits
 
 look_in_spark_files()
@@ -93,7 +94,7 @@ class Driver:
             self._settings = DeliverySettings(
                 ledger_topic=self._options.ledger_topic,
                 cluster_id=self._client.cluster_id(),
-                generation=support.generation,
+                transaction_version=support.transaction_version,
                 brokers_verify=support.verifies,
                 margin_ms=min(MARGIN_MS_MAX, producer.transaction_timeout_ms // MARGIN_SHARE),
                 request_timeout_ms=producer.request_timeout_ms,
@@ -109,6 +110,8 @@ class Driver:
         """Raises what a task or a commit would raise later; returns the options with what the brokers allow."""
         client, options = self._client, self._options
         client.reach()
+        if options.is_exactly_once:
+            options = self._with_transactions(options)
         for topic in (options.topic, options.dead_letter_topic):
             if topic is not None:
                 client.describe_topic(topic)
@@ -117,7 +120,21 @@ class Driver:
         return replace(options, producer=replace(options.producer, transaction_timeout_ms=self._timeout_ms()))
 
     def check_ledger(self) -> None:
-        check_ledger_topic(self._client, self._options.ledger_topic, self._options.ledger_replication_factor)
+        check_ledger_topic(self._client, self._options)
+
+    def _with_transactions(self, options: SinkOptions) -> SinkOptions:
+        """At-least-once where the brokers have none, if the user said so."""
+        missing = self._client.missing_for_transactions()
+        if not missing:
+            return options
+        lack = f"these brokers offer no transactions ({', '.join(missing)} missing)"
+        if not options.falls_back:
+            raise ConfigError(
+                f"{lack}, so delivery.guarantee=exactly-once is not possible. Choose "
+                "delivery.guarantee=at-least-once, or delivery.fallback=at-least-once"
+            )
+        _LOGGER.warning("%s: by delivery.fallback rows are written at least once, and may appear twice", lack)
+        return replace(options, is_exactly_once=False)
 
     def _timeout_ms(self) -> int:
         timeout_ms = self._options.producer.transaction_timeout_ms
@@ -127,7 +144,8 @@ class Driver:
         if self._options.transaction_timeout_is_chosen:
             raise ConfigError(
                 f"kafka.transaction.timeout.ms={timeout_ms} is more than the brokers allow "
-                f"({MAX_TIMEOUT}={allowed_ms}): lower it, or raise {MAX_TIMEOUT} on the brokers"
+                f"({MAX_TIMEOUT}={allowed_ms}): lower it, or raise {MAX_TIMEOUT} on the brokers",
+                TRANSACTION_TOO_LONG,
             )
         return allowed_ms
 
@@ -201,11 +219,32 @@ def checked_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> S
 
 
 @lru_cache(maxsize=CHECKS_MAX)
+def create_topics(options: SinkOptions, pid: int) -> None:
+    """What `topic.create` asks for, once per process and configuration."""
+    plan = options.topic_plan
+    if plan is None or options.topic is None:
+        return
+    from kafka_sink.admin.topics import create_where_missing  # most writes create none
+
+    # What is right for rows may be wrong for those that could not be sent: a compacted topic takes none without a key.
+    plans = [(options.topic, plan), (options.dead_letter_topic, replace(plan, configs=()))]
+    with Client(options.producer) as client:
+        for topic, wanted in plans:
+            if topic is None:
+                continue
+            found = create_where_missing(client, topic, wanted)
+            if found is None:
+                _LOGGER.info("created topic %s", topic)
+            elif found:
+                _LOGGER.warning("topic %s was there before, and stays as it is: %s", topic, "; ".join(found))
+
+
+@lru_cache(maxsize=CHECKS_MAX)
 def _answer_of_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
     driver = Driver(options, sink_id or "")
     try:
         settled = driver.checked()
-        if sink_id is not None:
+        if sink_id is not None and settled.is_exactly_once:
             driver.check_ledger()
             driver.recover()
         return settled

@@ -16,6 +16,7 @@ import re
 
 from pyspark import TaskContext
 
+from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.exactly_once.identity import run_hash, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey
@@ -36,7 +37,8 @@ def place_in_stream(sink_id: str | None) -> TaskPlace:
     query_id, batch_id, run_id = (context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, RUN_ID))
     if query_id is None or batch_id is None or run_id is None:
         raise LocalProtocolError(
-            f"Spark did not tell this task its streaming batch (properties {QUERY_ID}, {BATCH_ID}, {RUN_ID})"
+            f"Spark did not tell this task its streaming batch (properties {QUERY_ID}, {BATCH_ID}, {RUN_ID})",
+            SPARK_UNEXPECTED,
         )
     return _place(context, BatchKey(query_id, int(batch_id)), run_hash(run_id), sink_id)
 
@@ -62,7 +64,14 @@ def _place(
 ) -> TaskPlace:
     sink_id = None if named_sink_id is None else sink_id_of_query(named_sink_id, key.query_id)
     where = (context.partitionId(), context.taskAttemptId())
-    return TaskPlace(key, run, *where, sink_id, errors_may_be_caught=errors_may_be_caught)
+    return TaskPlace(
+        key,
+        run,
+        *where,
+        sink_id,
+        errors_may_be_caught=errors_may_be_caught,
+        attempt_number=context.attemptNumber(),
+    )
 
 
 def _run_id_of(query_id: str, context: TaskContext) -> str | None:
@@ -75,5 +84,5 @@ def _run_id_of(query_id: str, context: TaskContext) -> str | None:
 def _context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise LocalProtocolError("a writer can only write inside a Spark task")
+        raise LocalProtocolError("a writer can only write inside a Spark task", SPARK_UNEXPECTED)
     return context

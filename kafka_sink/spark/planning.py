@@ -8,11 +8,12 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyspark
 from pyspark.sql.types import StructType
 
+from kafka_sink.error_table.writes import MODE_NOT_SUPPORTED, OPTIONS_CONTRADICT, SPARK_TOO_OLD, STREAM_UNNAMED
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.identity import run_of_label, sink_id_of_checkpoint
 from kafka_sink.io.user_function import load_user_function
@@ -21,7 +22,7 @@ from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.batch_name import named_batch
 from kafka_sink.spark.columns import WrittenColumns, written_columns
-from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafka
+from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafka, create_topics
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.log import show_log
 from kafka_sink.spark.sockets import advise_sockets
@@ -40,26 +41,28 @@ def planned_batch(settings: Mapping[str, str], schema: StructType, overwrite: bo
     if overwrite:
         raise ConfigError(
             'mode("overwrite") is not supported: rows are appended to a topic, nothing is deleted from it. '
-            'Write with mode("append"); to start with an empty topic, delete and create it first'
+            'Write with mode("append"); to start with an empty topic, delete and create it first',
+            MODE_NOT_SUPPORTED,
         )
-    options, columns = _checked(settings, schema)
+    checked = _checked(settings, schema)
+    options = checked.options
     if not options.is_exactly_once:
-        return BatchWriter(checked_with_kafka(options, None, os.getpid()), columns, UNNAMED_BATCH, run="")
+        return BatchWriter(*checked.settled(options, None), UNNAMED_BATCH, run="")
     run = run_of_label(options.batch_id or "", uuid.uuid4().hex)
     if options.batch_id is None:
-        settled = checked_with_kafka(options, None, os.getpid())
-        return BatchWriter(settled, columns, UNNAMED_BATCH, run=run, sink_id=options.sink_id or f"batch-{run}")
+        settled, written = checked.settled(options, None)
+        return BatchWriter(settled, written, UNNAMED_BATCH, run=run, sink_id=_kept(settled, f"batch-{run}"))
     # Whether it is new is nothing that a single write knows: foreachBatch may have left out the batches without rows.
-    known = replace(options, ledger_accepts_new_sink=True)
-    settled = checked_with_kafka(known, options.sink_id, os.getpid())
-    return BatchWriter(settled, columns, named_batch(options), run=run, sink_id=options.sink_id)
+    settled, written = checked.settled(replace(options, ledger_accepts_new_sink=True), options.sink_id)
+    return BatchWriter(settled, written, named_batch(options), run=run, sink_id=_kept(settled))
 
 
 def planned_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     if overwrite:
         raise ConfigError(
             'outputMode("complete") is not supported: it means to replace the whole topic at every batch. Use '
-            'outputMode("append"), or foreachBatch for the rows that changed'
+            'outputMode("append"), or foreachBatch for the rows that changed',
+            MODE_NOT_SUPPORTED,
         )
     if is_before_any_batch(settings):
         raise refuse_continuous()
@@ -68,13 +71,24 @@ def planned_stream(settings: Mapping[str, str], schema: StructType, overwrite: b
     except ImportError:
         raise ConfigError(
             f"streaming needs PySpark 4.1 or newer, this is {pyspark.__version__}; batch writes, also inside "
-            "foreachBatch, work here"
+            "foreachBatch, work here",
+            SPARK_TOO_OLD,
         ) from None
-    options, columns = _checked(settings, schema)
+    checked = _checked(settings, schema)
+    options = checked.options
     if options.batch_id is not None:
-        raise ConfigError("batch.id is for batch writes: the batches of a stream have ids of their own. Leave it out")
+        raise ConfigError(
+            "batch.id is for batch writes: the batches of a stream have ids of their own. Leave it out",
+            OPTIONS_CONTRADICT,
+        )
     sink_id = _sink_id_of_stream(options) if options.is_exactly_once else None
-    return StreamWriter(checked_with_kafka(options, sink_id, os.getpid()), columns, sink_id)
+    settled, written = checked.settled(options, sink_id)
+    return StreamWriter(settled, written, sink_id if settled.is_exactly_once else None)
+
+
+def _kept(settled: SinkOptions, unnamed: str | None = None) -> str | None:
+    """Under which sink id transactions are; None: without, because the brokers have none."""
+    return settled.sink_id or unnamed if settled.is_exactly_once else None
 
 
 def _sink_id_of_stream(options: SinkOptions) -> str:
@@ -84,25 +98,46 @@ def _sink_id_of_stream(options: SinkOptions) -> str:
         return sink_id_of_checkpoint(options.checkpoint_location)
     raise ConfigError(
         "exactly-once has to know this stream again after a restart: set the option checkpointLocation on the writer "
-        "(a location that comes from spark.sql.streaming.checkpointLocation is not passed on to sinks), or sink.id"
+        "(a location that comes from spark.sql.streaming.checkpointLocation is not passed on to sinks), or sink.id",
+        STREAM_UNNAMED,
     )
 
 
-def _checked(settings: Mapping[str, str], schema: StructType) -> tuple[SinkOptions, WrittenColumns]:
+class _Checked(NamedTuple):
+    """What was found good by itself; where the registry is and how to log in there stays out of the options."""
+
+    options: SinkOptions
+    columns: WrittenColumns
+    formats: FormatOptions | None
+    schema: StructType
+
+    def settled(self, options: SinkOptions, sink_id: str | None) -> tuple[SinkOptions, WrittenColumns]:
+        """Topics are there before the registry is asked: nothing is registered for a topic that is not."""
+        create_topics(options, os.getpid())
+        settled = checked_with_kafka(options, sink_id, os.getpid())
+        if settled.telemetry is not None:
+            from kafka_sink.spark.telemetry import telemetry_begun
+
+            settled = replace(settled, telemetry=telemetry_begun(settled.telemetry, self.columns, self.schema))
+        if self.formats is None:
+            return settled, self.columns
+        return settled, replace(self.columns, sides=_sides(self.formats, self.schema, self.columns, options))
+
+
+def _checked(settings: Mapping[str, str], schema: StructType) -> _Checked:
     show_log()
     options = parse_sink_options(settings)
-    columns = written_columns(schema, options.topic, options.formats)
+    columns = written_columns(schema, options.topic, options.formats, options.envelope)
     for name, option in (
         (options.partitioner, "kafka.partitioner.class"),
         (options.summary_listener, "summary.listener"),
     ):
         if name is not None:
             load_user_function(name, option)
-    # Where the registry is and how to log in there stays here.
     formats, options = options.formats, replace(options, formats=None)
     _tell_once(options, columns, os.getpid())
     advise_sockets()
-    return options, columns if formats is None else replace(columns, sides=_sides(formats, schema, columns, options))
+    return _Checked(options, columns, formats, schema)
 
 
 def _sides(

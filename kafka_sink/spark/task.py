@@ -17,11 +17,13 @@ clean-up call at all; nothing here relies on one.
 
 from __future__ import annotations
 
+import logging
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -32,6 +34,7 @@ from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskR
 from kafka_sink.io.error_copy import copy_error
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.envelope_options import ATTRIBUTE_COLUMN
 from kafka_sink.options.sink_options import FAIL, SinkOptions
 from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.producer.pool import POOL
@@ -44,15 +47,24 @@ from kafka_sink.spark.identities import IDENTITIES
 
 if TYPE_CHECKING:
     from kafka_sink.admin.side_plan import SidePlan
+    from kafka_sink.metrics.task_meter import TaskMeter
     from kafka_sink.spark.encoding import RowEncoding
+    from kafka_sink.spark.envelope import Envelope
     from kafka_sink.spark.unsendable import Unsendable
 
 look_in_spark_files()
+_LOGGER = logging.getLogger("kafka_sink")
 
 # An attempt that fails tells the coordinator so, if it can be told soon; if not, the driver's sweep does.
 ABORT_TIMEOUT_S = 10.0
 # How many transactional ids an attempt tries.
 IDENTITIES_MAX = 8
+# Seconds since 1970 are less until the year 5138, milliseconds were until March 1973.
+SECONDS_BELOW = 10**11
+SECONDS = (
+    "column timestamp begins with a time before March 1973: a bigint there is milliseconds since 1970. If it is "
+    "seconds, write timestamp * 1000, or CAST(timestamp AS TIMESTAMP)"
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,8 @@ class TaskPlace:
     attempt: int
     sink_id: str | None = None
     errors_may_be_caught: bool = False
+    # How many attempts of the same task have failed before: for people. Spark counts anew when it repeats a stage.
+    attempt_number: int = field(default=0, compare=False)
 
     @property
     def own_identity(self) -> TaskIdentity | None:
@@ -77,17 +91,21 @@ class TaskPlace:
         return TaskIdentity(self.sink_id, self.run, self.spark_partition, self.attempt)
 
     def __str__(self) -> str:
-        return f"Spark partition {self.spark_partition} (attempt {self.attempt}) of {self.key}"
+        return f"Spark partition {self.spark_partition}, TID {self.attempt}, of {self.key}"
 
 
 def write_task(
-    options: SinkOptions, columns: WrittenColumns, arrow_batches: Iterable[pa.RecordBatch], place: TaskPlace
+    options: SinkOptions,
+    columns: WrittenColumns,
+    arrow_batches: Iterable[pa.RecordBatch],
+    place: TaskPlace,
+    meter: TaskMeter | None = None,
 ) -> TaskReceipt:
     task: Task | None = None
     try:
         for rows in gathered(chosen(arrow_batch, columns) for arrow_batch in arrow_batches):
             # Here and not before: a task without rows touches no broker.
-            task = task or Task(options, place, columns.sides)
+            task = task or Task(options, place, columns.sides, meter)
             task.append(rows)
         return task.finish() if task is not None else _receipt_of_nothing(place)
     except BaseException as error:
@@ -95,20 +113,27 @@ def write_task(
             task.give_up()
         if isinstance(error, KafkaSinkError):
             # For Spark's log, and for whoever reads why the job failed.
-            raise copy_error(error, f"{place}: {error}") from error
+            raise copy_error(error, f"{error} ({place})") from error
         raise
 
 
 class Task:
-    def __init__(self, options: SinkOptions, place: TaskPlace, sides: Sequence[SidePlan] = ()) -> None:
+    def __init__(
+        self,
+        options: SinkOptions,
+        place: TaskPlace,
+        sides: Sequence[SidePlan] = (),
+        meter: TaskMeter | None = None,
+    ) -> None:
         self._options = options
         self._place = place
+        self._meter = meter
         self._encoding = _encoding(sides)
+        self._envelope = _envelope(options, place)
         self._producer_options = _producer_options(options)
         self._identity = self._first_identity()
-        self._producer: Producer = POOL.borrow(self._producer_options, _name(self._identity))
+        self._producer = self._borrowed(self._identity)
         self._started_s = time.monotonic()
-        self._retries_before = self._producer.retried_record_count
         self._pending: deque[ArrowFuture] = deque()
         self._written: dict[tuple[str, int], WrittenPartition] = {}
         self._row_count = 0
@@ -129,6 +154,13 @@ class Task:
         if place.errors_may_be_caught and used.transaction is not None:
             return used.identity if IDENTITIES.has_ended(self._producer_options, used.transaction) else own
         return used.identity
+
+    def _borrowed(self, identity: TaskIdentity | None) -> Producer:
+        producer = POOL.borrow(self._producer_options, _name(identity))
+        self._retries_before = producer.retried_record_count
+        if self._meter is not None:
+            self._meter.begin(producer)
+        return producer
 
     def _begin(self, identity: TaskIdentity) -> None:
         try:
@@ -153,7 +185,7 @@ class Task:
                     raise
                 # Its last transaction is committed, but some partition cannot take the marker: that may last.
                 self._producer.close(0)
-                self._producer = POOL.borrow(self._producer_options, _name(own))
+                self._producer = self._borrowed(own)
                 identity = own
                 continue
             identity = identity.another() if is_own else own
@@ -162,14 +194,19 @@ class Task:
 
     def append(self, rows: pa.RecordBatch) -> None:
         misfits: Mapping[int, DataError] = {}
+        if not self._row_count and looks_like_seconds(rows):
+            _LOGGER.warning(SECONDS)
         count = rows.num_rows
         given = rows
         if self._encoding is not None:
             rows, misfits = self._encoding.encoded(rows)
-        if misfits and self._options.record_errors == FAIL:
-            raise _counted(next(iter(misfits.values())), self._row_count)
         if self._identity is not None:
             self._digest.add(rows)
+        if self._envelope is not None:
+            rows, incomplete = self._envelope.applied(rows, self._row_count)
+            misfits = {**incomplete, **misfits}
+        if misfits and self._options.record_errors == FAIL:
+            raise _counted(misfits[min(misfits)], self._row_count)
         if self._options.record_errors == FAIL:
             self._send(rows)
         else:
@@ -189,17 +226,25 @@ class Task:
         self._producer.flush()
         for future in self._pending:
             self._take_result(future)
+        if self._meter is not None:
+            self._meter.sent()
         transaction = self._prepared() if self._identity is not None else None
+        if self._meter is not None:
+            is_new = self._identity is not None and self._identity.attempt == self._place.attempt
+            self._meter.end(self._producer, has_new_id=is_new)
         retry_count = self._producer.retried_record_count - self._retries_before
         POOL.give_back(self._producer_options, self._producer)
         if self._identity is not None:
             IDENTITIES.pool.give_back(self._identity, self._place.key, transaction)
+        timeout_ms = self._options.producer.transaction_timeout_ms
         return TaskReceipt(
             self._place.key,
             self._place.run,
             self._place.spark_partition,
             self._place.attempt,
             transaction=transaction,
+            timeout_ms=timeout_ms,
+            remaining_ms=max(0, timeout_ms - self._age_ms()),
             written=tuple(self._written[where] for where in sorted(self._written)),
             row_count=self._delivered_count,
             bytes=self._byte_count,
@@ -213,14 +258,8 @@ class Task:
         receipt = self._producer.prepare_transaction()
         if not receipt.is_started:
             return None  # every row was left out
-        timeout_ms = self._options.producer.transaction_timeout_ms
         return PreparedTransaction(
-            receipt.transactional_id,
-            receipt.producer_id,
-            receipt.producer_epoch,
-            receipt.generation,
-            timeout_ms=timeout_ms,
-            remaining_ms=max(0, timeout_ms - self._age_ms()),
+            receipt.transactional_id, receipt.producer_id, receipt.producer_epoch, receipt.transaction_version
         )
 
     def _age_ms(self) -> int:
@@ -245,7 +284,7 @@ class Task:
         from kafka_sink.spark.unsendable import sorted_out, without_misfits
 
         places = None
-        if misfits and self._encoding is not None:
+        if misfits:
             rows, places, unfit = without_misfits(rows, given, misfits, self._encoding)
             self._leave_out(unfit)
         sendable, unsendable = sorted_out(rows, self._options.topic, self._producer, self._producer_options)
@@ -291,7 +330,19 @@ def chosen(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.RecordBat
         parts = [arrow_batch.column(index) for _, index in columns.record]
         arrays.append(pa.StructArray.from_arrays(parts, [name for name, _ in columns.record]))
         names.append("value")
+    for attribute, index in columns.attributes:
+        arrays.append(arrow_batch.column(index))
+        names.append(ATTRIBUTE_COLUMN + attribute)
     return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def looks_like_seconds(rows: pa.RecordBatch) -> bool:
+    """A column of numbers that should have been multiplied by 1000 makes records of January 1970, which retention
+    deletes at once."""
+    if "timestamp" not in rows.schema.names or not pa.types.is_int64(rows.schema.field("timestamp").type):
+        return False
+    first = rows.column("timestamp")[0].as_py()
+    return first is not None and 0 < first < SECONDS_BELOW
 
 
 def _encoding(sides: Sequence[SidePlan]) -> RowEncoding | None:
@@ -300,6 +351,18 @@ def _encoding(sides: Sequence[SidePlan]) -> RowEncoding | None:
     from kafka_sink.spark.encoding import RowEncoding
 
     return RowEncoding(sides)
+
+
+def _envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
+    if options.envelope is None:
+        return None
+    from kafka_sink.spark.envelope import Envelope
+
+    query_id, batch_id = place.key.query_id, str(place.key.batch_id)
+    # A batch write without a name is its run, which has no name either where delivery is at least once.
+    prefix = "-".join(part for part in (query_id, batch_id) if part) or place.run or uuid.uuid4().hex
+    known = {"query.id": query_id, "batch.id": batch_id}
+    return Envelope(options.envelope, known, f"{prefix}-{place.spark_partition}")
 
 
 def _name(identity: TaskIdentity | None) -> str | None:
@@ -321,4 +384,4 @@ def _counted(error: DataError, rows_before: int) -> DataError:
     if error.row is None or not rows_before:
         return error
     text = str(error).replace(f"row {error.row}", f"row {rows_before + error.row}", 1)
-    return DataError(text, row=rows_before + error.row, column=error.column)
+    return DataError(text, error.entry, row=rows_before + error.row, column=error.column)

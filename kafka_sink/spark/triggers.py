@@ -16,6 +16,7 @@ import os
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
 
+from kafka_sink.error_table.writes import TRIGGER_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
 
 CHECKPOINT_LOCATION, ASYNCHRONOUS_PROGRESS = "checkpointlocation", "asyncprogresstrackingenabled"
@@ -26,7 +27,8 @@ def refuse_continuous() -> ConfigError:
         "trigger(continuous=...) is not supported: Spark hands no row of such a query to a Python data source, so all "
         "of them would be lost. Nothing was written or committed. Use trigger(processingTime=...), "
         "trigger(availableNow=True), or no trigger at all. If the query has run like this on a checkpoint, remove the "
-        "files in its folder offsets that are newer than the newest one in commits: nobody has delivered them"
+        "files in its folder offsets that are newer than the newest one in commits: nobody has delivered them",
+        TRIGGER_NOT_SUPPORTED,
     )
 
 

@@ -17,10 +17,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from kafka_sink.exactly_once.identity import run_hash
+from kafka_sink.io.marks import FAILED, unfinished_marks
 from kafka_sink.spark.files import application_folder
-
-# In place of the process id: the commit has ended, in an error.
-FAILED = "failed"
 
 
 @contextmanager
@@ -46,30 +44,13 @@ def commit_under_way(sink_id: str, run: str) -> Iterator[None]:
 def unfinished_commits(sink_id: str) -> list[str]:
     """The marks of a sink, without those of commits that go on: another query may use the same sink id."""
     folder = _folder(sink_id)
-    try:
-        names = [] if folder is None else os.listdir(folder)
-    except OSError:
-        return []
-    return [os.path.join(folder or "", name) for name in names if not _goes_on(name)]
+    return [] if folder is None else unfinished_marks(folder)
 
 
 def forget(marks: Iterable[str]) -> None:
     for mark in marks:
         with suppress(OSError):
             os.remove(mark)
-
-
-def _goes_on(name: str) -> bool:
-    state = name.rpartition(".")[2]
-    if not state.isdecimal():
-        return False
-    try:
-        os.kill(int(state), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:  # somebody else's, so it lives
-        return True
-    return True
 
 
 def _folder(sink_id: str) -> str | None:

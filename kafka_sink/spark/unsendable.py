@@ -6,8 +6,8 @@ refuse is a single row. So there is no second set of rules here, and a batch wit
 Rows that do not fit the schema of their value or key are found by the encoder, before all this. Their letters hold the
 column as JSON.
 
-A dead letter keeps key, value and headers of its row as far as they can be sent at all, and says in headers of its own
-what was wrong and where the row came from.
+A dead letter keeps key, value, headers and timestamp of its row byte for byte, as far as they can be sent at all, and
+says in headers of its own what was wrong and where the row came from (records/dead_letter.py).
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from kafka_sink.error_table.writes import ROW_PARTITION
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_table import TopicName
 from kafka_sink.producer.producer import Producer
 from kafka_sink.records.columns import columns_by_topic
+from kafka_sink.records.dead_letter import ERROR, HEADER_PREFIX, JSON, KEY_BYTES, REASON, VALUE_BYTES
 
 if TYPE_CHECKING:
     from kafka_sink.spark.encoding import RowEncoding
 
-HEADER_PREFIX = "pykafka-sink."
 _HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 # For the sink's own headers, whose longest is the error's text.
 _LETTER_OVERHEAD_BYTES = 2048
@@ -37,11 +38,13 @@ _REASONS = {None: "too large", "topic": "no topic", "partition": "no such partit
 
 @dataclass(frozen=True)
 class Unsendable:
-    """`rows` with what is wrong with each; `positions` are their places in the Arrow batch."""
+    """`rows` with what is wrong with each; `positions` are their places in the Arrow batch. `told`: the columns that
+    hold JSON of what could not be encoded."""
 
     rows: pa.RecordBatch
     positions: list[int]
     errors: list[DataError]
+    told: tuple[str, ...] = ()
 
     def moved(self, places: Sequence[int]) -> Unsendable:
         """The same, where place i of what was looked at is `places[i]` of the Arrow batch."""
@@ -54,31 +57,36 @@ class Unsendable:
         self, *, place: Mapping[str, str], topic: str | None, first_row: int, request_bytes_max: int
     ) -> pa.RecordBatch:
         keys, values, headers = [], [], []
-        for row, position, error in zip(_as_binary(self.rows).to_pylist(), self.positions, self.errors, strict=True):
+        timestamps, untold = _timestamps(self.rows)
+        rows = _as_binary(_without_timestamp(self.rows)).to_pylist()
+        for number, (row, position, error) in enumerate(zip(rows, self.positions, self.errors, strict=True)):
             about = {
-                "error": str(error).replace(f"row {error.row}", f"row {first_row + position}", 1),
-                "reason": reason_of(error),
+                ERROR: str(error).replace(f"row {error.row}", f"row {first_row + position}", 1),
+                REASON: reason_of(error),
                 "topic": topic or _as_text(row.get("topic")),
                 "row": str(first_row + position),
                 **place,
             }
             if row.get("partition") is not None:
                 about["partition"] = str(row["partition"])
+            if untold[number] is not None:
+                about["timestamp"] = untold[number]
+            about |= {f"{side}.format": JSON for side in self.told}
             key, value = row.get("key"), row["value"]
-            kept = [] if error.column == "headers" else _pairs(row.get("headers"))
+            kept = _pairs(row.get("headers"))
             room = request_bytes_max - _LETTER_OVERHEAD_BYTES - sum(len(each) + len(said or b"") for each, said in kept)
             if _size(key) + _size(value) > room:
-                about["value.bytes"] = str(_size(value))
+                about[VALUE_BYTES] = str(_size(value))
                 value = None
             if _size(key) > room:
-                about["key.bytes"] = str(_size(key))
+                about[KEY_BYTES] = str(_size(key))
                 key, kept = None, []
             own = [(HEADER_PREFIX + name, said.encode()) for name, said in about.items() if said is not None]
             keys.append(key)
             values.append(value)
             headers.append([{"key": name, "value": said} for name, said in (*kept, *own)])
-        arrays = [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(headers, _HEADERS)]
-        return pa.RecordBatch.from_arrays(arrays, ["key", "value", "headers"])
+        arrays = [pa.array(keys, pa.binary()), pa.array(values, pa.binary()), pa.array(headers, _HEADERS), timestamps]
+        return pa.RecordBatch.from_arrays(arrays, ["key", "value", "headers", "timestamp"])
 
 
 def sorted_out(
@@ -96,12 +104,17 @@ def sorted_out(
 
 
 def without_misfits(
-    rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError], encoding: RowEncoding
+    rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError], encoding: RowEncoding | None
 ) -> tuple[pa.RecordBatch, list[int], Unsendable]:
-    """The encoded rows that fit their schema, their places, and those that do not: what was given of them as text."""
+    """The rows that fit their schema and their envelope, their places, and those that do not: as they were given, with
+    text in place of what was to be encoded."""
     kept = [index for index in range(rows.num_rows) if index not in misfits]
-    unfit = encoding.told(given.take(pa.array(list(misfits), pa.int64())))
-    return rows.take(pa.array(kept, pa.int64())), kept, Unsendable(unfit, list(misfits), list(misfits.values()))
+    unfit = given.take(pa.array(list(misfits), pa.int64()))
+    told: tuple[str, ...] = ()
+    if encoding is not None:
+        unfit, told = encoding.told(unfit), encoding.sides
+    unsendable = Unsendable(unfit, list(misfits), list(misfits.values()), told)
+    return rows.take(pa.array(kept, pa.int64())), kept, unsendable
 
 
 def reason_of(error: DataError) -> str:
@@ -139,13 +152,13 @@ class _Check:
             if highest >= self._partition_count(topic):
                 row = int(columns.row_ids[int(columns.partitions.argmax())])
                 text = f"row {row} names partition {highest}; topic {topic} has {self._partition_count(topic)}"
-                raise DataError(text, row=row, column="partition")
+                raise DataError(text, ROW_PARTITION, row=row, column="partition")
 
     def _check_topic_name(self, topic: str) -> None:
         try:
             TopicName().parse("topic", topic)
         except ConfigError as error:
-            raise DataError(str(error), column="topic") from None
+            raise DataError(str(error), error.entry, column="topic") from None
 
     def _partition_count(self, topic: str) -> int:
         if topic not in self._partition_counts:
@@ -168,6 +181,27 @@ def _as_binary(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, rows.schema.names)
 
 
+def _without_timestamp(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.drop_columns(["timestamp"]) if "timestamp" in rows.schema.names else rows
+
+
+def _timestamps(rows: pa.RecordBatch) -> tuple[pa.Array, list[str | None]]:
+    """Milliseconds, with null where the row has none; and what a row has in place of a timestamp that can be sent."""
+    count = rows.num_rows
+    if "timestamp" not in rows.schema.names:
+        return pa.nulls(count, pa.int64()), [None] * count
+    column = rows.column("timestamp")
+    unit_per_second = 1000
+    if pa.types.is_timestamp(column.type):
+        unit_per_second = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}[column.type.unit]
+        column = column.view(pa.int64())
+    found: list[int | None] = [None if n is None else n * 1000 // unit_per_second for n in column.to_pylist()]
+    is_bad = [ms is not None and not 0 <= ms < 2**63 for ms in found]
+    kept = [None if bad else ms for ms, bad in zip(found, is_bad, strict=True)]
+    told = [str(ms) if bad else None for ms, bad in zip(found, is_bad, strict=True)]
+    return pa.array(kept, pa.int64()), told
+
+
 def _as_text(cell: bytes | None) -> str | None:
     return None if cell is None else cell.decode(errors="replace")
 
@@ -177,6 +211,6 @@ def _size(cell: bytes | None) -> int:
 
 
 def _pairs(cell: Any) -> list[tuple[str, bytes | None]]:
-    """Headers as they come from a list of structs or from a map."""
-    entries = [(entry["key"], entry["value"]) if isinstance(entry, dict) else entry for entry in cell or ()]
-    return [(name.decode(errors="replace"), said) for name, said in entries]
+    """Headers as they come from a list of structs or from a map; one without a name cannot be sent."""
+    entries = [(entry["key"], entry["value"]) if isinstance(entry, dict) else entry for entry in cell or () if entry]
+    return [(name.decode(errors="replace"), said) for name, said in entries if name is not None]

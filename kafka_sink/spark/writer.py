@@ -6,25 +6,34 @@ and the encoder take longer to load than a commit takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import LocalProtocolError
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
+from kafka_sink.spark.first_line import explained_to_spark
 from kafka_sink.spark.heap import HEAP
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from kafka_sink.exactly_once.session import Conclusion
+    from kafka_sink.metrics.figures import TaskFigures
+    from kafka_sink.spark.task import TaskPlace
+
 
 @dataclass
 class CommitMessage(WriterCommitMessage):
+    """`figures` are there if an option asks for them; a message of the release before has none."""
+
     receipt: TaskReceipt
+    figures: TaskFigures | None = None
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -39,37 +48,93 @@ class BatchWriter(DataSourceArrowWriter):
         self._run = run
         self._sink_id = sink_id
 
+    @explained_to_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
         from kafka_sink.spark.place import place_in_batch
-        from kafka_sink.spark.task import write_task
 
         HEAP.work_begins()
         place = place_in_batch(self._key, self._run, self._sink_id)
-        return CommitMessage(write_task(self._options, self._columns, iterator, place))
+        return message_of_task(self._options, self._columns, iterator, place)
 
+    @explained_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         from kafka_sink.spark.driver import committed
-        from kafka_sink.spark.summary import tell_delivered
 
         HEAP.work_begins()
         receipts = receipts_of(messages)
         key, run = self._batch_of(receipts)
-        conclusion = committed(self._options, self._sink_id, run, key, receipts, self._run)
-        tell_delivered(self._options, key, receipts, conclusion)
+        batch = FinishedBatch(self._options, self._sink_id, key, run, receipts, figures_of(messages))
+        conclude(batch, lambda: committed(self._options, self._sink_id, run, key, receipts, self._run))
 
+    @explained_to_spark()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         from kafka_sink.spark.driver import aborted
-        from kafka_sink.spark.summary import tell_aborted
 
         HEAP.work_begins()
         receipts = receipts_left(messages)
         key, run = self._batch_of(receipts)
-        conclusion = aborted(self._options, self._sink_id, run, key, receipts, self._run)
-        tell_aborted(key, receipts, conclusion)
+        batch = FinishedBatch(self._options, self._sink_id, key, run, receipts, figures_of(messages))
+        give_up(batch, lambda: aborted(self._options, self._sink_id, run, key, receipts, self._run))
 
     def _batch_of(self, receipts: Sequence[TaskReceipt]) -> tuple[BatchKey, str]:
         """Key and run. The tasks know better: inside foreachBatch a label can be a stream's batch (place.py)."""
         return (receipts[0].key, receipts[0].run) if receipts else (self._key, self._run)
+
+
+@dataclass(frozen=True)
+class FinishedBatch:
+    """What its tasks have told the driver. `figures` are empty where no option asks for any."""
+
+    options: SinkOptions
+    sink_id: str | None
+    key: BatchKey
+    run: str
+    receipts: Sequence[TaskReceipt]
+    figures: Sequence[TaskFigures | None]
+
+
+def message_of_task(
+    options: SinkOptions, columns: WrittenColumns, rows: Iterator[pa.RecordBatch], place: TaskPlace
+) -> CommitMessage:
+    from kafka_sink.spark.task import write_task
+
+    if options.telemetry is None:
+        return CommitMessage(write_task(options, columns, rows, place))
+    from kafka_sink.metrics.task_meter import TaskMeter
+
+    meter = TaskMeter(place.attempt_number)
+    receipt = write_task(options, columns, rows, place, meter)
+    return CommitMessage(receipt, meter.figures)
+
+
+def conclude(batch: FinishedBatch, commit: Callable[[], Conclusion]) -> None:
+    """Commits, and tells everybody who wants to know."""
+    from kafka_sink.spark.summary import tell_delivered
+
+    if batch.options.telemetry is None:
+        conclusion = commit()
+    else:
+        from kafka_sink.spark.telemetry import reported_commit
+
+        conclusion = reported_commit(batch, commit)
+    tell_delivered(batch.options, batch.key, batch.receipts, conclusion)
+
+
+def give_up(batch: FinishedBatch, abort: Callable[[], Conclusion | None]) -> None:
+    from kafka_sink.spark.summary import tell_aborted
+
+    if batch.options.telemetry is None:
+        conclusion = abort()
+    else:
+        from kafka_sink.spark.telemetry import reported_abort
+
+        conclusion = reported_abort(batch, abort)
+    tell_aborted(batch.key, batch.receipts, conclusion)
+
+
+def figures_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskFigures | None]:
+    """In the order of the receipts."""
+    return [message.figures for message in messages if isinstance(message, CommitMessage)]
 
 
 def receipts_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskReceipt]:
@@ -80,7 +145,8 @@ def receipts_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskRece
         raise LocalProtocolError(
             f"Spark asks to commit {len(messages)} tasks, and {len(messages) - len(receipts)} of them have no receipt "
             f"of this sink (instead: {', '.join(strange)}): what they wrote, if anything, is not known. Nothing is "
-            "committed"
+            "committed",
+            SPARK_UNEXPECTED,
         )
     return receipts
 

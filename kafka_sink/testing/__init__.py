@@ -1,42 +1,42 @@
 """An embedded Kafka for tests and demonstrations: a pure core (`BrokerCluster`) and a thin server (`EmbeddedBroker`).
 
-The servers are imported only when they are asked for, so that the cores stay free of sockets and threads. Beside it
-an embedded schema registry, made in the same way: `RegistryCore` and `EmbeddedRegistry`.
+Beside it an embedded schema registry, made in the same way: `RegistryCore` and `EmbeddedRegistry`. Names are loaded
+when they are first used: the pytest plugin lies below this package and is loaded in every run of whoever has it
+installed.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from kafka_sink.testing.acl import Acl
-from kafka_sink.testing.broker import BrokerCluster
-from kafka_sink.testing.faults import Fault
-from kafka_sink.testing.registry import RegistryCore, RegistryFault
-from kafka_sink.testing.settings import Settings
+import importlib
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafka_sink.testing.registry_server import EmbeddedRegistry
-    from kafka_sink.testing.server import EmbeddedBroker
+    from kafka_sink.testing.acl import Acl as Acl
+    from kafka_sink.testing.broker import BrokerCluster as BrokerCluster
+    from kafka_sink.testing.faults import Fault as Fault
+    from kafka_sink.testing.reading import CommittedRecord as CommittedRecord
+    from kafka_sink.testing.registry import RegistryCore as RegistryCore
+    from kafka_sink.testing.registry import RegistryFault as RegistryFault
+    from kafka_sink.testing.registry_server import EmbeddedRegistry as EmbeddedRegistry
+    from kafka_sink.testing.server import EmbeddedBroker as EmbeddedBroker
+    from kafka_sink.testing.settings import Settings as Settings
 
-__all__ = [
-    "Acl",
-    "BrokerCluster",
-    "EmbeddedBroker",
-    "EmbeddedRegistry",
-    "Fault",
-    "RegistryCore",
-    "RegistryFault",
-    "Settings",
-]
+_HOME_OF = {
+    "Acl": "acl",
+    "BrokerCluster": "broker",
+    "CommittedRecord": "reading",
+    "EmbeddedBroker": "server",
+    "EmbeddedRegistry": "registry_server",
+    "Fault": "faults",
+    "RegistryCore": "registry",
+    "RegistryFault": "registry",
+    "Settings": "settings",
+}
 
 
-def __getattr__(name: str) -> Any:
-    if name == "EmbeddedBroker":
-        from kafka_sink.testing.server import EmbeddedBroker
-
-        return EmbeddedBroker
-    if name == "EmbeddedRegistry":
-        from kafka_sink.testing.registry_server import EmbeddedRegistry
-
-        return EmbeddedRegistry
-    raise AttributeError(name)
+def __getattr__(name: str) -> object:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    globals()[name] = found
+    return found

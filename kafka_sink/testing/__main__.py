@@ -11,6 +11,7 @@ import threading
 from contextlib import ExitStack
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.testing.quirks import QUIRKS
 from kafka_sink.testing.registry_server import EmbeddedRegistry
 from kafka_sink.testing.server import EmbeddedBroker
 from kafka_sink.testing.settings import RELEASES
@@ -39,7 +40,9 @@ def _user(text: str) -> tuple[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m kafka_sink.testing", description="an embedded Kafka for tests")
+    parser = argparse.ArgumentParser(
+        prog="python -m kafka_sink.testing", description="an embedded Kafka for tests, until Ctrl-C"
+    )
     parser.add_argument("--brokers", type=int, default=1, help="how many brokers (default 1)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on and to tell clients")
     parser.add_argument("--port", type=int, default=9092, help="of the first broker, the others follow; 0: any")
@@ -53,6 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--property", type=_property, action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--release", choices=RELEASES, default=RELEASES[0], help="whose API versions are offered")
+    parser.add_argument("--quirks", choices=list(QUIRKS), default="", help="behave like this service")
     parser.add_argument("--data-dir", help="where to keep topics and records; without it they are gone at the end")
     parser.add_argument(
         "--schema-registry", type=int, metavar="PORT", help="an embedded schema registry beside it; 0: any port"
@@ -66,6 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
             data_dir=given.data_dir,
             properties=dict(given.property),
             release=given.release,
+            quirks=given.quirks,
             host=given.host,
             port=given.port,
         )
@@ -74,11 +79,15 @@ def main(arguments: list[str] | None = None) -> None:
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
-    with kafka, ExitStack() as others:
-        print(f"bootstrap.servers={kafka.bootstrap_servers}", flush=True)
-        if given.schema_registry is not None:
-            registry = others.enter_context(EmbeddedRegistry(host=given.host, port=given.schema_registry))
-            print(f"schema.registry.url={registry.url}", flush=True)
+    with ExitStack() as running:
+        try:
+            running.enter_context(kafka)
+            print(f"bootstrap.servers={kafka.bootstrap_servers}", flush=True)
+            if given.schema_registry is not None:
+                registry = running.enter_context(EmbeddedRegistry(host=given.host, port=given.schema_registry))
+                print(f"schema.registry.url={registry.url}", flush=True)
+        except OSError as error:
+            parser.error(f"it cannot listen: {error.strerror}. Choose other ports, or 0 for any")
         while not stopped.wait(1.0):  # in pieces: a signal in the moment before it sleeps does not wake it
             pass
 

@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.records import compression
+from kafka_sink.records.scalar import encode_varint
 from kafka_sink.testing.errors import Code, Refused
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -323,24 +324,14 @@ def encode_batch(template: Batch, section: bytes, record_count: int, max_timesta
     return replace(template, data=data, attributes=attributes, record_count=record_count)
 
 
-def varint_bytes(value: int) -> bytes:
-    value = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def control_batch(
     *, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int, timestamp_ms: int
 ) -> Batch:
     """An end-of-transaction marker: key (version, type: 0 abort, 1 commit), value (version, coordinator epoch)."""
     key = struct.pack(">hh", 0, 1 if is_commit else 0)
     value = struct.pack(">hi", 0, coordinator_epoch)
-    body = b"\0\0\0" + varint_bytes(len(key)) + key + varint_bytes(len(value)) + value + b"\0"
+    body = b"\0\0\0" + encode_varint(len(key)) + key + encode_varint(len(value)) + value + b"\0"
     template = Batch(
         b"", 0, -1, TRANSACTIONAL_FLAG | CONTROL_FLAG, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, -1, 1
     )
-    return encode_batch(template, varint_bytes(len(body)) + body, 1)
+    return encode_batch(template, encode_varint(len(body)) + body, 1)

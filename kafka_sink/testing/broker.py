@@ -22,7 +22,7 @@ from typing import Any
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.testing.acl import Acl, Authorizer
 from kafka_sink.testing.api import HANDLERS, sasl
-from kafka_sink.testing.api.versions import refuse_version, version_max
+from kafka_sink.testing.api.versions import is_served, refuse_version, version_max
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.cluster import Cluster
 from kafka_sink.testing.credentials import Credentials
@@ -50,6 +50,7 @@ class ClientConnection:
     session: Session
     waiting: deque[bytes] = field(default_factory=deque)
     is_busy: bool = False
+    used_ms: int = 0
 
 
 class BrokerCluster:
@@ -102,6 +103,7 @@ class BrokerCluster:
             limit = "socket.request.max.bytes" if connection.session.is_ready else "sasl.server.max.receive.size"
             connection.received.frame_bytes_max = self.settings.number(limit)
             connection.received.feed(data)
+            connection.used_ms = now_ms
             try:
                 while (frame := connection.received.next_frame()) is not None:
                     connection.waiting.append(frame)
@@ -116,6 +118,7 @@ class BrokerCluster:
         connection = self._connection(broker_id, connection_id)
         if connection is not None:
             connection.waiting.append(frame)
+            connection.used_ms = now_ms
             self._runnable.append(connection_id)
         return self._run()
 
@@ -189,8 +192,26 @@ class BrokerCluster:
             session = Session(Stage.VERSIONS if self.has_sasl else Stage.READY)
             connection = ClientConnection(broker_id, frames.FrameBuffer(bytes_max), session)
             self._connections[connection_id] = connection
+            self._close_when_idle(connection_id, self.settings.quirk.idle_ms)
         assert connection.broker_id == broker_id, "a connection leads to one broker"
         return connection
+
+    def _close_when_idle(self, connection_id: int, wait_ms: int) -> None:
+        idle_ms = self.settings.quirk.idle_ms
+        if not idle_ms:
+            return
+
+        def look() -> None:
+            connection = self._connections.get(connection_id)
+            if connection is None:
+                return
+            left_ms = connection.used_ms + idle_ms - self.schedule.now_ms
+            if left_ms > 0:
+                self._close_when_idle(connection_id, left_ms)
+            else:
+                self.close(connection_id)
+
+        self.schedule.after(wait_ms, look)
 
     def _run(self) -> list[Output]:
         while self._runnable:
@@ -211,7 +232,7 @@ class BrokerCluster:
         try:
             key, version, correlation_id, client_id, body_offset = frames.decode_request_header(frame)
             api = APIS.get(key)
-            if api is None or key not in HANDLERS:
+            if api is None or key not in HANDLERS or not is_served(self.settings, api):
                 self.close(connection_id)
                 return
             identity = (connection.broker_id, connection_id, api, version, correlation_id, client_id or "")

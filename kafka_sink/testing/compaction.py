@@ -19,13 +19,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from kafka_sink.records.scalar import encode_varint
 from kafka_sink.testing.batches import (
     LOG_APPEND_TIME_FLAG,
     Batch,
     DecodedRecord,
     encode_batch,
     read_records,
-    varint_bytes,
     with_horizon,
 )
 from kafka_sink.testing.log import AbortedTransaction, PartitionLog
@@ -179,5 +179,5 @@ def _moved(record: DecodedRecord, timestamp_delta: int) -> bytes:
     """A record with another timestamp delta: its first byte is the attributes, the old delta follows."""
     rest = record.raw[1:]
     old_bytes = next(position for position, byte in enumerate(rest, 1) if byte < 0x80)
-    body = record.raw[:1] + varint_bytes(timestamp_delta) + rest[old_bytes:]
-    return varint_bytes(len(body)) + body
+    body = record.raw[:1] + encode_varint(timestamp_delta) + rest[old_bytes:]
+    return encode_varint(len(body)) + body

@@ -11,7 +11,7 @@ Rules, in the order in which they are applied to a batch with a producer id:
 5. A batch that is not transactional while the producer's transaction is open here: INVALID_TXN_STATE.
 
 A marker of a new epoch empties the list of batches, so a retried batch of the ended transaction is no duplicate any
-more: it is refused by rule 2 or 3. That is the difference between the two generations of the transaction protocol.
+more: it is refused by rule 2 or 3. That is the difference between the two transaction versions.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from typing import TypeVar
 from kafka_sink.testing.acl import Acl
 from kafka_sink.testing.broker import BrokerCluster, Output
 from kafka_sink.testing.faults import Fault
+from kafka_sink.testing.reading import CommittedRecord, committed_records
 from kafka_sink.testing.settings import RELEASES, Settings
 from kafka_sink.testing.storage import Storage
 from kafka_sink.testing.topics import BrokerState
@@ -52,7 +53,8 @@ class EmbeddedBroker:
     """A Kafka cluster in this process, listening on `host`; a context manager.
 
     `port` is that of the first broker, the others follow; 0 lets the system choose. `properties` are Kafka's (see
-    settings.py, others are refused), `release` chooses the versions on offer. With `data_dir` a later instance finds
+    settings.py, others are refused), `release` chooses the versions on offer, `quirks` a service to be like
+    (quirks.py). Its clock is `clock_ahead_ms` ahead of the machine's. With `data_dir` a later instance finds
     topics, records, transactions and offsets. With `users` (name -> password), or `access_keys` (id -> secret key) for
     the mechanism AWS_MSK_IAM, clients must authenticate, with `acls` what is not allowed is denied. `tls` is the
     `ssl.SSLContext` of a server: then all listeners speak TLS only.
@@ -70,16 +72,18 @@ class EmbeddedBroker:
         data_dir: str | Path | None = None,
         properties: Mapping[str, str] | None = None,
         release: str = RELEASES[0],
+        quirks: str = "",
         host: str = "127.0.0.1",
         port: int = 0,
+        clock_ahead_ms: int = 0,
     ) -> None:
         self._host = host
         self._tls = tls
         self._topics = dict(topics or {})
         self._storage = Storage(Path(data_dir)) if data_dir is not None else None
         nodes = [BrokerState(number, host, port + number - 1 if port else 0) for number in range(1, brokers + 1)]
-        self._started = time.time() * 1000 - time.monotonic() * 1000
-        settings = Settings(dict(properties or {}), release, random_bytes=os.urandom)
+        self._started = time.time() * 1000 - time.monotonic() * 1000 + clock_ahead_ms
+        settings = Settings(dict(properties or {}), release, random_bytes=os.urandom, quirks=quirks)
         self.core = BrokerCluster(
             nodes, users=users, access_keys=access_keys, acls=acls, settings=settings, now_ms=self._now_ms()
         )
@@ -149,6 +153,10 @@ class EmbeddedBroker:
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str | None] | None = None) -> None:
         factor = min(3, len(self.core.cluster.alive))
         self.do(lambda core: core.cluster.create_topic(name, partitions, factor, configs))
+
+    def records(self, topic: str) -> list[CommittedRecord]:
+        """What a reader with isolation.level=read_committed gets now, by partition and offset."""
+        return self.do(lambda core: committed_records(core.cluster.topics, topic))
 
     def stop_broker(self, node_id: int, *, is_crash: bool = False) -> None:
         """Its connections end and its port refuses new ones; leadership moves to replicas that are in sync."""

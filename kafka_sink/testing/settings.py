@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.testing.credentials import MECHANISMS, MECHANISMS_ON_DEMAND
+from kafka_sink.testing.quirks import NONE, QUIRKS, Quirks
 
 LONG_MAX = (1 << 63) - 1
 RELEASES = ("4.3", "3.9")
@@ -99,7 +100,8 @@ def no_randomness(count: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`release` is the Kafka whose versions are on offer; 3.9 knows no transactions of version 2.
+    """`release` is the Kafka whose versions are on offer; 3.9 knows no transactions of version 2. `quirks` names a
+    service in whose place the cluster stands; a property that is given wins over it.
 
     `delay_ms` is asked about: transaction_log, marker, marker_retry, replication, coordinator_load, metadata.
 
@@ -113,8 +115,13 @@ class Settings:
     delay_ms: Callable[[str], int] = default_delay_ms
     chance: Callable[[str], bool] = always
     random_bytes: Callable[[int], bytes] = no_randomness
+    quirks: str = ""
 
     def __post_init__(self) -> None:
+        if self.quirks and self.quirks not in QUIRKS:
+            raise ConfigError(f"the embedded broker knows the quirks of {', '.join(QUIRKS)}, not of {self.quirks!r}")
+        if self.quirk.release:
+            object.__setattr__(self, "release", self.quirk.release)
         for name in self.properties:
             if name not in DEFAULTS:
                 raise ConfigError(f"the embedded broker does not model the property {name!r}")
@@ -124,10 +131,14 @@ class Settings:
         if self.release not in RELEASES:
             raise ConfigError(f"the embedded broker knows the releases {', '.join(RELEASES)}, not {self.release!r}")
 
+    @property
+    def quirk(self) -> Quirks:
+        return QUIRKS.get(self.quirks, NONE)
+
     def text(self, name: str) -> str:
         if name == "transaction.version" and self.release == "3.9":
             return "0"
-        return str(self.properties.get(name, DEFAULTS[name]))
+        return str(self.properties.get(name, self.quirk.properties.get(name, DEFAULTS[name])))
 
     def number(self, name: str) -> int:
         return int(self.text(name))

@@ -36,7 +36,7 @@ SETTLED = (CoordinatorState.EMPTY, CoordinatorState.COMPLETE_COMMIT, Coordinator
 
 @dataclass(frozen=True, slots=True)
 class TransactionRecord:
-    """`version` is the generation of the protocol by which the current transaction was written or ended.
+    """`version` is the transaction version by which the current transaction was written or ended.
 
     `previous_producer_id` is the id before the last step, which matters only right after a change of ids.
     """

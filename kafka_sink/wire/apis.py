@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from kafka_sink.wire.api import Api
-from kafka_sink.wire.apis_cluster import API_VERSIONS, DESCRIBE_CLUSTER, METADATA
+from kafka_sink.wire.apis_cluster import API_VERSIONS, DESCRIBE_CLUSTER, DESCRIBE_QUORUM, METADATA
 from kafka_sink.wire.apis_fetch import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from kafka_sink.wire.apis_groups import (
     DESCRIBE_GROUPS,
@@ -67,6 +67,7 @@ APIS: Mapping[int, Api] = MappingProxyType(
             DESCRIBE_CONFIGS,
             SASL_AUTHENTICATE,
             CREATE_PARTITIONS,
+            DESCRIBE_QUORUM,
             DESCRIBE_CLUSTER,
             DESCRIBE_PRODUCERS,
             DESCRIBE_TRANSACTIONS,
@@ -87,6 +88,7 @@ __all__ = [
     "DESCRIBE_CONFIGS",
     "DESCRIBE_GROUPS",
     "DESCRIBE_PRODUCERS",
+    "DESCRIBE_QUORUM",
     "DESCRIBE_TRANSACTIONS",
     "END_TXN",
     "FETCH",

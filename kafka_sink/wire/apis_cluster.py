@@ -127,3 +127,43 @@ DESCRIBE_CLUSTER = Api(
         Field("cluster_authorized_operations", "int32", default=-2147483648),
     ),
 )
+
+# Asked for the controller's clock alone, so one version does: from the second one on replicas come with times.
+DESCRIBE_QUORUM = Api(
+    55,
+    "DescribeQuorum",
+    versions=(1, 1),
+    flexible=0,
+    request=(
+        array(
+            "topics",
+            Field("topic_name", "string"),
+            array("partitions", Field("partition_index", "int32")),
+        ),
+    ),
+    response=(
+        Field("error_code", "int16"),
+        array(
+            "topics",
+            Field("topic_name", "string"),
+            array(
+                "partitions",
+                Field("partition_index", "int32"),
+                Field("error_code", "int16"),
+                Field("leader_id", "int32"),
+                Field("leader_epoch", "int32"),
+                Field("high_watermark", "int64"),
+                *(
+                    array(
+                        voters,
+                        Field("replica_id", "int32"),
+                        Field("log_end_offset", "int64"),
+                        Field("last_fetch_timestamp", "int64", default=-1, ignorable=True),
+                        Field("last_caught_up_timestamp", "int64", default=-1, ignorable=True),
+                    )
+                    for voters in ("current_voters", "observers")
+                ),
+            ),
+        ),
+    ),
+)

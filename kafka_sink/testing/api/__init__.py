@@ -37,6 +37,7 @@ HANDLERS: Mapping[int, Callable[[Call], None]] = MappingProxyType(
         apis.DESCRIBE_CONFIGS.key: topics.on_describe_configs,
         apis.SASL_AUTHENTICATE.key: sasl.on_authenticate,
         apis.CREATE_PARTITIONS.key: topics.on_create_partitions,
+        apis.DESCRIBE_QUORUM.key: metadata.on_describe_quorum,
         apis.DESCRIBE_CLUSTER.key: metadata.on_describe_cluster,
         apis.DESCRIBE_PRODUCERS.key: fetch.on_describe_producers,
         apis.DESCRIBE_TRANSACTIONS.key: transactions.on_describe_transactions,

@@ -22,7 +22,6 @@ from kafka_sink.testing.topics import OFFSETS_TOPIC
 
 VERSION_REQUIRES_ID = 4
 VERSION_MANY_GROUPS = 8
-NO_AUTHORIZED_OPERATIONS = -2147483648
 
 
 def _check_coordinator(call: Call, group_id: str, operation: str = acl.READ) -> None:

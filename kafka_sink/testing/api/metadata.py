@@ -1,13 +1,15 @@
-"""Metadata (3) 4-13, DescribeCluster (60) 0-2, FindCoordinator (10) 0-6.
+"""Metadata (3) 4-13, DescribeQuorum (55) 1, DescribeCluster (60) 0-2, FindCoordinator (10) 0-6.
 
 A topic that is asked for by name and unknown is created when both the request and the broker allow it; this answer
 still says UNKNOWN_TOPIC_OR_PARTITION, as Kafka's does, and the next one knows it. Topics can be asked for by id from
 v10 on. Each broker answers with the leaders it has heard of, which may be old ones for a while. The first
-FindCoordinator creates the internal topic and answers COORDINATOR_NOT_AVAILABLE. Not modelled: authorized operations.
+FindCoordinator creates the internal topic and answers COORDINATOR_NOT_AVAILABLE. DescribeQuorum tells a quorum of one
+node that says what time it is. Authorized operations are told of topics; those of the cluster are not modelled.
 
 Permission: Describe on each topic, or it is left out when all were asked for and refused when it was asked for by name
 (without its id) or by id (without its name); Create on the cluster or the topic for one that would be created.
-FindCoordinator needs Describe on the group or the transactional id, DescribeCluster nothing.
+FindCoordinator needs Describe on the group or the transactional id, DescribeQuorum Describe on the cluster,
+DescribeCluster nothing.
 """
 
 from __future__ import annotations
@@ -28,6 +30,18 @@ from kafka_sink.testing.topics import (
 )
 
 NO_UUID = bytes(16)
+NOT_ASKED = -(1 << 31)
+# By the numbers of Kafka's AclOperation: all those that a topic can have.
+OPERATION_BITS = {
+    3: acl.READ,
+    4: acl.WRITE,
+    5: acl.CREATE,
+    6: acl.DELETE,
+    7: acl.ALTER,
+    8: acl.DESCRIBE,
+    10: acl.DESCRIBE_CONFIGS,
+    11: acl.ALTER_CONFIGS,
+}
 KEY_TYPES = {0: OFFSETS_TOPIC, 1: TRANSACTION_TOPIC}
 
 
@@ -95,8 +109,16 @@ def _describe(call: Call, topic: Topic) -> dict[str, Any]:
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,
+        "topic_authorized_operations": _authorized_operations(call, topic.name),
         "partitions": [] if code else [_describe_partition(call, partition) for partition in topic.partitions],
     }
+
+
+def _authorized_operations(call: Call, topic: str) -> int:
+    """A bit for each operation that the client may do; a number that says so if nobody asked."""
+    if not call.body["include_topic_authorized_operations"]:
+        return NOT_ASKED
+    return sum(1 << bit for bit, operation in OPERATION_BITS.items() if call.is_allowed(operation, acl.TOPIC, topic))
 
 
 def _describe_partition(call: Call, partition: Partition) -> dict[str, Any]:
@@ -131,6 +153,34 @@ def on_describe_cluster(call: Call) -> None:
             "brokers": brokers,
         }
     )
+
+
+def on_describe_quorum(call: Call) -> None:
+    call.check_fault()
+    call.check_allowed(acl.DESCRIBE, acl.CLUSTER)
+    now_ms = call.now_ms
+    leader = {
+        "replica_id": call.core.cluster.controller_id,
+        "log_end_offset": 1,
+        "last_fetch_timestamp": now_ms,
+        "last_caught_up_timestamp": now_ms,
+    }
+    row = {
+        "error_code": 0,
+        "leader_id": call.core.cluster.controller_id,
+        "leader_epoch": 1,
+        "high_watermark": 1,
+        "current_voters": [leader],
+        "observers": [],
+    }
+    topics = [
+        {
+            "topic_name": topic["topic_name"],
+            "partitions": [{**row, "partition_index": one["partition_index"]} for one in topic["partitions"]],
+        }
+        for topic in call.body["topics"]
+    ]
+    call.answer({"error_code": 0, "topics": topics})
 
 
 def on_find_coordinator(call: Call) -> None:

@@ -129,6 +129,9 @@ class ProduceRound:
         if self.call.core.cluster.partition(part.topic, part.index) is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
         part.data = sole_batch(part.data, self.call.version)
+        codecs = self.call.core.settings.quirk.codecs
+        if codecs is not None and parse_batch(part.data).codec not in codecs:
+            raise Refused(Code.UNSUPPORTED_COMPRESSION_TYPE)
 
     # ---- the transaction ----
 

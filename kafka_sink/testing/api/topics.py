@@ -39,6 +39,7 @@ def _create(call: Call, asked: dict[str, Any], names: list[str]) -> dict[str, An
             raise Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
         if not call.is_allowed(acl.CREATE, acl.CLUSTER) and not call.is_allowed(acl.CREATE, acl.TOPIC, asked["name"]):
             raise Refused(Code.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        _check_quirks(call, replication_factor, asked["configs"])
         topic = call.core.cluster.create_topic(
             asked["name"],
             partitions,
@@ -59,6 +60,20 @@ def _create(call: Call, asked: dict[str, Any], names: list[str]) -> dict[str, An
             replication_factor=len(topic.partitions[0].replicas),
         )
     return answer
+
+
+def _check_quirks(call: Call, replication_factor: int, configs: list[dict[str, Any]]) -> None:
+    quirk = call.core.settings.quirk
+    if quirk.replication_factors is not None and replication_factor not in quirk.replication_factors:
+        allowed = ", ".join(str(one) for one in sorted(quirk.replication_factors) if one > 0)
+        raise Refused(Code.POLICY_VIOLATION, f"the replication factor must be {allowed}")
+    for config in configs:
+        name, value = config["name"], config["value"] or ""
+        if quirk.topic_configs is not None and name not in quirk.topic_configs:
+            raise Refused(quirk.refusal, f"the configuration {name} cannot be set here")
+        minimum = quirk.topic_config_minima.get(name)
+        if minimum is not None and value.isdigit() and int(value) < minimum:
+            raise Refused(quirk.refusal, f"the configuration {name} is {value}, below {minimum}")
 
 
 def on_delete_topics(call: Call) -> None:

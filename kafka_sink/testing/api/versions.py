@@ -1,6 +1,6 @@
 """ApiVersions (18), versions 0-4: what the broker speaks, and the features of the cluster.
 
-The finalized feature `transaction.version` is what turns on transactions of the second generation in clients. A
+The finalized feature `transaction.version` is what turns on transactions of version 2 in clients. A
 version from the future is answered in version 0 with UNSUPPORTED_VERSION (KIP-511). Produce is listed from version 0
 although 0-2 are refused, because librdkafka looks for that (KAFKA-18659), and AddPartitionsToTxn up to the versions
 that brokers speak among themselves, by which a client sees that they verify transactions (KIP-890). `Settings.release`
@@ -43,17 +43,25 @@ SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def version_max(settings: Settings, api: Api) -> int:
-    return min(api.version_max, LAST_VERSIONS[settings.release].get(api.name, api.version_max))
+    last = {**LAST_VERSIONS[settings.release], **settings.quirk.last_versions}
+    return min(api.version_max, last.get(api.name, api.version_max))
+
+
+def is_served(settings: Settings, api: Api) -> bool:
+    return api.name not in settings.quirk.missing_apis
 
 
 def served_versions(call: Call) -> list[dict[str, int]]:
+    settings = call.core.settings
+    of_brokers = {name: last for name, last in OF_BROKERS.items() if name not in settings.quirk.last_versions}
     return [
         {
             "api_key": api.key,
             "min_version": 0 if api is PRODUCE else api.version_min,
-            "max_version": OF_BROKERS.get(api.name, version_max(call.core.settings, api)),
+            "max_version": of_brokers.get(api.name, version_max(settings, api)),
         }
         for api in sorted(APIS.values(), key=lambda one: one.key)
+        if is_served(settings, api)
     ]
 
 

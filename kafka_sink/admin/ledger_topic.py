@@ -16,10 +16,13 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
+from typing import Protocol
 
 from kafka_sink.admin.client import Client
 from kafka_sink.client.admin_request import AnyBroker
+from kafka_sink.error_table.brokers import LEDGER_FORGETS
 from kafka_sink.errors import BrokerError, ConfigError
+from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import METADATA
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -46,36 +49,76 @@ CLEANUP, IN_SYNC, UNCLEAN, MESSAGE_BYTES = CHECKED = (
 WARNINGS_MAX = 256
 
 
-def check_ledger_topic(client: Client, topic: str, replication_factor: int) -> None:
-    """`replication_factor` is for a new one; -1: as many as are wise. Raises `ConfigError` for one that forgets."""
+class LedgerOptions(Protocol):
+    """Of the options of a sink, those about the topic of its ledger."""
+
+    @property
+    def ledger_topic(self) -> str: ...
+    @property
+    def ledger_replication_factor(self) -> int: ...
+    @property
+    def ledger_is_created(self) -> bool: ...
+    @property
+    def ledger_configs(self) -> tuple[tuple[str, str], ...]: ...
+
+
+@frozen
+class PlainLedger:
+    """Where there are no other options of a sink."""
+
+    ledger_topic: str
+    ledger_replication_factor: int = -1
+    ledger_is_created: bool = True
+    ledger_configs: tuple[tuple[str, str], ...] = ()
+
+
+def check_ledger_topic(client: Client, wanted: LedgerOptions) -> None:
+    """Raises `ConfigError` for one that forgets, and for one that is missing and not ours to create."""
+    topic = wanted.ledger_topic
     try:
         configs = client.topic_configs(topic, CHECKED)
     except BrokerError as error:
         if error.code != UNKNOWN_TOPIC:
             raise
-        _create(client, topic, replication_factor)
+        if not wanted.ledger_is_created:
+            raise ConfigError(missing_ledger(topic)) from None
+        _create(client, wanted)
         return
     if configs is None:
         client.describe_topic(topic, create=False)  # we are not told; that it is there must do
     else:
-        _refuse_one_that_forgets(topic, configs)
-    brokers, replicas = _counts(client, topic)
+        refuse_one_that_forgets(topic, configs)
+    brokers, replicas = ledger_counts(client, topic)
     for text in troubles(topic, configs or {}, replicas, brokers):
         _warn_once(text, os.getpid())
 
 
-def _create(client: Client, topic: str, replication_factor: int) -> None:
-    factor = replication_factor
+def missing_ledger(topic: str) -> str:
+    return (
+        f"there is no ledger topic {topic}, and ledger.create=false: create it with one partition and "
+        f"{CLEANUP}=compact, or set ledger.create=true"
+    )
+
+
+def new_ledger(client: Client, wanted: LedgerOptions) -> tuple[int, dict[str, str]]:
+    """Replicas and configuration of one that is to be made."""
+    factor = wanted.ledger_replication_factor
     if factor == -1:
-        factor = min(REPLICAS_WANTED, _counts(client, topic)[0])
+        factor = min(REPLICAS_WANTED, ledger_counts(client, wanted.ledger_topic)[0])
     configs = dict(LEDGER_CONFIGS)
     if factor >= REPLICAS_WANTED:
         configs[IN_SYNC] = str(IN_SYNC_WANTED)
-    client.create_topic(topic, 1, factor, configs)
-    _LOGGER.info("created the ledger topic %s (replication factor %d)", topic, factor)
+    configs |= dict(wanted.ledger_configs)
+    return factor, {name: value for name, value in configs.items() if value}
 
 
-def _counts(client: Client, topic: str) -> tuple[int, int | None]:
+def _create(client: Client, wanted: LedgerOptions) -> None:
+    factor, configs = new_ledger(client, wanted)
+    client.create_topic(wanted.ledger_topic, 1, factor, configs)
+    _LOGGER.info("created the ledger topic %s (replication factor %d)", wanted.ledger_topic, factor)
+
+
+def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:
     """Brokers that are there, and replicas of the ledger's partition; None: nobody knows them just now."""
     body = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
     answer = client.ask(AnyBroker(), METADATA, body, changes_nothing=True)
@@ -85,13 +128,14 @@ def _counts(client: Client, topic: str) -> tuple[int, int | None]:
     return len(answer["brokers"]), None
 
 
-def _refuse_one_that_forgets(topic: str, configs: Mapping[str, str | None]) -> None:
+def refuse_one_that_forgets(topic: str, configs: Mapping[str, str | None]) -> None:
     """compact,delete is no better than delete: it compacts, and deletes with age all the same."""
     policy = configs.get(CLEANUP)
     if policy != "compact":
         raise ConfigError(
             f"the ledger topic {topic} has {CLEANUP}={policy}: decisions would be deleted with age, and batches "
-            f"delivered twice. Set it right ({_alter(topic, CLEANUP, 'compact')}), or choose another ledger.topic"
+            f"delivered twice. Set it right ({_alter(topic, CLEANUP, 'compact')}), or choose another ledger.topic",
+            LEDGER_FORGETS,
         )
 
 

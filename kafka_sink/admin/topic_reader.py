@@ -1,0 +1,97 @@
+"""One partition of a topic from an offset to its stable end, as a read_committed consumer sees it; for commands that
+read a topic once. Leaders that move are found again; whoever does not answer in time is the error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from kafka_sink.admin.client import Client
+from kafka_sink.client.admin_request import Leader
+from kafka_sink.errors import BrokerError, OperationTimeout
+from kafka_sink.exactly_once.committed_read import committed_records
+from kafka_sink.exactly_once.log_scan import (
+    EARLIEST,
+    FETCH_LAST_BY_NAME,
+    LATEST,
+    LIST_OFFSETS_FIRST_ISOLATED,
+    READ_COMMITTED,
+    fetch_body,
+    fetched,
+    listed_offset,
+    offsets_body,
+)
+from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.records.scalar import Record
+from kafka_sink.wire.api import Api
+from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
+
+AGAIN = (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN)
+WAIT_S = 0.1
+
+
+class PartitionReader:
+    def __init__(self, client: Client, topic: str, partition: int, patience_ms: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self._client = client
+        self._leader = Leader(topic, partition)
+        self._patience_ms = patience_ms
+
+    def extent(self) -> tuple[int, int]:
+        """The first offset that is still there, and the end of what is stable."""
+        return self._offset(EARLIEST), self._offset(LATEST)
+
+    def read(self, offset: int, end: int) -> Iterator[tuple[list[tuple[int, Record]], int]]:
+        """Records below `end`, as they are fetched, each time with the offset to go on with."""
+        give_up_ms = self._client.now_ms() + self._patience_ms
+        find_again = False
+        while offset < end:
+            body = self._client.ask(
+                self._leader, FETCH, fetch_body(self.topic, self.partition, offset, READ_COMMITTED),
+                version_max=FETCH_LAST_BY_NAME, find_again=find_again, changes_nothing=True,
+            )  # fmt: skip
+            answer = fetched(body)
+            found = meaning(FETCH, answer.error_code)
+            if found is Meaning.OUT_OF_RANGE:
+                # What was there has been deleted meanwhile, by its age.
+                offset = max(offset + 1, self._offset(EARLIEST))
+                yield [], min(offset, end)
+                continue
+            find_again = found is not Meaning.DONE
+            if find_again:
+                self._check(found, FETCH, answer.error_code, give_up_ms)
+                continue
+            (partition,) = (each for topic in body["responses"] for each in topic["partitions"])
+            records, next_offset = committed_records(answer.records, partition["aborted_transactions"], offset)
+            if next_offset == offset:
+                # The leader that says so is behind the one that told the end.
+                find_again = True
+                self._check(Meaning.REPEAT, FETCH, 0, give_up_ms)
+                continue
+            give_up_ms = self._client.now_ms() + self._patience_ms
+            yield [each for each in records if each[0] < end], min(next_offset, end)
+            offset = next_offset
+
+    def _offset(self, timestamp: int) -> int:
+        give_up_ms = self._client.now_ms() + self._patience_ms
+        find_again = False
+        while True:
+            body = self._client.ask(
+                self._leader, LIST_OFFSETS, offsets_body([(self.topic, self.partition)], timestamp, READ_COMMITTED),
+                version_min=LIST_OFFSETS_FIRST_ISOLATED, find_again=find_again, changes_nothing=True,
+            )  # fmt: skip
+            error_code, offset = listed_offset(body)
+            found = meaning(LIST_OFFSETS, error_code)
+            if found is Meaning.DONE:
+                return offset
+            find_again = True
+            self._check(found, LIST_OFFSETS, error_code, give_up_ms)
+
+    def _check(self, found: Meaning, api: Api, error_code: int, give_up_ms: int) -> None:
+        text = f"{self.topic}-{self.partition}: {described(api.name, error_code)}"
+        if found not in AGAIN:
+            raise BrokerError(text, code=error_code, api=api.name, topic=self.topic)
+        if self._client.now_ms() >= give_up_ms:
+            raise OperationTimeout(text)
+        time.sleep(WAIT_S)

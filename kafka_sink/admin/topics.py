@@ -1,0 +1,108 @@
+"""Topics as somebody wants them: made where they are missing, compared where they are not.
+
+Assumed of brokers: Metadata says whether a topic is there, also to somebody who may not read its configuration; each
+broker answers with what it knows itself, and learns of a new topic a little later than the one that made it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kafka_sink.admin.client import Client
+from kafka_sink.client.outcome import describe
+from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, OperationTimeout
+from kafka_sink.options.sink_options import TopicPlan
+from kafka_sink.wire.apis import METADATA
+
+UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED = 3, 29
+# What is said of a topic that is being made, or whose leaders are being elected.
+UNSETTLED = (5, 9)
+LOOK_AGAIN_MS = 20
+# Refused for what was asked, not for how the brokers are.
+INVALID = frozenset({37, 38, 40, 44})
+
+
+class TopicState(NamedTuple):
+    """As one broker knows it. `configs` None: it does not tell us."""
+
+    replicas: tuple[tuple[int, ...], ...]
+    in_sync: tuple[tuple[int, ...], ...]
+    leaders: tuple[int, ...]
+    configs: Mapping[str, str | None] | None
+
+    @property
+    def replication_factor(self) -> int:
+        """The smallest, while replicas are being moved."""
+        return min((len(each) for each in self.replicas), default=0)
+
+
+def topic_state(client: Client, name: str, configs: Iterable[str] | None = ()) -> TopicState | None:
+    """None: there is no such topic. `configs`: those that are of interest; None stands for all."""
+    answer = client.ask_metadata(about_topic(name))
+    row = answer["topics"][0]
+    if row["error_code"] == UNKNOWN_TOPIC:
+        return None
+    if row["error_code"] == TOPIC_AUTHORIZATION_FAILED:
+        raise AuthorizationError(
+            f"not authorized to describe topic {name}: the principal needs Describe on it, which Read and Write imply"
+        )
+    if row["error_code"] and row["error_code"] not in UNSETTLED:
+        raise BrokerError(f"topic {name}: {describe(row['error_code'])}", code=row["error_code"], topic=name)
+    partitions = sorted(row["partitions"], key=lambda each: int(each["partition_index"]))
+    names = None if configs is None else list(configs)
+    return TopicState(
+        tuple(tuple(each["replica_nodes"]) for each in partitions),
+        tuple(tuple(each["isr_nodes"]) for each in partitions),
+        tuple(each["leader_id"] for each in partitions),
+        client.topic_configs(name, names) if names != [] else {},
+    )
+
+
+def create_where_missing(client: Client, name: str, plan: TopicPlan) -> list[str] | None:
+    """None: it was made, and every broker knows it. Else in what the topic that was there differs from the plan."""
+    state = topic_state(client, name, [config for config, _ in plan.configs])
+    if state is not None:
+        return list(differences(state, plan))
+    try:
+        made = client.create_topic(name, plan.partitions, plan.replication_factor, dict(plan.configs))
+    except BrokerError as error:
+        if error.code in INVALID:
+            raise ConfigError(str(error)) from None
+        raise
+    wait_on_all_brokers(client, name, len(made))
+    return None
+
+
+def differences(state: TopicState, plan: TopicPlan) -> Iterator[str]:
+    if plan.partitions not in (-1, len(state.replicas)):
+        yield f"partitions={len(state.replicas)} instead of {plan.partitions}"
+    if plan.replication_factor not in (-1, state.replication_factor):
+        yield f"replicas={state.replication_factor} instead of {plan.replication_factor}"
+    for name, wanted in plan.configs:
+        found = (state.configs or {}).get(name)
+        if state.configs is not None and found != wanted:
+            yield f"{name}={'not known to the broker' if found is None else found} instead of {wanted}"
+
+
+def wait_on_all_brokers(client: Client, name: str, partitions: int) -> None:
+    """Tasks ask whichever broker they meet. One that does not answer is not waited for."""
+    deadline_ms = client.now_ms() + client.options.max_block_ms
+    while True:
+        rows = [body["topics"][0] for body in client.answers_of_all(METADATA, about_topic(name))]
+        if all(len(row["partitions"]) >= partitions and _is_led(row) for row in rows):
+            return
+        if client.now_ms() >= deadline_ms:
+            raise OperationTimeout(
+                f"topic {name} was created, and after max.block.ms={client.options.max_block_ms} not every broker "
+                "knows it"
+            )
+        client.pause(LOOK_AGAIN_MS)
+
+
+def about_topic(name: str) -> dict[str, Any]:
+    return {"topics": [{"name": name}], "allow_auto_topic_creation": False}
+
+
+def _is_led(row: Mapping[str, Any]) -> bool:
+    return not row["error_code"] and all(each["leader_id"] != -1 for each in row["partitions"])

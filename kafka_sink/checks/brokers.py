@@ -1,0 +1,145 @@
+"""Are the brokers there, do they let us in, and is each of them where it says it is?"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from kafka_sink.admin.client import ABOUT_US, Client
+from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.checks.job import CheckedJob
+from kafka_sink.client.admin_request import Controller
+from kafka_sink.errors import BrokerError, KafkaSinkError
+from kafka_sink.wire.apis import API_VERSIONS, DESCRIBE_QUORUM
+
+# Of the time there is, one after the other: a host that swallows packets must not use it up.
+CONNECT_SHARE, LOGIN_SHARE = 0.35, 0.6
+CLOCK_WARN_MS, CLOCK_FAIL_MS = 5_000, 3_600_000
+_QUORUM = {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]}
+# What an error says -> what to do. The texts are those of client/, io/ and security/.
+LOGIN_ADVICE = (
+    ("refused the credentials", "compare user, password and mechanism with what the brokers know"),
+    ("does not take sasl.mechanism", "set kafka.sasl.mechanism to one that is offered"),
+    ("does not want SASL", "set kafka.security.protocol=PLAINTEXT or SSL, or use the port of the SASL listener"),
+    ("a TLS listener behind", "set kafka.security.protocol=SSL or SASL_SSL, or use the port of the plain listener"),
+    ("does not speak TLS", "set kafka.security.protocol=PLAINTEXT or SASL_PLAINTEXT, or use the TLS listener's port"),
+    ("does this listener want SASL", "set kafka.security.protocol=SASL_SSL or SASL_PLAINTEXT, and credentials"),
+    ("demands", "set kafka.ssl.keystore.location to a certificate and its key"),
+    ("not trusted here", "set kafka.ssl.truststore.location to the certificate of the brokers' authority"),
+    ("for another", "use the name that the certificate is for in kafka.bootstrap.servers"),
+    ("no Kafka broker", "compare host and port with the brokers' listeners"),
+)  # fmt: skip
+ANY_LOGIN_ADVICE = "see docs/security.md, what an error means"
+
+
+def bootstrap(job: CheckedJob) -> Iterator[ProbeResult]:
+    """Names resolved and ports open, each server by itself; nobody logs in."""
+    servers = job.options.producer.bootstrap_servers
+    limit_s = job.timeout_s * CONNECT_SHARE
+    with ThreadPoolExecutor(len(servers)) as threads:
+        troubles = list(threads.map(lambda server: trouble_of(server, limit_s), servers))
+    dead = [trouble for trouble in troubles if trouble is not None]
+    for trouble in dead:
+        verdict = FAIL if len(dead) == len(servers) else WARN
+        yield ProbeResult("bootstrap", verdict, trouble, "compare kafka.bootstrap.servers with the brokers' listeners")
+    if len(dead) < len(servers):
+        yield ProbeResult("bootstrap", OK, f"{len(servers) - len(dead)} of {len(servers)} servers accept connections")
+
+
+def trouble_of(server: tuple[str, int], limit_s: float) -> str | None:
+    title = f"{server[0]}:{server[1]}"
+    try:
+        socket.create_connection(server, limit_s).close()
+    except socket.gaierror as error:
+        return f"{title}: this host name is not known here ({error.strerror})"
+    except OSError as error:
+        said = error.strerror or f"no answer within {limit_s:.1f} s"
+        return f"{title}: {said}"
+    return None
+
+
+def login(job: CheckedJob) -> Iterator[ProbeResult]:
+    """One connection, so that a wrong password is tried once."""
+    options = job.options.producer
+    has_tls, has_sasl = options.security_protocol.endswith("SSL"), options.security_protocol.startswith("SASL")
+    title = f"security.protocol={options.security_protocol}"
+    title += f", sasl.mechanism={options.sasl_mechanism}" if has_sasl else ""
+    try:
+        with job.client(LOGIN_SHARE) as client:
+            client.reach()
+    except KafkaSinkError as error:
+        yield ProbeResult("login", FAIL, f"{title}: {error}", login_advice(str(error)))
+        return
+    if has_tls and not (options.enable_ssl_certificate_verification and options.ssl_endpoint_identification_algorithm):
+        yield ProbeResult(
+            "login", WARN, f"{title}: accepted, but whose certificate it is nobody looked at",
+            "leave kafka.enable.ssl.certificate.verification and kafka.ssl.endpoint.identification.algorithm at their "
+            "defaults",
+        )  # fmt: skip
+        return
+    plain = "" if has_tls else ": accepted, not encrypted"
+    yield ProbeResult("login", OK, f"{title}{plain or ': accepted'}")
+
+
+def login_advice(text: str) -> str:
+    return next((advice for part, advice in LOGIN_ADVICE if part in text), ANY_LOGIN_ADVICE)
+
+
+def listeners(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    """Every broker, by the address that it advertises: tasks write to whichever leads a partition."""
+    answers = client.answers_by_broker(API_VERSIONS, ABOUT_US)
+    dead = {node: answer for node, answer in answers.items() if isinstance(answer, KafkaSinkError)}
+    for node, error in sorted(dead.items()):
+        yield ProbeResult(
+            "brokers", FAIL, f"broker {node} is not reached by the address that it advertises: {error}",
+            "start it, or set its advertised.listeners to an address that this host and every executor can reach",
+        )  # fmt: skip
+    alive = [answer for answer in answers.values() if not isinstance(answer, KafkaSinkError)]
+    if len(alive) == len(answers):
+        yield ProbeResult(
+            "brokers", OK, f"{len(alive)} of {len(answers)} answer, of cluster {client.cluster_id() or '(unnamed)'}"
+        )
+    offered = {tuple((row["api_key"], row["max_version"]) for row in answer["api_keys"]) for answer in alive}
+    levels = ", ".join(f"{name}={level}" for name, level in sorted(client.features().items())) or "none"
+    if len(offered) > 1:
+        yield ProbeResult(
+            "versions", WARN, f"brokers offer different versions of the protocol; features: {levels}",
+            "fine during a rolling upgrade; else bring all brokers to one release",
+        )  # fmt: skip
+    else:
+        yield ProbeResult(
+            "versions", OK, f"{len(next(iter(offered), ()))} requests of the protocol; features: {levels}"
+        )
+
+
+def clock(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    """By what the controller says of itself. Nothing, where it does not: no KRaft, or no Describe on the cluster."""
+    before_ms = time.time() * 1000
+    try:
+        answer = client.ask(Controller(), DESCRIBE_QUORUM, _QUORUM, changes_nothing=True)
+    except BrokerError:
+        return
+    after_ms = time.time() * 1000
+    if answer["error_code"] or not answer["topics"]:
+        return
+    (row,) = answer["topics"][0]["partitions"]
+    told = [
+        each["last_caught_up_timestamp"] for each in row["current_voters"] if each["replica_id"] == row["leader_id"]
+    ]
+    if told and told[0] > 0:
+        yield clock_finding(told[0], before_ms, after_ms, "the controller's")
+
+
+def clock_finding(told_ms: int, before_ms: float, after_ms: float, whose: str) -> ProbeResult:
+    """What lies between question and answer is not known, and counts for nothing."""
+    difference_ms = 0.0
+    if not before_ms <= told_ms <= after_ms:
+        difference_ms = told_ms - (before_ms if told_ms < before_ms else after_ms)
+    if abs(difference_ms) < CLOCK_WARN_MS:
+        return ProbeResult("clock", OK, f"this clock and {whose} differ by less than {CLOCK_WARN_MS // 1000} s")
+    way = "behind" if difference_ms > 0 else "ahead of"
+    text = f"this clock is {abs(difference_ms) / 1000:.0f} s {way} {whose}"
+    advice = "set both by NTP: tokens, signatures and timestamps of records are judged by it"
+    return ProbeResult("clock", FAIL if abs(difference_ms) >= CLOCK_FAIL_MS else WARN, text, advice)

@@ -1,0 +1,132 @@
+"""What the job runs on, on this machine: versions, and what makes Spark's Python side slower than it has to be."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+
+PYTHON_MIN, PYARROW_MIN, PYSPARK_MIN = (3, 10), (15,), (4, 0)
+PYSPARK_MIN_OF_STREAMS = (4, 1)
+SOCKETS = "spark.python.unix.domain.socket.enabled"
+_ON_SPARK = "pip install 'pykafka-sink[spark]', or run this where the driver runs"
+
+
+def environment() -> Iterator[ProbeResult]:
+    yield from versions(sys.version_info[:3], _version_of("pyarrow"), _spark_version())
+    session = active_session()
+    yield from sockets(session, os.environ)
+    yield from zipped_pyspark(os.environ)
+
+
+def versions(python: tuple[int, ...], pyarrow: str | None, pyspark: str | None) -> Iterator[ProbeResult]:
+    """`None`: it is not installed."""
+    said = ".".join(map(str, python))
+    if python < PYTHON_MIN:
+        yield ProbeResult("python", FAIL, f"Python {said}", "use Python 3.10 or newer, also on executors")
+    else:
+        yield ProbeResult("python", OK, f"Python {said}")
+    if pyarrow is None or _numbers(pyarrow) < PYARROW_MIN:
+        yield ProbeResult("pyarrow", FAIL, f"pyarrow {pyarrow or 'is not installed'}", "pip install 'pyarrow>=15'")
+    else:
+        yield ProbeResult("pyarrow", OK, f"pyarrow {pyarrow}")
+    if pyspark is None:
+        yield ProbeResult("pyspark", WARN, "PySpark is not installed in this Python", _ON_SPARK)
+    elif _numbers(pyspark) < PYSPARK_MIN:
+        yield ProbeResult(
+            "pyspark", FAIL, f"PySpark {pyspark} has no data sources in Python", "use PySpark 4.1 or newer"
+        )
+    elif _numbers(pyspark) < PYSPARK_MIN_OF_STREAMS:
+        yield ProbeResult(
+            "pyspark", WARN, f"PySpark {pyspark}: batch writes work, streams do not", "use PySpark 4.1 for streams"
+        )
+    else:
+        yield ProbeResult("pyspark", OK, f"PySpark {pyspark}")
+
+
+def sockets(session: Any | None, environment: Mapping[str, str]) -> Iterator[ProbeResult]:
+    """By the session that runs, else by the defaults that a new one would read. Nothing, where neither is there."""
+    if session is not None:
+        value, where = str(session.conf.get(SOCKETS, "false")), "this session"
+    else:
+        path = defaults_file(environment)
+        if path is None:
+            return
+        value, where = _default_of(path, SOCKETS) or "false", str(path)
+    if value.lower() == "true":
+        yield ProbeResult("sockets", OK, f"rows come to Python over Unix domain sockets ({SOCKETS}=true)")
+    else:
+        yield ProbeResult(
+            "sockets", WARN, f"rows come to Python over loopback TCP: {SOCKETS} is not true in {where}",
+            f"set {SOCKETS}=true in the application's configuration (docs/performance.md)",
+        )  # fmt: skip
+
+
+def zipped_pyspark(environment: Mapping[str, str]) -> Iterator[ProbeResult]:
+    home = spark_home(environment)
+    if home is None:
+        return
+    path = home / "python" / "lib" / "pyspark.zip"
+    if not path.exists():
+        yield ProbeResult("pyspark.zip", OK, "Python workers load PySpark from its folder")
+        return
+    yield ProbeResult(
+        "pyspark.zip", OK, f"Python workers load PySpark from {path}, and compile it anew in each process",
+        "in an image that has PySpark in site-packages as well, remove this file: first writes are faster "
+        "(docs/performance.md)",
+    )  # fmt: skip
+
+
+def active_session() -> Any | None:
+    if "pyspark" not in sys.modules:
+        return None  # nobody in this process has one
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()
+
+
+def spark_home(environment: Mapping[str, str]) -> Path | None:
+    if environment.get("SPARK_HOME"):
+        return Path(environment["SPARK_HOME"])
+    try:
+        found = importlib.metadata.distribution("pyspark").locate_file("pyspark")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    return Path(str(found)) if Path(str(found)).is_dir() else None
+
+
+def defaults_file(environment: Mapping[str, str]) -> Path | None:
+    folder = environment.get("SPARK_CONF_DIR")
+    home = spark_home(environment)
+    path = Path(folder) if folder else home / "conf" if home is not None else None
+    path = None if path is None else path / "spark-defaults.conf"
+    return path if path is not None and path.is_file() else None
+
+
+def _default_of(path: Path, name: str) -> str | None:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        words = line.replace("=", " ", 1).split(None, 1)
+        if len(words) == 2 and words[0] == name:
+            return words[1].strip()
+    return None
+
+
+def _spark_version() -> str | None:
+    return _version_of("pyspark") or _version_of("pyspark-client")
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        module = sys.modules.get(package)  # a platform may bring its own, which pip knows nothing of
+        return getattr(module, "__version__", None)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())

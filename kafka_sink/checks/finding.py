@@ -1,0 +1,70 @@
+"""What probes say, and how it is shown: a table for people, objects for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from kafka_sink.frozen import frozen
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+_EXIT_CODES = {OK: 0, WARN: 1, FAIL: 2}
+_MARKS = {OK: "✓", WARN: "!", FAIL: "✗"}
+_PLAIN_MARKS = {OK: "ok", WARN: "warn", FAIL: "FAIL"}
+
+
+@frozen
+class ProbeResult:
+    """`name` is what was looked at; `advice` is what to do, and may come with an ok that could be better."""
+
+    name: str
+    verdict: str
+    text: str
+    advice: str = ""
+
+
+class CheckReport(Sequence[ProbeResult]):
+    """Printed, or shown at the end of a notebook's cell, it is a table."""
+
+    def __init__(self, findings: Sequence[ProbeResult]) -> None:
+        self._findings = tuple(findings)
+
+    @overload
+    def __getitem__(self, index: int) -> ProbeResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ProbeResult]: ...
+
+    def __getitem__(self, index: int | slice) -> ProbeResult | Sequence[ProbeResult]:
+        return self._findings[index]
+
+    def __iter__(self) -> Iterator[ProbeResult]:
+        return iter(self._findings)
+
+    def __len__(self) -> int:
+        return len(self._findings)
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+    @property
+    def exit_code(self) -> int:
+        """0: all is well, 1: there are warnings, 2: something will not work."""
+        return max((_EXIT_CODES[finding.verdict] for finding in self), default=0)
+
+    @property
+    def is_ok(self) -> bool:
+        return self.exit_code < _EXIT_CODES[FAIL]
+
+    def objects(self) -> list[dict[str, str]]:
+        return [{"name": each.name, "verdict": each.verdict, "text": each.text, "advice": each.advice} for each in self]
+
+    def lines(self, encoding: str | None = "utf-8") -> list[str]:
+        """Marks are words where the terminal has no letters for them."""
+        marks = _MARKS if (encoding or "").lower().replace("-", "") == "utf8" else _PLAIN_MARKS
+        mark_width, name_width = max(map(len, marks.values())), max((len(each.name) for each in self), default=0)
+        shown = []
+        for each in self:
+            shown.append(f"{marks[each.verdict]:{mark_width}} {each.name:{name_width}}  {each.text}")
+            if each.advice:
+                shown.append(f"{'':{mark_width}} {'':{name_width}}  -> {each.advice}")
+        return shown

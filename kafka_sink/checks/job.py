@@ -1,0 +1,67 @@
+"""What is checked: the options of a job, the columns that it writes, and how long there is to look."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kafka_sink.admin.client import Client
+from kafka_sink.exactly_once.identity import sink_id_of_checkpoint, transactional_id_prefix
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.sink_options import SinkOptions
+
+ANSWER_SHARE = 0.4
+# A batch write without a name calls its transactions so.
+UNNAMED = "batch"
+
+
+@dataclass(frozen=True)
+class CheckedJob:
+    """`schema` is Spark's, or None: not told. `timeout_s` is for the whole check. `writes`: something may be written,
+    and is taken back."""
+
+    settings: Mapping[str, str]
+    options: SinkOptions
+    schema: Any | None = None
+    timeout_s: float = 2.0
+    writes: bool = False
+
+    @property
+    def sink_id(self) -> str | None:
+        if self.options.sink_id is not None:
+            return self.options.sink_id
+        location = self.options.checkpoint_location
+        return None if location is None else sink_id_of_checkpoint(location)
+
+    @property
+    def probing_id(self) -> str:
+        """A transactional id that permissions for the job's own ids cover, and that no task is called by."""
+        return f"{transactional_id_prefix(self.sink_id or UNNAMED)}check"
+
+    @property
+    def unused_id(self) -> str:
+        """As the one before, and nobody ever begins a transaction under it."""
+        return f"{self.probing_id}-permission"
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        named = (self.options.topic, self.options.dead_letter_topic)
+        return tuple(topic for topic in named if topic is not None)
+
+    def hurried(self, share: float = 1.0) -> ProducerOptions:
+        """The job's own way to the brokers, with this part of the time to wait for them."""
+        limit_ms = max(1, int(self.timeout_s * share * 1000))
+        # So that there is time for another broker when the first one says nothing.
+        answer_ms = max(1, int(limit_ms * ANSWER_SHARE))
+        producer = self.options.producer
+        return replace(
+            producer,
+            max_block_ms=limit_ms,
+            request_timeout_ms=answer_ms,
+            socket_connection_setup_timeout_ms=min(answer_ms, producer.socket_connection_setup_timeout_ms),
+            client_id=producer.client_id or "pykafka-sink-check",
+        )
+
+    def client(self, share: float = 1.0) -> Client:
+        return Client(self.hurried(share))

@@ -1,0 +1,101 @@
+"""The ledger: is its topic safe, and what does it say of this sink?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kafka_sink.admin.client import Client
+from kafka_sink.admin.ledger_topic import (
+    CHECKED,
+    ledger_counts,
+    missing_ledger,
+    new_ledger,
+    refuse_one_that_forgets,
+    troubles,
+)
+from kafka_sink.admin.topics import topic_state
+from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.checks.job import CheckedJob
+from kafka_sink.checks.topics import creation_trouble
+from kafka_sink.checks.transactions import settings_of
+from kafka_sink.errors import ConfigError
+from kafka_sink.exactly_once.ledger import Kind
+from kafka_sink.exactly_once.listing import LedgerListing, Listed, SingleStep
+from kafka_sink.options.sink_options import TopicPlan
+
+
+def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    if not job.options.is_exactly_once:
+        return
+    topic = job.options.ledger_topic
+    state = topic_state(client, topic, CHECKED)
+    if state is None:
+        yield _missing(job, client)
+        return
+    if state.configs is None:
+        advice = f"grant DescribeConfigs on topic {topic}"
+        yield ProbeResult("ledger", WARN, f"the configuration of {topic} is not told: it may delete decisions", advice)
+    else:
+        try:
+            refuse_one_that_forgets(topic, state.configs)
+        except ConfigError as error:
+            text, _, advice = str(error).partition(". ")
+            yield ProbeResult("ledger", FAIL, text, advice)
+            return
+    brokers, replicas = ledger_counts(client, topic)
+    found = list(troubles(topic, state.configs or {}, replicas, brokers))
+    for trouble in found:
+        text, _, advice = trouble.partition(". ")
+        yield ProbeResult("ledger", WARN, text, advice)
+    if not found and state.configs is not None:
+        yield ProbeResult("ledger", OK, f"{topic}: compacted, {replicas} of {brokers} brokers hold it")
+    yield from decisions(job, client)
+
+
+def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    listing = LedgerListing(settings_of(job, client), job.sink_id, client.now_ms())
+    found = client.run(SingleStep(listing, client.now_ms() + client.options.max_block_ms))
+    if found.failure is not None or found.listed is None:
+        why = found.failure.reason if found.failure is not None else "no answer"
+        yield ProbeResult("decisions", FAIL, f"the ledger was not read: {why}", "grant Read on the ledger topic")
+        return
+    yield from _judged(found.listed, job.sink_id)
+
+
+def _judged(listed: Sequence[Listed], sink_id: str | None) -> Iterator[ProbeResult]:
+    whose = "all sinks" if sink_id is None else f"sink {sink_id}"
+    unread = [each for each in listed if each.record is None]
+    stuck = [each for each in listed if each.record is not None and each.record.kind is Kind.STUCK]
+    open_ones = [each for each in listed if each.record is not None and each.record.kind is Kind.INTENT]
+    for each in unread:
+        text = f"the record {each.ledger_key} cannot be read: {each.problem}"
+        yield ProbeResult("decisions", FAIL, text, "pykafka-sink resolve --set-aside --help")
+    for each in stuck:
+        text = f"a batch of sink {each.sink_id} is lost: its query stops at every start"
+        yield ProbeResult(
+            "decisions", FAIL, text, f"pykafka-sink resolve --sink-id {each.sink_id} --replay or --accept"
+        )
+    for each in open_ones:
+        text = f"a batch of sink {each.sink_id} is decided and not known to be finished"
+        yield ProbeResult(
+            "decisions", WARN, text, f"start the query, or pykafka-sink recover --sink-id {each.sink_id}, before its "
+            "transactions time out",
+        )  # fmt: skip
+    if not (unread or stuck or open_ones):
+        yield ProbeResult("decisions", OK, f"{len(listed)} of {whose}, none open")
+
+
+def _missing(job: CheckedJob, client: Client) -> ProbeResult:
+    topic = job.options.ledger_topic
+    if not job.options.ledger_is_created:
+        text, _, advice = missing_ledger(topic).partition(": ")
+        return ProbeResult("ledger", FAIL, text, advice)
+    factor, configs = new_ledger(client, job.options)
+    trouble = creation_trouble(client, topic, TopicPlan(1, factor, tuple(configs.items())))
+    if trouble is None:
+        return ProbeResult("ledger", OK, f"{topic} is not there; the first batch makes it, and the brokers agree")
+    return ProbeResult(
+        "ledger", FAIL, f"{topic} is not there, and cannot be made: {trouble}",
+        "name the service with preset, or create the topic with one partition and cleanup.policy=compact, or grant "
+        "Create on it",
+    )  # fmt: skip

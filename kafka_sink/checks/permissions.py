@@ -1,0 +1,104 @@
+"""Every permission that the mode needs (docs/exactly-once.md#permissions), asked without using it.
+
+Topics: Metadata tells what the client may do. Transactional ids have nothing of the kind, so an EndTxn is sent for an
+id that nobody has: permission is judged before the id is looked for, and what is not known is not changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafka_sink.admin.client import Client
+from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.checks.job import CheckedJob
+from kafka_sink.checks.topics import metadata_of
+from kafka_sink.client.admin_request import Coordinator
+from kafka_sink.client.outcome import describe
+from kafka_sink.errors import AuthorizationError, KafkaSinkError
+from kafka_sink.wire.apis import END_TXN
+
+# By the numbers of Kafka's AclOperation, which are bits here.
+READ, WRITE = 3, 4
+NOT_TOLD = -(1 << 31)
+UNKNOWN_TOPIC, TOPIC_AUTHORIZATION_FAILED, ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 3, 29, 53, 31
+# The coordinator knows no such id, and so nothing was done.
+NOT_KNOWN = (48, 49, 105)
+# No broker has given out so many producer ids.
+NO_ONES = 1 << 62
+_NAMES = {READ: "Read", WRITE: "Write"}
+_TRANSACTION_LOG = "__transaction_state"
+_LOG_ADVICE = (
+    "look at the brokers' log; transaction.state.log.replication.factor and .min.isr must not be above the number of "
+    "brokers"
+)
+
+
+def permissions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    mode = job.options.is_exactly_once
+    wanted = [(topic, (WRITE, READ) if mode else (WRITE,)) for topic in job.topics]
+    if mode:
+        wanted.append((job.options.ledger_topic, (WRITE, READ)))
+    for topic, operations in wanted:
+        yield from _on_topic(client, topic, operations)
+
+
+def _on_topic(client: Client, topic: str, operations: tuple[int, ...]) -> Iterator[ProbeResult]:
+    row = metadata_of(client, topic)
+    if row["error_code"] == UNKNOWN_TOPIC:
+        return  # another line says so
+    if row["error_code"] == TOPIC_AUTHORIZATION_FAILED:
+        text = f"not authorized for topic {topic}: not even Describe, which Read and Write imply"
+        yield ProbeResult("permissions", FAIL, text, acl("--topic", topic, [_NAMES[each] for each in operations]))
+        return
+    told = row["topic_authorized_operations"]
+    if told == NOT_TOLD:
+        yield ProbeResult(
+            "permissions", WARN, f"the brokers do not tell what is allowed on topic {topic}", "--probe-write"
+        )
+        return
+    missing = [_NAMES[each] for each in operations if not told >> each & 1]
+    if missing:
+        text = f"not authorized for topic {topic}: {' and '.join(missing)} missing"
+        yield ProbeResult("permissions", FAIL, text, acl("--topic", topic, missing))
+    else:
+        names = " and ".join(_NAMES[each] for each in operations)
+        yield ProbeResult("permissions", OK, f"topic {topic}: {names}")
+
+
+def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    """Is there one, and may ids of this sink be used?"""
+    if not job.options.is_exactly_once or client.missing_for_transactions():
+        return
+    seen = metadata_of(client, _TRANSACTION_LOG)["error_code"]
+    if seen == UNKNOWN_TOPIC:
+        # Looking for a coordinator would make the brokers create their topic.
+        text = "no transaction was ever begun in this cluster, so coordinators were not asked"
+        yield ProbeResult("coordinator", OK, text, "--probe-write begins one, and aborts it")
+        return
+    prefix = job.probing_id.removesuffix("check")
+    body = {"transactional_id": job.unused_id, "producer_id": NO_ONES, "producer_epoch": 0, "committed": False}
+    try:
+        error_code = client.ask(Coordinator(job.unused_id), END_TXN, body, version_max=3)["error_code"]
+    except AuthorizationError:
+        error_code = ID_AUTHORIZATION_FAILED
+    except KafkaSinkError as error:
+        if seen == TOPIC_AUTHORIZATION_FAILED:
+            # Hidden from us. If it was not there, the brokers are making it now.
+            yield ProbeResult("coordinator", WARN, f"no coordinator of transactions yet: {error}", "repeat the check")
+        else:
+            yield ProbeResult("coordinator", FAIL, f"no coordinator of transactions: {error}", _LOG_ADVICE)
+        return
+    if error_code in (ID_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED):
+        text = f"not authorized for transactional ids that begin with {prefix}: Write missing"
+        advice = f"{acl('--transactional-id', prefix, ['Write'])} --resource-pattern-type prefixed"
+        yield ProbeResult("permissions", FAIL, text, advice)
+    elif error_code in NOT_KNOWN:
+        yield ProbeResult("permissions", OK, f"transactional ids that begin with {prefix}: Write")
+        yield ProbeResult("coordinator", OK, "the coordinator of this sink's transactions answers")
+    else:
+        yield ProbeResult("coordinator", FAIL, f"the coordinator answers {describe(error_code)}", _LOG_ADVICE)
+
+
+def acl(resource: str, name: str, operations: list[str]) -> str:
+    said = " ".join(f"--operation {operation}" for operation in operations)
+    return f"kafka-acls --add --allow-principal User:NAME {said} {resource} {name}"

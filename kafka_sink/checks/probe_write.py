@@ -1,0 +1,70 @@
+"""One record in a transaction that is aborted: the only probe that writes, and only if it is asked for.
+
+Readers with isolation.level=read_uncommitted see the record, as they see those of every aborted transaction. The id is
+the same each time, so that repeating the check leaves one id behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from kafka_sink.admin.client import Client
+from kafka_sink.checks.brokers import clock_finding
+from kafka_sink.checks.finding import FAIL, OK, ProbeResult
+from kafka_sink.checks.job import CheckedJob
+from kafka_sink.checks.transactions import settings_of
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.exactly_once.listing import SingleStep
+from kafka_sink.exactly_once.preflight import DescribeTransactions
+
+PROBE = b"pykafka-sink check --probe-write: this transaction is aborted"
+_TIMEOUT_MS = 10_000
+
+
+def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    if not job.options.is_exactly_once:
+        yield ProbeResult("write", OK, "not tried: under at-least-once a record could not be taken back")
+        return
+    if job.options.topic is None:
+        yield ProbeResult("write", OK, "not tried: no option topic", "name a topic with --topic")
+        return
+    from kafka_sink.producer.producer import Producer
+
+    options = replace(
+        job.hurried(),
+        transactional_id=job.probing_id,
+        transaction_timeout_ms=_TIMEOUT_MS,
+        delivery_timeout_ms=job.hurried().max_block_ms,
+        linger_ms=0,
+        allow_auto_create_topics=False,
+    )
+    begun = time.monotonic()
+    try:
+        with Producer(options) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            before_ms = time.time() * 1000
+            # A key, for a topic that is compacted.
+            producer.send(job.options.topic, value=PROBE, key=b"pykafka-sink-check")
+            producer.flush(job.timeout_s)
+            after_ms = time.time() * 1000
+            started_ms = _started_ms(job, client)
+            producer.abort_transaction()
+    except KafkaSinkError as error:
+        advice = "the other lines say why, or docs/troubleshooting.md"
+        yield ProbeResult("write", FAIL, f"a transaction with one record was not possible: {error}", advice)
+        return
+    took_ms = (time.monotonic() - begun) * 1000
+    yield ProbeResult("write", OK, f"one record was written to {job.options.topic} and aborted, in {took_ms:.0f} ms")
+    if started_ms is not None:
+        yield clock_finding(started_ms, before_ms, after_ms, "the coordinator's")
+
+
+def _started_ms(job: CheckedJob, client: Client) -> int | None:
+    """When the transaction began, by the coordinator's clock."""
+    described = DescribeTransactions(settings_of(job, client), (job.probing_id,), client.now_ms())
+    found = client.run(SingleStep(described, client.now_ms() + client.options.max_block_ms)).found
+    state = found.get(job.probing_id)
+    return state.start_ms if state is not None and state.start_ms > 0 else None

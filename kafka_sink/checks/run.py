@@ -1,0 +1,172 @@
+"""The list of probes, and how they are run: what is independent side by side, and all of it within the time.
+
+    options -> environment, bootstrap, registry side by side -> login, once -> groups of probes side by side
+
+Probes of a group share one client and so one login; each group has a thread. Whoever has not ended in time is left
+behind, and what it found until then counts.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from kafka_sink.admin.client import Client
+from kafka_sink.checks import brokers, environment, ledger, permissions, probe_write, registry, topics, transactions
+from kafka_sink.checks.finding import FAIL, OK, WARN, CheckReport, ProbeResult
+from kafka_sink.checks.job import CheckedJob
+from kafka_sink.errors import ConfigError, KafkaSinkError
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.presets import PRESETS
+
+TIMEOUT_S = 2.0
+ClusterProbe = Callable[[CheckedJob, Client], Iterable[ProbeResult]]
+# Each group by the name of its line when it does not end.
+GROUPS: Mapping[str, Sequence[ClusterProbe]] = {
+    "brokers": (brokers.listeners, brokers.clock),
+    "topic": (topics.topics,),
+    "permissions": (permissions.permissions,),
+    "transactions": (transactions.availability, permissions.coordinator, transactions.ids),
+    "ledger": (ledger.ledger,),
+}
+WRITING: Mapping[str, Sequence[ClusterProbe]] = {"write": (probe_write.probe_write,)}
+_ANY_ADVICE = "docs/troubleshooting.md"
+# In this order they are shown, whoever was first.
+_ORDER = (
+    *("options", "preset", "columns", "python", "pyarrow", "pyspark", "sockets", "pyspark.zip", "bootstrap", "login"),
+    *("brokers", "versions", "clock", "topic", "replicas", "sizes", "permissions", "transactions", "time limits"),
+    *("coordinator", "ids", "ledger", "decisions", "registry", "schema", "write"),
+)
+
+
+def check(
+    options: Mapping[str, object], schema: Any | None = None, *, timeout_s: float = TIMEOUT_S, probe_write: bool = False
+) -> CheckReport:
+    """Will a job with these options work here? `options` as the Spark job has them, `schema` of its DataFrame.
+
+    Nothing is written, unless `probe_write`: then one record in a transaction that is aborted.
+    """
+    if environment.active_session() is not None:
+        from kafka_sink.spark.files import look_in_spark_files
+
+        look_in_spark_files()  # options name files that Spark has distributed
+    settings = {str(name): _as_text(value) for name, value in options.items()}
+    findings: list[ProbeResult] = []
+    try:
+        parsed = parse_sink_options(settings)
+    except ConfigError as error:
+        findings = [ProbeResult("options", FAIL, problem, "docs/options.md") for problem in _problems(str(error))]
+        return _ordered([*findings, *environment.environment()])
+    job = CheckedJob(settings, parsed, schema, timeout_s, probe_write)
+    return _ordered([*_of_options(job), *_of_the_world(job)])
+
+
+def _problems(text: str) -> list[str]:
+    """Of a text that lists several, each for itself."""
+    title, *problems = text.split("\n- ")
+    return [" ".join(problem.splitlines()) for problem in problems or [title]]
+
+
+def _of_options(job: CheckedJob) -> Iterator[ProbeResult]:
+    for notice in job.options.notices:
+        yield ProbeResult("options", WARN, notice, "docs/options.md")
+    if not job.options.notices:
+        yield ProbeResult("options", OK, f"{len(job.settings)} options, all known")
+    if job.options.preset is not None:
+        preset = PRESETS[job.options.preset]
+        advice = f"pykafka-sink check --preset {job.options.preset} --explain"
+        yield ProbeResult("preset", OK, f"{preset.title}: sets {len(preset.settings)} options", advice)
+    if job.schema is not None:
+        yield from _columns(job, job.schema)
+
+
+def _columns(job: CheckedJob, schema: Any) -> Iterator[ProbeResult]:
+    from kafka_sink.spark.columns import written_columns
+
+    try:
+        columns = written_columns(schema, job.options.topic, job.options.formats)
+    except ConfigError as error:
+        yield ProbeResult("columns", FAIL, str(error), "docs/quickstart.md")
+        return
+    ignored = f"; not written: {', '.join(columns.ignored)}" if columns.ignored else ""
+    written = [name for name, _ in columns.record] + list(columns.names)
+    yield ProbeResult("columns", OK, f"written: {', '.join(written)}{ignored}")
+
+
+def _of_the_world(job: CheckedJob) -> list[ProbeResult]:
+    deadline = time.monotonic() + job.timeout_s
+    found = side_by_side(
+        {
+            "python": environment.environment,
+            "bootstrap": lambda: _reached(job),
+            "registry": lambda: registry.registry(job),
+        },
+        job.timeout_s,
+    )
+    if any(each.verdict == FAIL and each.name in ("bootstrap", "login") for each in found):
+        return found
+    left_s = max(job.timeout_s / 4, deadline - time.monotonic())
+    hurried = replace(job, timeout_s=left_s)
+    groups = {name: _with_client(hurried, probes) for name, probes in GROUPS.items()}
+    found += side_by_side(groups, left_s)
+    if job.writes:
+        # Afterwards: the others would see its transaction.
+        patient = replace(job, timeout_s=max(job.timeout_s, TIMEOUT_S))
+        found += side_by_side(
+            {name: _with_client(patient, probes) for name, probes in WRITING.items()}, patient.timeout_s * 2
+        )
+    return found
+
+
+def _reached(job: CheckedJob) -> Iterator[ProbeResult]:
+    found = list(brokers.bootstrap(job))
+    yield from found
+    if any(each.verdict == OK for each in found):
+        yield from brokers.login(job)
+
+
+def _with_client(job: CheckedJob, probes: Sequence[ClusterProbe]) -> Callable[[], Iterator[ProbeResult]]:
+    def run() -> Iterator[ProbeResult]:
+        with job.client() as client:
+            client.reach()
+            for probe in probes:
+                yield from probe(job, client)
+
+    return run
+
+
+def side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], limit_s: float) -> list[ProbeResult]:
+    """A thread for each. One that is late goes on as a daemon, and nobody listens to it any more."""
+    boxes: dict[str, list[ProbeResult]] = {name: [] for name in work}
+
+    def collect(name: str) -> None:
+        try:
+            for each in work[name]():
+                boxes[name].append(each)
+        except KafkaSinkError as error:
+            boxes[name].append(ProbeResult(name, FAIL, str(error), _ANY_ADVICE))
+
+    threads = {name: threading.Thread(target=collect, args=(name,), daemon=True) for name in work}
+    for thread in threads.values():
+        thread.start()
+    deadline = time.monotonic() + limit_s
+    found: list[ProbeResult] = []
+    for name, thread in threads.items():
+        thread.join(max(0.0, deadline - time.monotonic()))
+        found += list(boxes[name])
+        if thread.is_alive():
+            found.append(
+                ProbeResult(name, FAIL, f"no answer within {limit_s:.1f} s", "repeat it with a longer --timeout")
+            )
+    return found
+
+
+def _ordered(findings: Iterable[ProbeResult]) -> CheckReport:
+    return CheckReport(sorted(dict.fromkeys(findings), key=lambda each: _ORDER.index(each.name)))
+
+
+def _as_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

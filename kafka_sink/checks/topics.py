@@ -1,0 +1,165 @@
+"""The topics: are they there, safe, and do rows of this job fit?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from kafka_sink.admin.client import Client
+from kafka_sink.admin.topics import TopicState, about_topic, differences, topic_state
+from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.checks.job import CheckedJob
+from kafka_sink.client.admin_request import Controller
+from kafka_sink.client.outcome import describe
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.options.sink_options import TopicPlan
+from kafka_sink.wire.apis import CREATE_TOPICS
+
+IN_SYNC, MESSAGE_BYTES, CLEANUP = "min.insync.replicas", "max.message.bytes", "cleanup.policy"
+REPLICAS_WANTED = 3
+_LOOKED_AT = (IN_SYNC, MESSAGE_BYTES, CLEANUP)
+_AUTO_CREATE = "auto.create.topics.enable"
+
+
+def topics(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    if job.options.topic is None:
+        text = "no option topic: the column topic decides, row by row"
+        yield ProbeResult("topic", OK, text, "name one of the topics with --topic to have it looked at")
+    for topic in job.topics:
+        yield from topic_findings(job, client, topic)
+
+
+def topic_findings(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResult]:
+    plan = plan_of(job, topic)
+    wanted = dict(plan.configs) if plan is not None else {}
+    state = topic_state(client, topic, [*_LOOKED_AT, *wanted])
+    if state is None:
+        yield from _missing(job, client, topic)
+        return
+    brokers = len(client.ask_metadata(about_topic(topic))["brokers"])
+    yield from replica_findings(topic, state, brokers)
+    if state.configs is None:
+        yield ProbeResult(
+            "topic", WARN, f"the configuration of {topic} is not told",
+            f"grant DescribeConfigs on topic {topic}: {IN_SYNC} and {MESSAGE_BYTES} are not compared without it",
+        )  # fmt: skip
+    else:
+        yield from size_findings(job, topic, state.configs)
+        yield from _compaction(job, topic, state.configs)
+    if plan is not None:
+        found = "; ".join(differences(state, plan))
+        if found:
+            advice = "change the topic, or the options topic.*: an existing topic is left as it is"
+            yield ProbeResult("topic", WARN, f"{topic} differs from what topic.create would make: {found}", advice)
+
+
+def plan_of(job: CheckedJob, topic: str) -> TopicPlan | None:
+    plan = job.options.topic_plan
+    return plan if plan is None or topic == job.options.topic else replace(plan, configs=())
+
+
+def replica_findings(topic: str, state: TopicState, brokers: int) -> Iterator[ProbeResult]:
+    headless = [index for index, leader in enumerate(state.leaders) if leader == -1]
+    if headless:
+        text = f"{topic} has no leader for partition {', '.join(map(str, headless))}"
+        yield ProbeResult("topic", FAIL, text, "start the brokers that hold its replicas")
+    replicas, least = state.replication_factor, _number(state.configs, IN_SYNC)
+    in_sync = min((len(each) for each in state.in_sync), default=0)
+    text = f"{topic}: partitions={len(state.replicas)}, replicas={replicas}"
+    yield ProbeResult("topic", OK, text + (f", {IN_SYNC}={least}" if least is not None else ""))
+    alter = f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {IN_SYNC}="
+    if replicas < min(REPLICAS_WANTED, brokers):
+        text = f"{topic} has {replicas} replica{'s' if replicas > 1 else ''}, and there are {brokers} brokers"
+        yield ProbeResult("replicas", WARN, text, "rows are lost with a broker's disk: give it three with "
+                      "kafka-reassign-partitions")  # fmt: skip
+    if least is None or headless:
+        return
+    if in_sync < least:
+        text = f"{topic} has a partition with {in_sync} replicas in sync, and {IN_SYNC}={least}: no row is accepted"
+        yield ProbeResult("replicas", FAIL, text, f"start the brokers that are down, or {alter}{max(1, in_sync)}")
+    elif replicas >= REPLICAS_WANTED and least < 2:
+        text = f"{topic} has {IN_SYNC}={least}: a row may be acknowledged by one broker alone"
+        yield ProbeResult("replicas", WARN, text, f"{alter}2")
+    elif 1 < replicas == least:
+        text = f"{topic} has {replicas} replicas and {IN_SYNC}={least}: with one broker down no row is accepted"
+        yield ProbeResult("replicas", WARN, text, f"{alter}{least - 1}")
+
+
+def size_findings(job: CheckedJob, topic: str, configs: Mapping[str, str | None]) -> Iterator[ProbeResult]:
+    largest, producer = _number(configs, MESSAGE_BYTES), job.options.producer
+    if largest is None:
+        return
+    raise_it = f"raise {MESSAGE_BYTES} of {topic}"
+    if producer.batch_size > largest:
+        text = f"{topic} has {MESSAGE_BYTES}={largest}, below batch.size={producer.batch_size}: full batches are "
+        yield ProbeResult("sizes", WARN, f"{text}refused, and sent again in pieces",
+                      f"set kafka.batch.size={largest // 2}, or {raise_it}")  # fmt: skip
+    # The rest is the header of a batch: Kafka's own defaults are this far apart.
+    elif producer.max_request_size > largest + 1024:
+        text = f"{topic} has {MESSAGE_BYTES}={largest}, below max.request.size={producer.max_request_size}: a row "
+        yield ProbeResult("sizes", WARN, f"{text}between the two is refused by the broker, and its write fails",
+                      f"set kafka.max.request.size={largest}, or {raise_it}")  # fmt: skip
+    else:
+        text = f"batch.size={producer.batch_size} and max.request.size={producer.max_request_size} fit {MESSAGE_BYTES}"
+        yield ProbeResult("sizes", OK, f"{text}={largest} of {topic}")
+
+
+def _compaction(job: CheckedJob, topic: str, configs: Mapping[str, str | None]) -> Iterator[ProbeResult]:
+    if "compact" not in (configs.get(CLEANUP) or "") or job.schema is None:
+        return
+    if "key" not in job.schema.names:
+        text = f"{topic} is compacted and the DataFrame has no column key: every row is refused"
+        yield ProbeResult("columns", FAIL, text, f"add a column key, or set {CLEANUP}=delete")
+
+
+def _missing(job: CheckedJob, client: Client, topic: str) -> Iterator[ProbeResult]:
+    plan = plan_of(job, topic)
+    if plan is not None:
+        trouble = creation_trouble(client, topic, plan)
+        if trouble is None:
+            yield ProbeResult("topic", OK, f"{topic} is not there; topic.create=true makes it, and the brokers agree")
+        else:
+            yield ProbeResult("topic", FAIL, f"{topic} is not there, and cannot be made: {trouble}",
+                          "change the options topic.*, or grant Create on the topic")  # fmt: skip
+        return
+    creates = (client.broker_configs([_AUTO_CREATE]) or {}).get(_AUTO_CREATE)
+    advice = f"pykafka-sink topic --create --topic {topic}, or set topic.create=true"
+    if creates == "true" and job.options.producer.allow_auto_create_topics:
+        yield ProbeResult(
+            "topic", WARN, f"{topic} is not there; brokers make it on demand, with their defaults", advice
+        )
+    else:
+        yield ProbeResult("topic", FAIL, f"{topic} is not there", advice)
+
+
+def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
+    """By a request that is only validated: permission, configuration and replicas are judged, nothing is made."""
+    row: dict[str, Any] = {
+        "name": topic,
+        "num_partitions": plan.partitions,
+        "replication_factor": plan.replication_factor,
+        "assignments": [],
+        "configs": [{"name": name, "value": value} for name, value in plan.configs],
+    }
+    body = {"topics": [row], "timeout_ms": client.options.request_timeout_ms, "validate_only": True}
+    try:
+        (answer,) = client.ask(Controller(), CREATE_TOPICS, body, changes_nothing=True)["topics"]
+    except KafkaSinkError as error:
+        return str(error)
+    if not answer["error_code"]:
+        return None
+    said = f"; the broker says: {answer['error_message']}" if answer["error_message"] else ""
+    return f"{describe(answer['error_code'])}{said}"
+
+
+def metadata_of(client: Client, topic: str) -> Mapping[str, Any]:
+    """With what the client may do there."""
+    body = {**about_topic(topic), "include_topic_authorized_operations": True}
+    found: Mapping[str, Any] = client.ask_metadata(body)["topics"][0]
+    return found
+
+
+def _number(configs: Mapping[str, str | None] | None, name: str) -> int | None:
+    text = (configs or {}).get(name) or ""
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,107 @@
+"""Transactions: are they there, how long may they last, and which of this sink's are open?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from kafka_sink.admin.client import Client
+from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
+from kafka_sink.checks.job import CheckedJob
+from kafka_sink.exactly_once.identity import transactional_id_prefix
+from kafka_sink.exactly_once.listing import SingleStep, TransactionListing
+from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.exactly_once.sweep import NOT_VERIFIED
+from kafka_sink.wire.apis import LIST_TRANSACTIONS
+
+MAX_TIMEOUT = "transaction.max.timeout.ms"
+# A driver that crashed has to be back within the time of its transactions.
+RESTART_MS = 60_000
+_EVERY: dict[str, list[str]] = {"state_filters": [], "producer_id_filters": []}
+
+
+def availability(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    if not job.options.is_exactly_once:
+        text = "not needed by delivery.guarantee=at-least-once: rows may appear twice"
+        yield ProbeResult("transactions", OK, text)
+        return
+    missing = client.missing_for_transactions()
+    if missing:
+        text = f"these brokers offer no transactions ({', '.join(missing)} missing)"
+        if job.options.falls_back:
+            yield ProbeResult("transactions", WARN, f"{text}: by delivery.fallback rows are written at least once")
+        else:
+            advice = "choose delivery.guarantee=at-least-once, or delivery.fallback=at-least-once"
+            yield ProbeResult("transactions", FAIL, f"{text}: exactly-once is refused", advice)
+        return
+    support = client.transaction_support()
+    text = f"offered, transaction.version {support.transaction_version}"
+    if support.verifies:
+        yield ProbeResult("transactions", OK, text)
+    else:
+        advice = "use Kafka 3.6 or newer with transaction.partition.verification.enable=true"
+        yield ProbeResult("transactions", WARN, f"{text}; {NOT_VERIFIED}", advice)
+    yield from time_limits(job, client)
+
+
+def time_limits(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    wanted_ms = job.options.producer.transaction_timeout_ms
+    text = (client.broker_configs([MAX_TIMEOUT]) or {}).get(MAX_TIMEOUT) or ""
+    if not text.isdigit():
+        yield ProbeResult(
+            "time limits", OK, f"transactions of {wanted_ms} ms; the brokers' limit is not told",
+            f"grant DescribeConfigs on the cluster to have {MAX_TIMEOUT} compared",
+        )  # fmt: skip
+        return
+    allowed_ms = int(text)
+    if wanted_ms > allowed_ms and job.options.transaction_timeout_is_chosen:
+        yield ProbeResult(
+            "time limits", FAIL, f"kafka.transaction.timeout.ms={wanted_ms} is above {MAX_TIMEOUT}={allowed_ms}",
+            f"lower it, or raise {MAX_TIMEOUT} on the brokers",
+        )  # fmt: skip
+        return
+    used_ms = min(wanted_ms, allowed_ms)
+    text = f"transactions of {used_ms} ms ({MAX_TIMEOUT}={allowed_ms})"
+    if used_ms < RESTART_MS:
+        yield ProbeResult(
+            "time limits", WARN, f"{text}: after a crash in a commit the query has to be back within that time",
+            f"raise {'kafka.transaction.timeout.ms' if wanted_ms <= allowed_ms else MAX_TIMEOUT}",
+        )  # fmt: skip
+    else:
+        yield ProbeResult("time limits", OK, text)
+
+
+def ids(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
+    """How many ids of this sink the coordinators keep, and whether transactions of it were left open."""
+    sink_id = job.sink_id
+    if not job.options.is_exactly_once or sink_id is None or LIST_TRANSACTIONS.key not in client.served_apis():
+        return
+    prefix = transactional_id_prefix(sink_id)
+    states = [
+        state for body in client.answers_of_all(LIST_TRANSACTIONS, _EVERY) for state in body["transaction_states"]
+    ]
+    mine = [state for state in states if state["transactional_id"].startswith(prefix)]
+    listing = TransactionListing(settings_of(job, client), sink_id, client.now_ms())
+    found = client.run(SingleStep(listing, client.now_ms() + client.options.max_block_ms))
+    if found.failure is not None:
+        yield ProbeResult(
+            "ids", WARN, f"open transactions were not listed: {found.failure.reason}", "see the other lines"
+        )
+        return
+    now_ms = time.time() * 1000
+    old = [one for one in found.found if now_ms - one.start_ms > one.timeout_ms / 2]
+    text = f"{len(mine)} of {len(states)} transactional ids are of sink {sink_id}, {len(found.found)} transactions open"
+    if old:
+        advice = f"if no query runs: pykafka-sink transactions --sink-id {sink_id}"
+        yield ProbeResult("ids", WARN, f"{text}, {len(old)} of them for more than half of their time", advice)
+    else:
+        yield ProbeResult("ids", OK, text)
+
+
+def settings_of(job: CheckedJob, client: Client) -> DeliverySettings:
+    return DeliverySettings(
+        ledger_topic=job.options.ledger_topic,
+        patience_ms=client.options.max_block_ms,
+        sweep_ms=client.options.max_block_ms,
+        request_timeout_ms=client.options.request_timeout_ms,
+    )

@@ -1,0 +1,49 @@
+"""`pykafka-sink explain PKS-1001`: the page of an error, without a network."""
+
+from __future__ import annotations
+
+import argparse
+
+from kafka_sink.cli.report import DONE, Report
+from kafka_sink.error_table import ENTRIES
+from kafka_sink.error_table.commits import COMMAND_WRONG
+from kafka_sink.error_table.entry import ErrorEntry
+from kafka_sink.errors import ConfigError
+
+ABOUT = """\
+Explain an error by its name: what happened, whether data is safe, what to do next. Without a name, list them all.
+
+examples:
+  pykafka-sink explain PKS-6001
+  pykafka-sink explain
+"""
+
+
+def explain(_: object, given: argparse.Namespace) -> Report:
+    if given.name is None:
+        listed = {entry.name: entry.title for entry in ENTRIES.values()}
+        return Report(DONE, {"errors": listed}, [f"{name}  {title}" for name, title in listed.items()])
+    entry = ENTRIES.get(_name(given.name))
+    if entry is None:
+        raise ConfigError(f"there is no error {given.name}: `pykafka-sink explain` lists all of them", COMMAND_WRONG)
+    content = {
+        "name": entry.name,
+        "title": entry.title,
+        "happened": entry.happened,
+        "data": entry.data,
+        "next": entry.cure,
+        "page": address(entry),
+    }
+    lines = [f"{entry.name}  {entry.title}", "", entry.happened, "", f"Data: {entry.data}", f"Next: {entry.cure}"]
+    return Report(DONE, content, [*lines, "", f"More: {address(entry)}"])
+
+
+def address(entry: ErrorEntry) -> str:
+    """In the documentation of this release."""
+    return f"docs/errors.md#{entry.name.lower()}"
+
+
+def _name(given: str) -> str:
+    """1001 and pks1001 will do."""
+    digits = "".join(letter for letter in given if letter.isdigit())
+    return f"PKS-{digits}"

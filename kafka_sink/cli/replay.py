@@ -1,0 +1,418 @@
+"""`pykafka-sink replay`: dead letters become the records again that they were made of, in a topic, exactly once.
+
+Each transaction holds some records and, in the ledger, how far the replay has come (exactly_once/replay_progress.py).
+Nothing else is remembered: a run that is cut short, wherever that is, is taken up by the next one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+import mmh3
+import pyarrow as pa
+
+from kafka_sink.admin.client import Client
+from kafka_sink.admin.ledger_topic import LEDGER_PARTITION, PlainLedger, check_ledger_topic
+from kafka_sink.admin.topic_reader import PartitionReader
+from kafka_sink.cli.brokers import producer_options
+from kafka_sink.cli.report import DONE, Report, table
+from kafka_sink.cli.sink_client import NotAnswered
+from kafka_sink.cli.write_commands import ask
+from kafka_sink.client.admin_request import AnyBroker
+from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError
+from kafka_sink.exactly_once.identity import checked_sink_id
+from kafka_sink.exactly_once.listing import SingleStep
+from kafka_sink.exactly_once.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
+from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.io.error_copy import copy_error
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.sink_table import TopicName
+from kafka_sink.producer.producer import Producer
+from kafka_sink.records.dead_letter import REASON, hindrance, opened
+from kafka_sink.records.scalar import Record
+from kafka_sink.wire.apis import METADATA
+
+FILTERS = ("reason", "topic", "partition", "row", "query.id", "batch.id", "spark.partition")
+NO_LETTER = "no dead letter of this sink"
+OTHER = "left out by --filter"
+UNKNOWN_TOPIC = 3
+TOLD_EVERY_S = 5.0
+# A transaction is closed when it holds so much, whatever --batch-size says.
+BATCH_BYTES_MAX = 16 * 1024 * 1024
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+Filters = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do. `extents`: for each partition where to begin, and where to end."""
+
+    progress: ReplayProgress
+    extents: Mapping[int, tuple[int, int]]
+    others: Sequence[ReplayProgress]
+
+    @property
+    def left_count(self) -> int:
+        """At most: markers of transactions and aborted records count as well."""
+        return sum(max(0, end - begin) for begin, end in self.extents.values())
+
+    def lines(self) -> list[str]:
+        progress = self.progress
+        wanted = " and ".join(f"{name} is {' or '.join(of)}" for name, of in sorted(progress.filters.items()))
+        letters = f"dead letters of {progress.source}{f' whose {wanted}' if wanted else ''}"
+        lines = [
+            f"Replay {progress.name}: {letters} become records of {progress.target}.",
+            f"Up to {self.left_count} are left to look at, in {len(self.extents)} partitions.",
+        ]
+        if progress.seen_count:
+            left_out = progress.seen_count - progress.written_count
+            lines.append(
+                f"Earlier runs have written {progress.written_count} and left out {left_out}; those are not looked at "
+                "again."
+            )
+        lines += [
+            f"Another replay of the same letters has written {other.written_count} to {other.target} "
+            f"({other.name}): what both choose is written by both."
+            for other in self.others
+        ]
+        return [*lines, "Each record has the key, value, headers and timestamp of its row; the letters stay."]
+
+
+class ReplayDesk:
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.source = TopicName().parse("--from", given.source)
+        self.target = TopicName().parse("--to", given.target)
+        if self.source == self.target:
+            raise ConfigError("--from and --to are the same topic: the records would be among their own letters")
+        self.filters = filters_of(given.filter)
+        self.name = _name(given, self.source, self.target, self.filters)
+        self.ledger_topic = TopicName().parse("--ledger-topic", given.ledger_topic)
+        self.batch_size: int = given.batch_size
+        self._options = producer_options(given)
+        self._patience_ms: int = given.timeout * 1000
+        self.client = Client(replace(self._options, max_block_ms=self._patience_ms))
+
+    def __enter__(self) -> ReplayDesk:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.client.close()
+
+    # ---- looking ---------------------------------------------------------------------------------------------------
+
+    def plan(self) -> Plan:
+        self.client.reach(self._patience_ms)
+        topics = self._topics(self.source, self.target, self.ledger_topic)
+        for name, option in ((self.source, "--from"), (self.target, "--to")):
+            if topics[name] is None:
+                raise ConfigError(f"{option} {name}: there is no such topic in this cluster")
+        source_id, partitions = topics[self.source] or ("", ())
+        known = {} if topics[self.ledger_topic] is None else self.known()
+        progress = self.begun(known.get(self.name), source_id)
+        extents = {partition: self._extent(partition, progress) for partition in partitions}
+        others = [
+            each
+            for name, each in sorted(known.items())
+            if name != self.name and (each.source, each.source_id) == (self.source, source_id) and each.written_count
+        ]
+        return Plan(progress, extents, others)
+
+    def begun(self, known: ReplayProgress | None, source_id: str) -> ReplayProgress:
+        """As an earlier run has left it. A topic that was made anew has other letters."""
+        if known is not None and known.source_id == source_id:
+            same = (known.source, known.target, {name: tuple(of) for name, of in known.filters.items()})
+            if same != (self.source, self.target, self.filters):
+                raise ConfigError(
+                    f"replay {self.name} is one from {known.source} to {known.target} with other filters: choose "
+                    "another --name"
+                )
+            return known
+        return ReplayProgress(self.name, self.source, source_id, self.target, self.filters)
+
+    def known(self, claim_offset: int | None = None) -> dict[str, ReplayProgress]:
+        """Of every replay in the ledger."""
+        settings = DeliverySettings(ledger_topic=self.ledger_topic, request_timeout_ms=self._options.request_timeout_ms)
+        listing = ReplayListing(settings, self.client.now_ms(), claim_offset=claim_offset)
+        read = self.client.run(SingleStep(listing, self.client.now_ms() + self._patience_ms))
+        if read.failure is not None or read.found is None:
+            raise NotAnswered(f"the ledger was not to be had: {read.failure.reason if read.failure else 'no answer'}")
+        if claim_offset is not None and self.name in read.in_doubt:
+            raise NotAnswered(
+                f"the last transaction of replay {self.name} has ended, and its marker in the ledger "
+                f"{self.ledger_topic} is lost: whether its records are visible is not known. Look into {self.target}, "
+                "and begin another replay with --name for what is missing there"
+            )
+        return read.found
+
+    def reader(self, partition: int) -> PartitionReader:
+        return PartitionReader(self.client, self.source, partition, self._patience_ms)
+
+    def _extent(self, partition: int, progress: ReplayProgress) -> tuple[int, int]:
+        first, end = self.reader(partition).extent()
+        return max(first, progress.next_offsets.get(partition, 0)), end
+
+    def _topics(self, *names: str) -> dict[str, tuple[str, tuple[int, ...]] | None]:
+        """Id and partitions of each; None: it is not there. None of them is created by the question."""
+        body = {"topics": [{"name": name} for name in dict.fromkeys(names)], "allow_auto_topic_creation": False}
+        answer = self.client.ask(AnyBroker(), METADATA, body, changes_nothing=True)
+        found: dict[str, tuple[str, tuple[int, ...]] | None] = dict.fromkeys(names)
+        for row in answer["topics"]:
+            if row["error_code"] == UNKNOWN_TOPIC:
+                continue
+            if row["error_code"]:
+                text = f"topic {row['name']} cannot be looked at (Metadata answers {row['error_code']})"
+                raise BrokerError(text, code=row["error_code"], api=METADATA.name, topic=row["name"])
+            topic_id = row.get("topic_id") or bytes(16)
+            partitions = tuple(sorted(each["partition_index"] for each in row["partitions"]))
+            found[row["name"]] = (topic_id.hex() if any(topic_id) else "", partitions)
+        return found
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+
+    def run(self, plan: Plan, display: Display) -> ReplayProgress:
+        check_ledger_topic(self.client, PlainLedger(self.ledger_topic))
+        with Producer(_transactional(self._options, self.name)) as producer:
+            writer = _Writer(producer, self.ledger_topic)
+            claim_offset = writer.claim(self.name)
+            progress = self.begun(self.known(claim_offset).get(self.name), plan.progress.source_id)
+            for partition, (planned, end) in plan.extents.items():
+                begin = max(planned, progress.next_offsets.get(partition, 0))
+                progress = self._replay_partition(writer, progress, partition, begin, end, display)
+        return progress
+
+    def _replay_partition(
+        self, writer: _Writer, progress: ReplayProgress, partition: int, begin: int, end: int, display: Display
+    ) -> ReplayProgress:
+        committed = progress
+        for records, next_offset in self.reader(partition).read(begin, end):
+            for part, part_end in _parts(records, next_offset, self.batch_size):
+                chosen, left_out = self.sorted(part)
+                progress = _advanced(progress, partition, part_end, len(chosen), left_out)
+                if chosen:
+                    writer.write(chosen, self.target, progress)
+                    committed = progress
+                display.show(progress, partition, part_end)
+        if progress != committed:
+            writer.write([], self.target, progress)
+        return progress
+
+    def sorted(self, records: Sequence[tuple[int, Record]]) -> tuple[list[tuple[int, Record]], Mapping[str, int]]:
+        """The records that letters were made of, each with its letter's offset; and why others are left out."""
+        chosen, left_out = [], Counter[str]()
+        for offset, letter in records:
+            found = opened(letter.headers)
+            if found is None:
+                left_out[NO_LETTER] += 1
+                continue
+            headers, about = found
+            reason = hindrance(about) if _is_wanted(about, self.filters) else OTHER
+            if reason is not None:
+                left_out[reason] += 1
+            else:
+                chosen.append((offset, replace(letter, headers=headers)))
+        return chosen, left_out
+
+
+class _Writer:
+    def __init__(self, producer: Producer, ledger_topic: str) -> None:
+        self._producer = producer
+        self._ledger_topic = ledger_topic
+
+    def claim(self, name: str) -> int:
+        """Fences every other run of this replay; the offset of a record that stands behind all that they did."""
+        self._producer.init_transactions()
+        with self._producer.transaction():
+            future = self._producer.send(self._ledger_topic, b"{}", RUN_PREFIX + name, partition=LEDGER_PARTITION)
+        return future.result().offset
+
+    def write(self, records: Sequence[tuple[int, Record]], topic: str, progress: ReplayProgress) -> None:
+        with self._producer.transaction():
+            if records:
+                self._send(records, topic)
+            value = encode_progress(replace(progress, wall_ms=int(time.time() * 1000)))
+            self._producer.send(self._ledger_topic, value, progress.ledger_key, partition=LEDGER_PARTITION)
+
+    def _send(self, records: Sequence[tuple[int, Record]], topic: str) -> None:
+        try:
+            self._producer.send_arrow(_columns([record for _, record in records]), topic)
+        except DataError as error:
+            if error.row is None:
+                raise
+            offset = records[error.row][0]
+            raise copy_error(error, f"the letter at offset {offset} cannot be written to {topic}: {error}") from error
+
+
+def _advanced(
+    progress: ReplayProgress, partition: int, next_offset: int, written: int, left_out: Mapping[str, int]
+) -> ReplayProgress:
+    return replace(
+        progress,
+        next_offsets={**progress.next_offsets, partition: next_offset},
+        written_count=progress.written_count + written,
+        left_out=dict(Counter(progress.left_out) + Counter(left_out)),
+    )
+
+
+def _parts(
+    records: list[tuple[int, Record]], next_offset: int, size: int
+) -> Iterator[tuple[list[tuple[int, Record]], int]]:
+    """At most `size` of them at a time, each time with the offset to go on with."""
+    part: list[tuple[int, Record]] = []
+    byte_count = 0
+    for offset, record in records:
+        if len(part) >= size or byte_count >= BATCH_BYTES_MAX:
+            yield part, offset
+            part, byte_count = [], 0
+        part.append((offset, record))
+        byte_count += len(record.key or b"") + len(record.value or b"")
+    yield part, next_offset
+
+
+def _columns(records: Sequence[Record]) -> pa.RecordBatch:
+    pairs = [[{"key": name, "value": said} for name, said in record.headers] for record in records]
+    # -1 stands for a record of an old format, which has no timestamp.
+    times = [record.timestamp_ms if record.timestamp_ms >= 0 else None for record in records]
+    arrays = [
+        pa.array([record.key for record in records], pa.binary()),
+        pa.array([record.value for record in records], pa.binary()),
+        pa.array(pairs, _HEADERS),
+        pa.array(times, pa.int64()),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, ["key", "value", "headers", "timestamp"])
+
+
+def _transactional(options: ProducerOptions, name: str) -> ProducerOptions:
+    if not options.enable_idempotence:
+        raise ConfigError("a replay writes in transactions: leave enable.idempotence, acks and retries as they are")
+    return replace(options, transactional_id=name)
+
+
+# ---- what was chosen -------------------------------------------------------------------------------------------------
+
+
+def filters_of(pairs: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for name, value in pairs:
+        if name not in FILTERS:
+            raise ConfigError(f"--filter {name}=...: letters can be chosen by {', '.join(FILTERS)}")
+        found[name] = (*found.get(name, ()), value)
+    return {name: tuple(sorted(set(found[name]))) for name in sorted(found)}
+
+
+def _is_wanted(about: Mapping[str, str], filters: Filters) -> bool:
+    return all(about.get(name) in wanted for name, wanted in filters.items())
+
+
+def _name(given: argparse.Namespace, source: str, target: str, filters: Filters) -> str:
+    """The same for the same choice, so that the same words typed again go on."""
+    if given.name is not None:
+        return checked_sink_id(given.name)
+    told = repr((source, target, sorted(filters.items())))
+    return f"replay-{mmh3.hash128(told.encode()) >> 64:016x}"
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def replay(desk: ReplayDesk, given: argparse.Namespace) -> Report:
+    plan = desk.plan()
+    if given.dry_run:
+        return _looked_at(desk, plan)
+    if not plan.left_count:
+        return _report(plan.progress, plan.progress, "nothing is left to look at")
+    sys.stderr.write("\n".join(plan.lines()) + "\n")
+    ask(given, [])
+    with Display(plan, is_silent=given.json) as display:
+        try:
+            progress = desk.run(plan, display)
+        except KafkaSinkError as error:
+            hint = "what is committed stays; the same command goes on from there"
+            raise copy_error(error, f"{error} ({hint})") from error
+    return _report(plan.progress, progress, "done")
+
+
+def _looked_at(desk: ReplayDesk, plan: Plan) -> Report:
+    """Reads all of them and writes nothing: what there is, by reason."""
+    chosen_count, left_out, reasons = 0, Counter[str](), Counter[str]()
+    for partition, (begin, end) in plan.extents.items():
+        for records, _ in desk.reader(partition).read(begin, end):
+            chosen, others = desk.sorted(records)
+            chosen_count += len(chosen)
+            left_out.update(others)
+            reasons.update(
+                found[1].get(REASON, "") for found in (opened(letter.headers) for _, letter in records) if found
+            )
+    content = {
+        **_content(plan.progress),
+        "would_write": chosen_count,
+        "would_leave_out": dict(sorted(left_out.items())),
+        "reasons": dict(sorted(reasons.items())),
+    }
+    lines = [*plan.lines(), "", *table(("REASON", "LETTERS"), sorted(reasons.items()))] if reasons else plan.lines()
+    lines += ["", f"{chosen_count} would be written to {desk.target}; nothing was."]
+    return Report(DONE, content, [*lines, *(f"{count} left out: {why}" for why, count in sorted(left_out.items()))])
+
+
+def _report(before: ReplayProgress, after: ReplayProgress, word: str) -> Report:
+    written = after.written_count - before.written_count
+    left_out = Counter(after.left_out)
+    left_out.subtract(before.left_out)
+    lines = [f"{word}: {written} records written to {after.target}, {after.written_count} with those of earlier runs"]
+    lines += [f"{count} letters left out: {why}" for why, count in sorted(left_out.items()) if count]
+    content = {**_content(after), "written_now": written, "left_out_now": {k: n for k, n in left_out.items() if n}}
+    return Report(DONE, content, lines)
+
+
+def _content(progress: ReplayProgress) -> dict[str, object]:
+    return {
+        "name": progress.name,
+        "from": progress.source,
+        "to": progress.target,
+        "filters": {name: list(wanted) for name, wanted in progress.filters.items()},
+        "written": progress.written_count,
+        "left_out": dict(sorted(progress.left_out.items())),
+        "next_offsets": {str(partition): offset for partition, offset in sorted(progress.next_offsets.items())},
+    }
+
+
+class Display:
+    """On standard error: a line that changes on a terminal, elsewhere a line now and then."""
+
+    def __init__(self, plan: Plan, *, is_silent: bool) -> None:
+        self._extents = plan.extents
+        self._left_count = max(1, plan.left_count)
+        self._at = {partition: begin for partition, (begin, _) in plan.extents.items()}
+        self._written_before = plan.progress.written_count
+        self._is_terminal = sys.stderr.isatty()
+        self._is_silent = is_silent
+        self._started_s = time.monotonic()
+        self._told_s = self._started_s
+
+    def __enter__(self) -> Display:
+        return self
+
+    def show(self, progress: ReplayProgress, partition: int, next_offset: int) -> None:
+        self._at[partition] = next_offset
+        now_s = time.monotonic()
+        if self._is_silent or not (self._is_terminal or now_s - self._told_s >= TOLD_EVERY_S):
+            return
+        self._told_s = now_s
+        seen = sum(at - self._extents[which][0] for which, at in self._at.items())
+        written = progress.written_count - self._written_before
+        rate = written / max(0.001, now_s - self._started_s)
+        line = f"{seen * 100 // self._left_count:3d} %  {written} written  {rate:,.0f} records/s"
+        sys.stderr.write(f"\r\x1b[K{line}" if self._is_terminal else f"{line}\n")
+        sys.stderr.flush()
+
+    def __exit__(self, *_: object) -> None:
+        if self._is_terminal and not self._is_silent:
+            sys.stderr.write("\r\x1b[K")

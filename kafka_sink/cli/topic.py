@@ -1,0 +1,108 @@
+"""`pykafka-sink topic`: shows a topic, or creates it as `topic.create` of a job would, after it has said what."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from types import TracebackType
+
+from kafka_sink.admin.client import Client
+from kafka_sink.admin.topics import TopicState, create_where_missing, topic_state
+from kafka_sink.cli.brokers import producer_options, without_repetition
+from kafka_sink.cli.report import DONE, OPEN, Report, table
+from kafka_sink.cli.write_commands import ask
+from kafka_sink.errors import ConfigError
+from kafka_sink.options.sink_options import TopicPlan
+from kafka_sink.options.sink_table import TopicName
+
+TITLE = "show a topic, or create it"
+ABOUT = """\
+Show partitions, replicas and configuration of a topic; with --create make it if it is missing, as topic.create=true of
+a job does, and wait until every broker knows it. What will be made is shown before you are asked; --yes does not ask.
+A topic that is there already is never changed: how it differs is said, with exit code 1.
+
+  pykafka-sink topic --bootstrap-server localhost:9092 --topic events
+  pykafka-sink topic --bootstrap-server localhost:9092 --topic events --create --partitions 6 --config retention.ms=-1
+"""
+
+
+class TopicDesk:
+    def __init__(self, given: argparse.Namespace) -> None:
+        self.topic = TopicName().parse("--topic", given.topic)
+        configs = tuple(sorted(without_repetition(given.config).items()))
+        self.plan = TopicPlan(given.partitions, given.replication_factor, configs)
+        if not given.create and self.plan != TopicPlan():
+            raise ConfigError("--partitions, --replication-factor and --config are about a topic to --create")
+        self.client = Client(producer_options(given))
+
+    def __enter__(self) -> TopicDesk:
+        return self
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.client.close()
+
+
+def add_topic(
+    command: argparse.ArgumentParser, pair: Callable[[str], tuple[str, str]], count: Callable[[str], int]
+) -> None:
+    command.add_argument("--topic", required=True, help="its name")
+    command.add_argument("--create", action="store_true", help="make it if it is missing")
+    command.add_argument("--partitions", type=count, default=-1, metavar="N", help="default: the brokers'")
+    command.add_argument("--replication-factor", type=count, default=-1, metavar="N", help="default: the brokers'")
+    command.add_argument(
+        "--config", type=pair, action="append", default=[], metavar="NAME=VALUE", help="of the topic; may be repeated"
+    )
+    command.add_argument("--yes", action="store_true", help="do not ask")
+    command.set_defaults(place=TopicDesk, run=topic)
+
+
+def topic(desk: TopicDesk, given: argparse.Namespace) -> Report:
+    desk.client.reach()
+    state = topic_state(desk.client, desk.topic, None)
+    if not given.create:
+        if state is None:
+            text = f"there is no topic {desk.topic}"
+            return Report(OPEN, {"topic": desk.topic, "exists": False}, [text])
+        return _shown(desk, state, [])
+    if state is None:
+        ask(given, [f"will be created: topic {desk.topic}", *_planned(desk.plan)])
+    differing = create_where_missing(desk.client, desk.topic, desk.plan)
+    found = topic_state(desk.client, desk.topic, None)
+    if found is None:
+        raise ConfigError(f"topic {desk.topic} was deleted while it was looked at")
+    if differing is None:
+        return _shown(desk, found, [f"created topic {desk.topic}"])
+    notes = [f"was there before, and stays as it is: {one}" for one in differing]
+    return _shown(desk, found, notes, OPEN if notes else DONE)
+
+
+def _planned(plan: TopicPlan) -> Iterator[str]:
+    default = "as many as the brokers' default"
+    yield f"  partitions: {plan.partitions if plan.partitions != -1 else default}"
+    yield f"  replicas:   {plan.replication_factor if plan.replication_factor != -1 else default}"
+    yield from (f"  {name}={value}" for name, value in plan.configs)
+
+
+def _shown(desk: TopicDesk, state: TopicState, notes: list[str], exit_code: int = DONE) -> Report:
+    partitions = [
+        {
+            "partition": index,
+            "leader": leader,
+            "replicas": list(state.replicas[index]),
+            "in_sync": list(state.in_sync[index]),
+        }
+        for index, leader in enumerate(state.leaders)
+    ]
+    configs = None if state.configs is None else dict(sorted(state.configs.items()))
+    content = {"topic": desk.topic, "exists": True, "partitions": partitions, "configs": configs, "notes": notes}
+    rows = [
+        (index, leader, " ".join(map(str, state.replicas[index])), " ".join(map(str, state.in_sync[index])))
+        for index, leader in enumerate(state.leaders)
+    ]
+    told = [f"{name}={value}" for name, value in (configs or {}).items()]
+    if configs is None:
+        told = ["the configuration is not told: DescribeConfigs on the topic is missing"]
+    lines = [*notes, *table(("PARTITION", "LEADER", "REPLICAS", "IN SYNC"), rows), "", *told]
+    return Report(exit_code, content, lines)

@@ -1,0 +1,155 @@
+"""`pykafka-sink watch`: what a sink does, look by look. It only reads.
+
+Batches and rows are those of the ledger, transactions and offsets those of the brokers. Nothing in Kafka tells how long
+a commit took; with --metrics-url the endpoint of the application does.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka_sink.cli.refresh import Look, repeated
+from kafka_sink.cli.report import Report, age_word, batch_word, table, verdict_word
+from kafka_sink.cli.sink_client import SinkClient
+from kafka_sink.errors import KafkaSinkError
+from kafka_sink.exactly_once.ledger import LedgerRecord
+from kafka_sink.exactly_once.preflight import TransactionDescription
+from kafka_sink.frozen import frozen
+from kafka_sink.metrics.notebook import mean_s, sink_metrics
+from kafka_sink.metrics.stream_figures import StreamFigures
+
+# A screen has no more room; the others are added up.
+PARTITIONS_SHOWN_MAX = 20
+
+
+@frozen
+class Seen:
+    """One look. `ends`: of each partition its end and its stable offset."""
+
+    at_ms: int
+    records: Sequence[LedgerRecord]
+    transactions: Sequence[TransactionDescription]
+    ends: Mapping[tuple[str, int], tuple[int, int]]
+    figures: Sequence[StreamFigures]
+    notes: Sequence[str]
+
+
+def watch(desk: SinkClient, given: argparse.Namespace) -> Report:
+    desk.check_ledger()
+    desk.check_sink_is_known()
+    before: Seen | None = None
+
+    def look() -> Look:
+        nonlocal before
+        now = seen(desk, given.metrics_url)
+        shown = shown_look(desk.named_sink, now, before)
+        before = now
+        return shown
+
+    return repeated(look, given)
+
+
+def seen(desk: SinkClient, metrics_url: str | None) -> Seen:
+    records = [each.record for each in desk.listed() if each.record is not None]
+    listing = desk.open_transactions()
+    notes = list(listing.notes)
+    figures: Sequence[StreamFigures] = ()
+    if metrics_url is not None:
+        try:
+            figures = [each for each in sink_metrics(metrics_url) if each.sink == desk.named_sink]
+        except KafkaSinkError as error:
+            notes.append(str(error))
+    topics = sorted({topic for record in records for topic in record.topics})
+    ends, trouble = desk.log_ends(topics)
+    if trouble:
+        notes.append(trouble)
+    return Seen(desk.wall_ms, records, listing.found, ends, figures, notes)
+
+
+def shown_look(sink_id: str, now: Seen, before: Seen | None) -> Look:
+    rates = {record.key: _pace(record, now, before) for record in now.records}
+    behind = {where: max(0, end - stable) for where, (end, stable) in now.ends.items()}
+    held = sum(behind.values())
+    oldest_ms = max((now.at_ms - each.start_ms for each in now.transactions), default=0)
+    open_text = f"{len(now.transactions)} open transactions"
+    open_text += f", the oldest for {age_word(oldest_ms)}" if now.transactions else ""
+    rows = [
+        (batch_word(record.key), verdict_word(record), record.row_count, rates[record.key], _commit_word(record, now),
+         age_word(now.at_ms - record.wall_ms))
+        for record in now.records
+    ]  # fmt: skip
+    lines = [f"sink {sink_id}", ""]
+    lines += table(("BATCH", "VERDICT", "ROWS", "ROWS/S", "COMMIT", "AGE"), rows)
+    lines += ["", open_text, "", *_partition_lines(now.ends, behind)]
+    lines += ["", *now.notes] if now.notes else []
+    parts = [
+        f"{batch_word(record.key)} {verdict_word(record)} {age_word(now.at_ms - record.wall_ms)} ago, "
+        f"{record.row_count} rows, {rates[record.key]} rows/s, commit {_commit_word(record, now)}"
+        for record in now.records
+    ]
+    line = "; ".join([f"sink {sink_id}", *parts, open_text, f"{held} offsets not visible yet", *now.notes])
+    return Look(lines, line, _content(sink_id, now, rates, behind))
+
+
+def _pace(record: LedgerRecord, now: Seen, before: Seen | None) -> str:
+    """Rows per second since the look before. Of several batches in between the ledger keeps the newest, and then the
+    others count as large as that one, which `~` says."""
+    number = record.key.batch_id
+    if before is None or not isinstance(number, int):
+        return "-"
+    known = [each.key.batch_id for each in before.records if each.key.query_id == record.key.query_id]
+    numbers = [each for each in known if isinstance(each, int)]
+    if not numbers:
+        return "-"
+    batches = number - numbers[0]
+    if batches <= 0:
+        return "0"
+    pace = record.row_count * batches * 1000 / max(1, now.at_ms - before.at_ms)
+    return f"{'~' if batches > 1 else ''}{pace:.0f}"
+
+
+def _commit_word(record: LedgerRecord, now: Seen) -> str:
+    for figures in now.figures:
+        if figures.query_id == record.key.query_id and (seconds := mean_s(figures, "commit_seconds")):
+            return f"{seconds * 1000:.0f} ms"
+    return "-"
+
+
+def _partition_lines(
+    ends: Mapping[tuple[str, int], tuple[int, int]], behind: Mapping[tuple[str, int], int]
+) -> Sequence[str]:
+    """Those that hold most back first."""
+    ordered = sorted(ends, key=lambda where: (-behind[where], where))
+    rows = [
+        (f"{topic}-{partition}", *ends[topic, partition], behind[topic, partition])
+        for topic, partition in ordered[:PARTITIONS_SHOWN_MAX]
+    ]
+    lines = table(("PARTITION", "END", "STABLE", "BEHIND"), rows) if rows else ["no topic written yet"]
+    rest = ordered[PARTITIONS_SHOWN_MAX:]
+    return [*lines, f"and {len(rest)} partitions more, {sum(behind[each] for each in rest)} behind"] if rest else lines
+
+
+def _content(
+    sink_id: str, now: Seen, rates: Mapping[Any, str], behind: Mapping[tuple[str, int], int]
+) -> dict[str, Any]:
+    return {
+        "at_ms": now.at_ms,
+        "sink_id": sink_id,
+        "batches": [
+            {"query_id": record.key.query_id or None, "batch_id": record.key.batch_id,
+             "verdict": verdict_word(record), "row_count": record.row_count, "rows_per_s": rates[record.key],
+             "age_ms": max(0, now.at_ms - record.wall_ms)}
+            for record in now.records
+        ],
+        "open_transactions": [
+            {"transactional_id": one.transactional_id, "age_ms": max(0, now.at_ms - one.start_ms)}
+            for one in now.transactions
+        ],
+        "partitions": [
+            {"topic": topic, "partition": partition, "end": end, "stable": stable, "behind": behind[topic, partition]}
+            for (topic, partition), (end, stable) in sorted(now.ends.items())
+        ],
+        "notes": list(now.notes),
+    }  # fmt: skip

@@ -1,0 +1,57 @@
+"""Where logs end, and up to where readers of committed records get: two questions to each leader, for an operator.
+
+The distance between the two is what open transactions hold back, of whomever they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafka_sink.client.admin_request import Leaders, RequestKey
+from kafka_sink.exactly_once.commit_step import CommitStep
+from kafka_sink.exactly_once.log_scan import (
+    LATEST,
+    LIST_OFFSETS_FIRST_ISOLATED,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    offsets_body,
+)
+from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.session import DeliverySettings
+from kafka_sink.wire.apis import LIST_OFFSETS
+
+END, STABLE = RequestKey("log ends"), RequestKey("stable offsets")
+TopicPartition = tuple[str, int]
+
+
+class LogEnds(CommitStep):
+    """`end` and `stable` by partition; one that a broker does not tell is in neither, and `last_trouble` says why."""
+
+    def __init__(self, settings: DeliverySettings, partitions: Sequence[TopicPartition], now_ms: int) -> None:
+        super().__init__(settings)
+        self.end: dict[TopicPartition, int] = {}
+        self.stable: dict[TopicPartition, int] = {}
+        # The stable one first: what is written in between must not look like a transaction that went back.
+        for key, isolation in ((STABLE, READ_COMMITTED), (END, READ_UNCOMMITTED)):
+            if partitions:
+                body, target = offsets_body(partitions, LATEST, isolation), Leaders(tuple(partitions))
+                self.queue.ask(now_ms, key, target, LIST_OFFSETS, body, version_min=LIST_OFFSETS_FIRST_ISOLATED)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.queue.is_quiet
+
+    def on_bodies(self, now_ms: int, answer: Any) -> None:
+        super().on_bodies(now_ms, answer)
+        if self.failure is None and answer.key in self.queue.keys:
+            self.queue.drop(answer.key)
+
+    def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
+        found = self.stable if key == STABLE else self.end
+        for topic in body["topics"]:
+            for told in topic["partitions"]:
+                if meaning(LIST_OFFSETS, told["error_code"]) is Meaning.DONE:
+                    found[topic["name"], told["partition_index"]] = told["offset"]
+                else:
+                    self.last_trouble = described(LIST_OFFSETS.name, told["error_code"])

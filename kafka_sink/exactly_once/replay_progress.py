@@ -1,0 +1,123 @@
+"""How far a replay of dead letters has come: a record of the ledger, written in the transaction that writes the rows.
+
+Rows and progress become visible together or not at all, so a run that was cut short at any moment is taken up where its
+last committed transaction ended. There is one record per replay, of everything it has done so far. A consumer group
+would do the same as long as it lives; brokers forget an idle one after a week, and every letter would come again.
+
+A run reads this after InitProducerId under the replay's transactional id: every transaction of earlier runs has ended
+by then, and none can begin. It reads up to a record of its own, which only the true leader of the ledger acknowledges
+(as takeover.py has it).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_sink.errors import RemoteProtocolError
+from kafka_sink.exactly_once.ledger_read import LedgerRead
+from kafka_sink.exactly_once.session import DeliverySettings
+
+# No sink id is empty, so no ledger key of a sink begins with a slash.
+KEY_PREFIX = "/replay/"
+RUN_PREFIX = "/replaying/"
+_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayProgress:
+    """`next_offsets`: for each partition of the source the first offset that nobody has looked at. `source_id` is the
+    topic's own id, or empty where brokers have none: a topic that was made anew is another source."""
+
+    name: str
+    source: str
+    source_id: str
+    target: str
+    filters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    next_offsets: Mapping[int, int] = field(default_factory=dict)
+    written_count: int = 0
+    # Letters that were looked at and not written, by the reason.
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    wall_ms: int = 0
+
+    @property
+    def ledger_key(self) -> str:
+        return KEY_PREFIX + self.name
+
+    @property
+    def seen_count(self) -> int:
+        return self.written_count + sum(self.left_out.values())
+
+
+def encode_progress(progress: ReplayProgress) -> bytes:
+    content = {
+        "version": _VERSION,
+        "name": progress.name,
+        "source": progress.source,
+        "source_id": progress.source_id,
+        "target": progress.target,
+        "filters": {name: list(wanted) for name, wanted in progress.filters.items()},
+        "next_offsets": {str(partition): offset for partition, offset in sorted(progress.next_offsets.items())},
+        "written": progress.written_count,
+        "left_out": dict(progress.left_out),
+        "wall_ms": progress.wall_ms,
+    }
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def decode_progress(value: bytes) -> ReplayProgress:
+    try:
+        found = json.loads(value)
+        if found["version"] != _VERSION:
+            raise RemoteProtocolError(f"the progress of a replay has version {found['version']}, not {_VERSION}")
+        return ReplayProgress(
+            name=_text(found["name"]),
+            source=_text(found["source"]),
+            source_id=_text(found["source_id"]),
+            target=_text(found["target"]),
+            filters={name: tuple(map(_text, wanted)) for name, wanted in found["filters"].items()},
+            next_offsets={int(partition): _count(offset) for partition, offset in found["next_offsets"].items()},
+            written_count=_count(found["written"]),
+            left_out={reason: _count(count) for reason, count in found["left_out"].items()},
+            wall_ms=_count(found["wall_ms"]),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RemoteProtocolError(f"this is no progress of a replay: {error!r}") from None
+
+
+def _text(found: Any) -> str:
+    if not isinstance(found, str):
+        raise TypeError(f"{found!r} is no text")
+    return found
+
+
+def _count(found: Any) -> int:
+    if type(found) is not int or found < 0:
+        raise TypeError(f"{found!r} is no count")
+    return found
+
+
+class ReplayListing(LedgerRead):
+    """The progress of every replay in a ledger. `claim_offset`: of a record of our own, written behind the fence."""
+
+    def __init__(self, settings: DeliverySettings, now_ms: int, *, claim_offset: int | None = None) -> None:
+        self.found: dict[str, ReplayProgress] | None = None
+        # Replays whose newest record has no marker: it may have been committed or not.
+        self.in_doubt: frozenset[str] = frozenset()
+        super().__init__(settings, "", now_ms, claim_offset=claim_offset)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.found is not None or self.failure is not None
+
+    def _own_key(self, key: bytes | None) -> str | None:
+        text = (key or b"").decode("utf-8", "replace")
+        return text if text.startswith(KEY_PREFIX) else None
+
+    def _on_newest(
+        self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
+    ) -> None:
+        self.in_doubt = frozenset(key.removeprefix(KEY_PREFIX) for key in unmarked)
+        self.found = {key.removeprefix(KEY_PREFIX): decode_progress(value) for key, (_, value) in found.items()}

@@ -1,0 +1,53 @@
+"""Lineage events on their way: a line of a file, a request to an address, or both."""
+
+from __future__ import annotations
+
+import json
+import os
+from urllib.parse import urlsplit
+
+from kafka_sink.errors import TransportError
+from kafka_sink.io.files import read_file
+from kafka_sink.io.web import ask, shown
+from kafka_sink.lineage.events import run_event
+from kafka_sink.metrics.breaker import unless_it_failed_lately
+from kafka_sink.metrics.figures import BatchReport
+from kafka_sink.options import ProducerOptions
+from kafka_sink.options.telemetry_options import TelemetryOptions
+
+PATH = "/api/v1/lineage"
+ANSWER_BYTES_MAX = 64 * 1024
+
+
+def send(telemetry: TelemetryOptions, report: BatchReport, event_type: str, options: ProducerOptions) -> None:
+    text = json.dumps(run_event(event_type, report, telemetry, options), separators=(",", ":"))
+    if telemetry.lineage_file is not None:
+        append_line(telemetry.lineage_file, text)
+    if telemetry.lineage_url is not None:
+        _post(telemetry.lineage_url, text, telemetry, options)
+
+
+def append_line(path: str, text: str) -> None:
+    """In one write at the end of the file, so that lines of several processes do not mix."""
+    opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(opened, text.encode() + b"\n")
+    finally:
+        os.close(opened)
+
+
+def _post(url: str, text: str, telemetry: TelemetryOptions, options: ProducerOptions) -> None:
+    address = url if urlsplit(url).path else url + PATH
+    headers = {"Content-Type": "application/json"}
+    with unless_it_failed_lately(address) as is_wanted:
+        if not is_wanted:
+            return
+        if telemetry.lineage_api_key_file is not None:
+            key = read_file("lineage.api.key.file", telemetry.lineage_api_key_file).decode().strip()
+            headers["Authorization"] = f"Bearer {key}"
+        answer = ask(
+            f"lineage.url {shown(address)}", options, address, method="POST", headers=headers, body=text.encode(),
+            bytes_max=ANSWER_BYTES_MAX, timeout_ms=telemetry.timeout_ms,
+        )  # fmt: skip
+        if not answer.is_good:
+            raise TransportError(f"lineage.url {shown(address)} answered {answer.status}")

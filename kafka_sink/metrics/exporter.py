@@ -1,0 +1,104 @@
+"""The process that serves the figures of one application: `python -m kafka_sink.metrics.exporter FOLDER SOCKET JVM`.
+
+It keeps nothing: each question is answered from the files that commits leave. It ends by itself when its application
+does, which it looks for twice a second: Spark has removed the folder, or the JVM is gone, killed perhaps.
+
+Rests on: the application's folder is on this host, and the JVM is an ancestor of the process that started this one
+(where it cannot be found, only the folder is looked at).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from kafka_sink.metrics.process import facts_of
+from kafka_sink.metrics.prometheus_text import CONTENT_TYPE, prometheus_text
+from kafka_sink.metrics.store import noted
+from kafka_sink.metrics.stream_figures import FORMAT, StreamFigures
+
+LOOK_S = 0.5
+# For a client that says nothing.
+REQUEST_TIMEOUT_S = 10.0
+CLIENTS_MAX = 16
+
+
+class Handler(BaseHTTPRequestHandler):
+    """/metrics for Prometheus, /metrics.json for `sink_metrics` and `pykafka-sink watch`."""
+
+    application_folder = ""
+    timeout = REQUEST_TIMEOUT_S
+    server_version, sys_version = "pykafka-sink", ""
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        if path == "/metrics":
+            self._answer(200, CONTENT_TYPE, prometheus_text(noted(self.application_folder)))
+        elif path == "/metrics.json":
+            self._answer(200, "application/json", json_of(noted(self.application_folder)))
+        else:
+            self._answer(404, "text/plain; charset=utf-8", "figures are at /metrics and /metrics.json\n")
+
+    def _answer(self, status: int, content_type: str, text: str) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """A line for each scrape helps nobody."""
+
+
+class Server(ThreadingHTTPServer):
+    """At most so many clients at a time; the next one waits in the kernel's queue."""
+
+    daemon_threads = True
+
+    def __init__(self, listener: socket.socket, handler: type[Handler]) -> None:
+        super().__init__(listener.getsockname(), handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self._room = threading.Semaphore(CLIENTS_MAX)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._room.acquire()
+        super().process_request(request, client_address)
+
+
+def json_of(streams: list[StreamFigures]) -> str:
+    return json.dumps({"streams": [{"format": FORMAT, **stream.__dict__} for stream in streams]})
+
+
+def serve(application_folder: str, listener: socket.socket, jvm: int) -> None:
+    handler = type("ApplicationHandler", (Handler,), {"application_folder": application_folder})
+    server = Server(listener, handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    known = facts_of(jvm)
+    is_over = threading.Event()
+    # A JVM that is gone before this process looks for the first time is gone.
+    while os.path.isdir(application_folder) and (not jvm or (known is not None and facts_of(jvm) == known)):
+        is_over.wait(LOOK_S)
+    server.shutdown()
+
+
+def main(words: list[str]) -> None:
+    application_folder, listener, jvm = words
+    with socket.socket(fileno=int(listener)) as given:
+        serve(application_folder, given, int(jvm))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,128 @@
+"""`sink_metrics`: the figures of an application's streams as an object, for a notebook or a test."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafka_sink.errors import ConfigError, TransportError
+from kafka_sink.metrics.store import noted
+from kafka_sink.metrics.stream_figures import StreamFigures, from_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TIMEOUT_S = 5.0
+# The name of the sink's own folder below the one that Spark names (spark/files.py).
+OWN_FOLDER = "pykafka-sink"
+_TITLES = ("sink", "query", "batches", "rows", "bytes", "retried", "commit s", "open")
+
+
+@dataclass(frozen=True)
+class SinkMetrics:
+    """Of one moment; ask again for newer ones. `streams` has one entry for each sink and query."""
+
+    streams: Sequence[StreamFigures]
+
+    def __iter__(self) -> Iterator[StreamFigures]:
+        return iter(self.streams)
+
+    def of(self, query: str) -> StreamFigures:
+        """Of the query with this name or id, or of the sink with this id."""
+        for stream in self.streams:
+            if query in (stream.query, stream.query_id, stream.sink):
+                return stream
+        known = ", ".join(stream.query or stream.sink for stream in self.streams) or "none"
+        raise KeyError(f"no figures of {query!r}; there are figures of: {known}")
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        return [
+            (
+                stream.sink,
+                stream.query or stream.query_id,
+                int(stream.value("batches", "delivered")),
+                int(stream.value("rows")),
+                int(stream.value("bytes")),
+                int(stream.value("retried_records")),
+                f"{mean_s(stream, 'commit_seconds'):.3f}",
+                int(stream.value("open_decisions")),
+            )
+            for stream in self.streams
+        ]
+
+    def _repr_html_(self) -> str:
+        heading = "".join(f"<th>{title}</th>" for title in _TITLES)
+        body = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in self.rows()
+        )
+        return f"<table><tr>{heading}</tr>{body}</table>"
+
+
+def mean_s(stream: StreamFigures, histogram: str) -> float:
+    counts, total = stream.histograms.get(histogram, ([], 0.0))
+    return total / sum(counts) if sum(counts) else 0.0
+
+
+def sink_metrics(where: SparkSession | str) -> SinkMetrics:
+    """Figures of the streams and batch writes that have an option metrics.* set.
+
+    `where`: the Spark session, as long as this process is on the driver's host; or the address of the endpoint that
+    metrics.prometheus.port opens, such as http://driver:9400, which works from anywhere (Spark Connect).
+    """
+    return SinkMetrics(_asked(where) if isinstance(where, str) else noted(application_folder_of(where)))
+
+
+def application_folder_of(spark: SparkSession) -> str:
+    jvm = getattr(spark, "_jvm", None)
+    if jvm is None:
+        raise ConfigError(
+            "this session is one of Spark Connect, whose driver may be on another host: set metrics.prometheus.port on "
+            'the stream and call sink_metrics("http://<the driver\'s host>:<that port>")'
+        )
+    found = None
+    for owner, method, result in _WAY_TO_FOLDERS:
+        found = _called(jvm, found, owner, method, result)
+    if found is None:
+        raise ConfigError("this session has no running Spark application, or it has been stopped")
+    return os.path.join(str(found[0].getPath()), OWN_FOLDER)
+
+
+_SPARK = "org.apache.spark."
+# Class, method and the class of its result, from Spark's environment to the folders that it names to Python processes.
+_WAY_TO_FOLDERS = (
+    (_SPARK + "SparkEnv", "get", _SPARK + "SparkEnv"),
+    (_SPARK + "SparkEnv", "blockManager", _SPARK + "storage.BlockManager"),
+    (_SPARK + "storage.BlockManager", "diskBlockManager", _SPARK + "storage.DiskBlockManager"),
+    (_SPARK + "storage.DiskBlockManager", "localDirs", "[Ljava.io.File;"),
+)
+
+
+def _called(jvm: Any, target: Any, owner: str, method: str, result: str) -> Any:
+    """py4j looks a method up among all of its class, and one of SparkEnv's names a class that Spark's distribution does
+    not have (seen on PySpark 4.3). A method handle resolves the one that is asked for. No target: it is static."""
+    types = jvm.java.lang.invoke
+    kind = types.MethodType.methodType(jvm.java.lang.Class.forName(result))
+    find = types.MethodHandles.publicLookup()
+    cls = jvm.java.lang.Class.forName(owner)
+    arguments = jvm.java.util.ArrayList()
+    if target is None:
+        return find.findStatic(cls, method, kind).invokeWithArguments(arguments)
+    arguments.add(target)
+    return find.findVirtual(cls, method, kind).invokeWithArguments(arguments)
+
+
+def _asked(url: str) -> list[StreamFigures]:
+    address = url.rstrip("/") + "/metrics.json"
+    if not address.startswith(("http://", "https://")):
+        raise ConfigError(f"{url!r} is no address: http://<the driver's host>:<metrics.prometheus.port>")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(address, timeout=TIMEOUT_S) as answer:
+            return [from_json(json.dumps(stream)) for stream in json.load(answer)["streams"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise TransportError(f"no figures at {address}: {error}") from None

@@ -1,0 +1,131 @@
+"""Where figures are kept: two files for each stream, in a folder that all Python processes of an application share.
+
+Spark commits the batches of a query in one process after the other, and ends those that are idle. So none of them
+remembers anything: a commit reads what is known of its stream, adds its batch and writes it back, under a lock that the
+kernel takes back when the process dies. It writes over the older of the two files, in place, because to replace a file
+has the file system flush it, which takes milliseconds. Each file says how long it is and has a checksum, so whoever
+reads while one is written, or after a process was killed in the middle of it, finds the other.
+
+A process that is killed between a commit and its note leaves a batch uncounted, and nothing else: figures are for
+people, decisions are in the ledger.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import zlib
+from functools import cache
+from pathlib import Path
+
+from kafka_sink.exactly_once.identity import run_hash
+from kafka_sink.io.marks import unfinished_marks
+from kafka_sink.metrics.figures import FAILED, BatchReport
+from kafka_sink.metrics.stream_figures import StreamFigures, from_json, stream_of, to_json
+
+FOLDER, SLOTS = "metrics", (".0", ".1")
+# In front of the JSON: the number of the note, the length and the checksum of what follows.
+HEADER = b"%020d %010d %010d\n"
+HEADER_BYTES = len(HEADER % (0, 0, 0))
+BYTES_MAX = 16 * 1024 * 1024
+
+
+def figures_folder(application_folder: str) -> Path:
+    return Path(application_folder, FOLDER)
+
+
+def note(application_folder: str, report: BatchReport) -> StreamFigures:
+    """Adds the batch to its stream, and returns all that is known of that."""
+    path = _path(application_folder, report)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    slots = [os.open(path + slot, os.O_RDWR | os.O_CREAT, 0o600) for slot in SLOTS]
+    try:
+        fcntl.flock(slots[0], fcntl.LOCK_EX)
+        numbers = [_number_and_text(slot) for slot in slots]
+        newest = max(numbers)
+        figures = _known(path, newest) or stream_of(report)
+        figures.take(report)
+        text = to_json(figures).encode()
+        number = newest[0] + 1
+        content = HEADER % (number, len(text), zlib.crc32(text)) + text
+        older = slots[numbers.index(min(numbers))]
+        os.pwrite(older, content, 0)
+        os.ftruncate(older, len(content))
+    finally:
+        for slot in slots:
+            os.close(slot)
+    _kept(os.getpid())[path] = (number, figures)
+    return figures
+
+
+def with_open_decisions(application_folder: str, figures: StreamFigures) -> StreamFigures:
+    """Told by marks that commits leave, so they are looked for when somebody asks."""
+    folder = os.path.join(application_folder, run_hash(figures.sink))
+    figures.set("open_decisions", len(unfinished_marks(folder)) if figures.sink else 0)
+    return figures
+
+
+def commit_error(application_folder: str, report: BatchReport) -> str:
+    """What the commit of the batch raised, in whichever process; empty if it is not known to have raised."""
+    figures = _read(_path(application_folder, report))
+    if figures is None or not figures.recent:
+        return ""
+    newest = figures.recent[-1]
+    is_same = (newest["outcome"], newest["batch_id"], newest["run"]) == (FAILED, report.key.batch_id, report.run)
+    return str(newest["error_text"]) if is_same else ""
+
+
+def noted(application_folder: str) -> list[StreamFigures]:
+    """Of every stream of the application, in an order that stays."""
+    folder = figures_folder(application_folder)
+    found = (_read(str(path.with_suffix(""))) for path in sorted(folder.glob(f"*{SLOTS[0]}")))
+    return [with_open_decisions(application_folder, figures) for figures in found if figures is not None]
+
+
+def _path(application_folder: str, report: BatchReport) -> str:
+    """Without the ending of a slot."""
+    name = run_hash("\n".join((report.sink, report.query, report.key.query_id)))
+    return os.path.join(application_folder, FOLDER, name)
+
+
+@cache
+def _kept(pid: int) -> dict[str, tuple[int, StreamFigures]]:
+    """What this process noted last: as long as the number in the files is that one, nothing has to be read."""
+    return {}
+
+
+def _known(path: str, newest: tuple[int, bytes]) -> StreamFigures | None:
+    number, figures = _kept(os.getpid()).get(path, (-1, None))
+    return figures if number == newest[0] else _parsed(newest)
+
+
+def _read(path: str) -> StreamFigures | None:
+    found = [(0, b"")]
+    for slot in SLOTS:
+        try:
+            opened = os.open(path + slot, os.O_RDONLY)
+        except OSError:
+            continue
+        try:
+            found.append(_number_and_text(opened))
+        finally:
+            os.close(opened)
+    return _parsed(max(found))
+
+
+def _parsed(newest: tuple[int, bytes]) -> StreamFigures | None:
+    try:
+        return from_json(newest[1].decode()) if newest[0] else None
+    except ValueError:
+        return None  # another release wrote it
+
+
+def _number_and_text(slot: int) -> tuple[int, bytes]:
+    """Zero and nothing if it is empty, or was not written to its end."""
+    content = os.pread(slot, BYTES_MAX, 0)
+    try:
+        number, length, checksum = (int(word) for word in content[:HEADER_BYTES].split())
+    except ValueError:
+        return 0, b""
+    text = content[HEADER_BYTES : HEADER_BYTES + length]
+    return (number, text) if len(text) == length and zlib.crc32(text) == checksum else (0, b"")

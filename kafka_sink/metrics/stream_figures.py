@@ -1,0 +1,143 @@
+"""The figures of one stream since its application began: counters that only grow, and the newest batches.
+
+A stream is a sink and a query; all batch writes without a query under one sink id count as one. What is kept is JSON:
+whoever reads it may be another process, and another release.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafka_sink.metrics.definitions import BUCKETS_S
+from kafka_sink.metrics.figures import FAILED, NOTHING, BatchReport, added
+
+FORMAT = 1
+RECENT_MAX = 10
+MS = 1000.0
+
+
+@dataclass
+class StreamFigures:
+    """`values` by name of the metric, then by the value of its own label, "" where it has none."""
+
+    sink: str
+    query: str
+    query_id: str
+    client_id: str
+    began_ms: int
+    values: dict[str, dict[str, float]] = field(default_factory=dict)
+    # Counts per bucket, not added up, and the sum of all values.
+    histograms: dict[str, tuple[list[int], float]] = field(default_factory=dict)
+    java: dict[str, float] = field(default_factory=dict)
+    recent: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {"sink": self.sink, "query": self.query, "query_id": self.query_id}
+
+    def value(self, name: str, label: str | None = None) -> float:
+        """Of one label, or summed over all."""
+        found = self.values.get(name, {})
+        return sum(found.values()) if label is None else found.get(label, 0)
+
+    def count(self, name: str, amount: float, label: str = "") -> None:
+        """A counter that was never counted is there as 0, so that its first step can be seen."""
+        found = self.values.setdefault(name, {})
+        found[label] = found.get(label, 0) + amount
+
+    def set(self, name: str, value: float) -> None:
+        self.values[name] = {"": value}
+
+    def observe(self, name: str, value_s: float) -> None:
+        counts, total = self.histograms.get(name, ([0] * (len(BUCKETS_S) + 1), 0.0))
+        counts[bisect_left(BUCKETS_S, value_s)] += 1
+        self.histograms[name] = (counts, total + value_s)
+
+    def take(self, report: BatchReport) -> None:
+        """Counts one commit or abort."""
+        self.client_id = report.client_id
+        if report.outcome != FAILED:  # the abort follows, and says what became of it
+            self.count("batches", 1, report.outcome)
+        if report.error:
+            self.count("commit_errors", 1, report.error)
+        rows = {} if not report.is_delivered else self._take_delivered(report)
+        self.recent.append(
+            {
+                "batch_id": report.key.batch_id,
+                "run": report.run,
+                "outcome": report.outcome,
+                "rows": sum(rows.values()),
+                "topics": rows,
+                "tasks": len(report.receipts),
+                "ended_ms": report.ended_ms,
+                "commit_ms": round(report.commit_ms, 3),
+                "batch_ms": max(0, report.ended_ms - report.first_task_ms),
+                "error": report.error,
+                "error_text": report.error_text,
+            }
+        )
+        del self.recent[:-RECENT_MAX]
+
+    def _take_delivered(self, report: BatchReport) -> dict[str, int]:
+        rows: dict[str, int] = {}
+        for receipt in report.receipts:
+            for written in receipt.written:
+                rows[written.topic] = rows.get(written.topic, 0) + written.row_count
+            self.count("bytes", receipt.bytes)
+            for reason, count in receipt.record_errors.items():
+                self.count("dead_letters" if report.has_dead_letters else "dropped_rows", count, reason)
+        for topic, count in rows.items():
+            self.count("rows", count, topic)
+        self.count("tasks", len(report.receipts))
+        self._take_tasks(report)
+        self.observe("commit_seconds", report.commit_ms / MS)
+        self.observe("batch_seconds", max(0, report.ended_ms - report.first_task_ms) / MS)
+        if isinstance(report.key.batch_id, int):
+            self.set("last_batch_id", report.key.batch_id)
+        self.set("last_batch_rows", sum(rows.values()))
+        self.set("last_batch_timestamp_seconds", report.ended_ms / MS)
+        return rows
+
+    def _take_tasks(self, report: BatchReport) -> None:
+        totals = NOTHING
+        for receipt, figures in zip(report.receipts, report.figures, strict=True):
+            if figures is None:
+                continue
+            totals = totals.plus(figures.totals)
+            self.count("task_retries", figures.attempt_number)
+            self.observe("task_send_seconds", figures.send_ms / MS)
+            if receipt.transaction is not None:
+                self.count("transactions", 1, "new" if figures.has_new_id else "reused")
+                self.observe("task_prepare_seconds", figures.prepare_ms / MS)
+        for name, value in totals.own.items():
+            self.count(name, value)
+        for error, count in totals.retried.items():
+            self.count("retried_records", count, error)
+        self.java = added(self.java, totals.java)
+
+
+def stream_of(report: BatchReport) -> StreamFigures:
+    """A stream of which nothing is known yet."""
+    return StreamFigures(report.sink, report.query, report.key.query_id, report.client_id, report.began_ms)
+
+
+def to_json(figures: StreamFigures) -> str:
+    return json.dumps({"format": FORMAT, **figures.__dict__}, separators=(",", ":"))
+
+
+def from_json(text: str) -> StreamFigures:
+    """Raises ValueError for what this release did not write; a field that it does not know is left out."""
+    try:
+        read: Mapping[str, Any] = json.loads(text)
+        if read["format"] != FORMAT:
+            raise ValueError(f"figures of format {read['format']}")
+        known = {name: read[name] for name in StreamFigures.__dataclass_fields__ if name in read}
+        figures = StreamFigures(**known)
+        figures.histograms = {name: (list(found[0]), found[1]) for name, found in figures.histograms.items()}
+    except (KeyError, TypeError, IndexError) as error:
+        raise ValueError(f"no figures of a stream: {error!r}") from None
+    return figures

@@ -1,0 +1,117 @@
+"""Options of headers and CloudEvents -> `EnvelopeOptions`; all problems in one `ConfigError`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.options.envelope_options import (
+    BINARY_MODE,
+    CLOUDEVENTS,
+    COLUMN,
+    HEADER,
+    STRUCTURED_MODE,
+    EnvelopeOptions,
+)
+from kafka_sink.options.envelope_table import MODE, NOT_EMPTY
+from kafka_sink.options.format_names import AVRO, ENCODED, JSON, JSON_SCHEMA, PROTOBUF
+
+PLACEHOLDERS = ("query.id", "batch.id")
+REQUIRED = ("type", "source")
+# Not the user's to say.
+_FIXED = {"specversion": "it is 1.0", "data": "it is the value", "data_base64": "it is the value"}
+_ATTRIBUTE = re.compile(r"[a-z0-9]+")
+_PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
+_CONTENT_TYPES = {
+    AVRO: "application/avro",
+    PROTOBUF: "application/protobuf",
+    JSON: "application/json",
+    JSON_SCHEMA: "application/json",
+}
+
+
+def parse_envelope_options(settings: Mapping[str, str], value_format: str | None) -> EnvelopeOptions:
+    problems: list[str] = []
+    headers, attributes, columns = {}, {}, {}
+    mode = None
+    for name, text in sorted(settings.items()):
+        try:
+            if name == CLOUDEVENTS:
+                mode = MODE.parse(name, text)
+            elif name.startswith(HEADER):
+                headers[_header_name(name)] = _template(name, text)
+            elif name.endswith(COLUMN):
+                columns[_attribute(name.removesuffix(COLUMN), name)] = NOT_EMPTY.parse(name, text)
+            else:
+                attributes[_attribute(name, name)] = _template(name, NOT_EMPTY.parse(name, text))
+        except ConfigError as problem:
+            problems.append(str(problem))
+    problems += _against_each_other(mode, attributes, columns, value_format)
+    if problems:
+        raise ConfigError("; ".join(problems))
+    content_type = None if value_format is None else _CONTENT_TYPES.get(value_format)
+    if mode == STRUCTURED_MODE and content_type is None:
+        content_type = "application/json"
+    return EnvelopeOptions(
+        headers=tuple(headers.items()),
+        mode=mode,
+        attributes=tuple(attributes.items()),
+        attribute_columns=tuple(columns.items()),
+        content_type=content_type,
+        has_own_json=value_format == JSON,
+    )
+
+
+def _against_each_other(
+    mode: str | None, attributes: Collection[str], columns: Collection[str], value_format: str | None
+) -> list[str]:
+    given = {*attributes, *columns}
+    if mode is None:
+        names = ", ".join(f"{CLOUDEVENTS}.{name}" for name in sorted(given))
+        return [f"{names}: set {CLOUDEVENTS}={BINARY_MODE} or {STRUCTURED_MODE}"] if given else []
+    problems = [
+        f"{CLOUDEVENTS}={mode} needs {CLOUDEVENTS}.{name}, or {CLOUDEVENTS}.{name}{COLUMN}"
+        for name in REQUIRED
+        if name not in given
+    ]
+    problems += [
+        f"{CLOUDEVENTS}.{name} and {CLOUDEVENTS}.{name}{COLUMN} are both set: keep one"
+        for name in sorted(set(attributes) & set(columns))
+    ]
+    if mode == STRUCTURED_MODE and "datacontenttype" in columns:
+        problems.append(f"{CLOUDEVENTS}.datacontenttype{COLUMN}: with {STRUCTURED_MODE} it is the same for all rows")
+    if mode == STRUCTURED_MODE and value_format in ENCODED and value_format != JSON:
+        problems.append(
+            f"{CLOUDEVENTS}={STRUCTURED_MODE} puts the data into a JSON object, which value.format={value_format} is "
+            f"not made for: use value.format={JSON}, or {CLOUDEVENTS}={BINARY_MODE}"
+        )
+    return problems
+
+
+def _header_name(name: str) -> str:
+    header = name.removeprefix(HEADER)
+    if not header:
+        raise ConfigError(f"{name}: a header needs a name, as in {HEADER}source")
+    return header
+
+
+def _attribute(name: str, option: str) -> str:
+    attribute = name.removeprefix(f"{CLOUDEVENTS}.")
+    if attribute in _FIXED:
+        raise ConfigError(f"{option} cannot be set: {_FIXED[attribute]}")
+    if not _ATTRIBUTE.fullmatch(attribute):
+        raise ConfigError(f"{option}: names of attributes are made of small letters and digits")
+    return attribute
+
+
+def _template(option: str, text: str) -> str:
+    for name in _PLACEHOLDER.findall(text):
+        if name not in PLACEHOLDERS:
+            known = " and ".join(f"${{{each}}}" for each in PLACEHOLDERS)
+            raise ConfigError(f"{option}: ${{{name}}} is no placeholder; there are {known}")
+    return text
+
+
+def rendered(text: str, known: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda found: known[found[1]], text)

@@ -1,0 +1,205 @@
+"""What services that speak Kafka's protocol need and cannot do, as options that `preset=NAME` sets.
+
+A preset holds defaults: whatever is set beside it wins. What a service lacks is not decided here; the brokers are asked
+when a write is planned. The facts are from the documentation of the services, named in `sources`; nothing here was run
+against a service itself, only against the embedded broker with the same quirk (docs/services.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka_sink.errors import ConfigError
+from kafka_sink.frozen import frozen
+from kafka_sink.options.foreign_table import ALIASES
+
+PRESET, PREFIX = "preset", "kafka."
+
+
+@frozen
+class Preset:
+    """`needs` and `cannot` are sentences for people."""
+
+    title: str
+    settings: Mapping[str, str]
+    needs: tuple[str, ...] = ()
+    cannot: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
+
+
+_OLDER_TRANSACTIONS = "transaction.version 2 (KIP-890): the sink uses the transactions before it."
+_OLDER_SWEEP = (
+    "Tell that transactions are verified: what killed tasks leave open is not aborted, it ends by its time-out."
+)
+
+PRESETS: Mapping[str, Preset] = {
+    "confluent-cloud": Preset(
+        "Confluent Cloud",
+        {
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "PLAIN",
+            "topic.replication.factor": "3",
+            "ledger.replication.factor": "3",
+            "ledger.config.segment.bytes": "52428800",
+        },
+        needs=(
+            "An API key as kafka.sasl.username and its secret as kafka.sasl.password.",
+            "Topics that exist, or topic.create=true: the service creates none on demand.",
+        ),
+        cannot=(
+            "Topics with another replication factor than 3.",
+            "Segments below 52,428,800 bytes: the ledger gets that size.",
+        ),
+        sources=(
+            "https://docs.confluent.io/cloud/current/topics/manage.html",
+            "https://github.com/thingsboard/thingsboard/pull/10757",
+        ),
+    ),
+    "msk": Preset(
+        "Amazon MSK",
+        {},
+        needs=(
+            (
+                "One way to log in: kafka.security.protocol=SSL, or SASL_SSL with kafka.sasl.mechanism=SCRAM-SHA-512 "
+                "or AWS_MSK_IAM (port 9098)."
+            ),
+            "Topics that exist, or topic.create=true: by default the service creates none on demand.",
+        ),
+        sources=("https://docs.aws.amazon.com/msk/latest/developerguide/msk-default-configuration.html",),
+    ),
+    "msk-serverless": Preset(
+        "Amazon MSK Serverless",
+        {
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "AWS_MSK_IAM",
+            "topic.replication.factor": "3",
+            "ledger.replication.factor": "3",
+            "ledger.config.min.insync.replicas": "",
+            "ledger.config.segment.bytes": "",
+            "ledger.config.min.compaction.lag.ms": "",
+        },
+        needs=(
+            "AWS credentials: IAM is its only way to log in.",
+            "Topics that exist, or topic.create=true: the service creates none on demand.",
+        ),
+        cannot=(
+            (
+                "Topic configurations beyond cleanup.policy, compression.type, max.message.bytes, "
+                "message.timestamp.type, message.timestamp.difference.max.ms, retention.bytes and retention.ms: the "
+                "ledger is made with cleanup.policy alone."
+            ),
+        ),
+        sources=("https://docs.aws.amazon.com/msk/latest/developerguide/serverless-config.html",),
+    ),
+    "event-hubs": Preset(
+        "Azure Event Hubs",
+        {
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.compression.type": "none",
+            "kafka.connections.max.idle.ms": "180000",
+            "kafka.metadata.max.age.ms": "180000",
+            "kafka.max.request.size": "1000000",
+            "kafka.request.timeout.ms": "60000",
+            "ledger.create": "false",
+        },
+        needs=(
+            "kafka.sasl.username=$ConnectionString and the connection string as kafka.sasl.password.",
+            (
+                "For exactly-once the Premium or Dedicated tier (transactions are in preview there), and a compacted "
+                "event hub for the ledger, made in the portal or with the Azure CLI."
+            ),
+        ),
+        cannot=(
+            (
+                "Transactions in the other tiers: exactly-once is refused there, or becomes at-least-once with "
+                "delivery.fallback=at-least-once."
+            ),
+            "Compressed batches in every tier alike (none at all, or gzip alone: its pages differ).",
+            "Requests above 1,046,528 bytes, and connections that are idle for 240 seconds: it closes them.",
+            "Topic configurations by Kafka's protocol.",
+        ),
+        sources=(
+            "https://learn.microsoft.com/azure/event-hubs/apache-kafka-configurations",
+            "https://github.com/Azure/azure-event-hubs-for-kafka/issues/209",
+            "https://github.com/Azure/azure-event-hubs-for-kafka/issues/252",
+        ),
+    ),
+    "redpanda": Preset(
+        "Redpanda",
+        {},
+        needs=(
+            (
+                "Room for transactional ids: the sink uses few by using them again, max_concurrent_producer_ids has to "
+                "allow for all tasks that run at a time."
+            ),
+        ),
+        cannot=(_OLDER_TRANSACTIONS, _OLDER_SWEEP),
+        sources=(
+            "https://github.com/redpanda-data/docs/issues/1614",
+            "https://github.com/redpanda-data/redpanda/issues/12424",
+        ),
+    ),
+    "warpstream": Preset(
+        "WarpStream",
+        {"kafka.batch.size": "1000000", "kafka.linger.ms": "100"},
+        needs=("Large batches: each produce waits for the object store.",),
+        cannot=("DescribeProducers, which the sink does not need.", _OLDER_TRANSACTIONS, _OLDER_SWEEP),
+        sources=("https://docs.warpstream.com/warpstream/reference/protocol-and-feature-support",),
+    ),
+    "bufstream": Preset(
+        "Bufstream",
+        {},
+        cannot=(_OLDER_TRANSACTIONS,),
+        sources=("https://buf.build/docs/bufstream/kafka-compatibility/conformance",),
+    ),
+    "automq": Preset(
+        "AutoMQ",
+        {},
+        sources=("https://github.com/AutoMQ/automq",),
+    ),
+    "strimzi": Preset(
+        "Strimzi",
+        {},
+        needs=(
+            (
+                "The certificate of the cluster's own authority as kafka.ssl.truststore.location (secret "
+                "CLUSTER-cluster-ca-cert), and a KafkaUser: its certificate, or SASL_SSL with SCRAM-SHA-512."
+            ),
+        ),
+        cannot=(
+            (
+                "Manage a topic that the sink creates: a topic without a KafkaTopic is none of the Topic Operator's. "
+                "Declare topic and ledger as KafkaTopic where that matters."
+            ),
+        ),
+        sources=("https://strimzi.io/docs/operators/latest/deploying",),
+    ),
+}
+
+
+def with_preset(given: Mapping[str, str]) -> Mapping[str, str]:
+    """The options as they were given, and under them what their preset sets. A preset that nobody knows is left to
+    whoever reads the option."""
+    named = {name.lower(): value for name, value in given.items()}
+    chosen = named.get(PRESET)
+    preset = PRESETS.get(chosen.strip()) if isinstance(chosen, str) else None
+    return given if preset is None else {**left_of_preset(preset, named), **given}
+
+
+def left_of_preset(preset: Preset, named: Mapping[str, str]) -> Mapping[str, str]:
+    """What of it nobody has set, under any name that means the same."""
+    taken = {_canonical(name) for name in named}
+    return {name: value for name, value in preset.settings.items() if name not in taken}
+
+
+def preset_named(name: str) -> Preset:
+    try:
+        return PRESETS[name]
+    except KeyError:
+        raise ConfigError(f"preset={name!r} is not valid: expected one of {', '.join(PRESETS)}") from None
+
+
+def _canonical(name: str) -> str:
+    alias = ALIASES.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
+    return name if alias is None else f"{PREFIX}{alias.target}"

@@ -1,0 +1,84 @@
+"""Headers behind those that rows have themselves, by whole columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kafka_sink.records.bytes_column import plain
+from kafka_sink.records.varint import Array
+from kafka_sink.schemas.arrays import lists_of, valid_of
+
+_ENTRY = pa.struct([("key", pa.string()), ("value", pa.binary())])
+
+
+class AddedHeader(NamedTuple):
+    """`content`: the same for all rows, or a binary column with one for each. `is_there`: which rows get it; None: all
+    of them."""
+
+    name: str
+    content: bytes | pa.Array
+    is_there: Array | None = None
+
+
+def with_headers(rows: pa.RecordBatch, added: Sequence[AddedHeader]) -> pa.RecordBatch:
+    if not added:
+        return rows
+    count = rows.num_rows
+    names = rows.schema.names
+    if "headers" in names:
+        offsets, entries = _entries(rows.column("headers"))
+    else:
+        offsets, entries = np.zeros(count + 1, np.int64), pa.array([], _ENTRY)
+    masks = [np.ones(count, np.bool_) if each.is_there is None else each.is_there for each in added]
+    counts = np.diff(offsets)
+    joined = np.zeros(count + 1, np.int64)
+    np.cumsum(counts + np.sum(masks, axis=0), out=joined[1:])
+    places = np.empty(int(joined[-1]), np.int64)
+    places[np.arange(len(entries)) + np.repeat(joined[:-1] - offsets[:-1], counts)] = np.arange(len(entries))
+    parts, taken = [entries], len(entries)
+    position = joined[:-1] + counts
+    for header, mask in zip(added, masks, strict=True):
+        part = _header_entries(header)
+        sources = taken if isinstance(header.content, bytes) else taken + np.flatnonzero(mask)
+        places[position[mask]] = sources
+        position = position + mask
+        parts.append(part)
+        taken += len(part)
+    array = pa.ListArray.from_arrays(pa.array(joined, pa.int32()), pa.concat_arrays(parts).take(pa.array(places)))
+    if "headers" in names:
+        return with_column(rows, "headers", array)
+    return pa.RecordBatch.from_arrays([*rows.columns, array], [*names, "headers"])
+
+
+def with_column(rows: pa.RecordBatch, name: str, array: pa.Array) -> pa.RecordBatch:
+    """In place of the column of that name."""
+    names = rows.schema.names
+    arrays = [array if each == name else column for each, column in zip(names, rows.columns, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _header_entries(header: AddedHeader) -> pa.StructArray:
+    if isinstance(header.content, bytes):
+        return pa.array([{"key": header.name, "value": header.content}], _ENTRY)
+    name = pa.repeat(pa.scalar(header.name), len(header.content))
+    return pa.StructArray.from_arrays([name, header.content], fields=list(_ENTRY))
+
+
+def _entries(column: pa.Array) -> tuple[Array, pa.Array]:
+    """All headers of all rows side by side, as structs of key and value, and where those of each row begin. A null
+    list has none, whatever lies under it."""
+    column = plain(column)
+    offsets, children = lists_of(column)
+    keys, values = children if len(children) == 2 else plain(children[0]).flatten()
+    entries = pa.StructArray.from_arrays([keys.cast(pa.string()), values.cast(pa.binary())], fields=list(_ENTRY))
+    valid = valid_of(column)
+    if valid is None:
+        return offsets, entries
+    counts = np.diff(offsets)
+    kept = np.zeros(len(offsets), np.int64)
+    np.cumsum(np.where(valid, counts, 0), out=kept[1:])
+    return kept, entries.take(pa.array(np.flatnonzero(np.repeat(valid, counts))))

@@ -1,0 +1,160 @@
+"""Constant headers and CloudEvents 1.0, in a task: what stands around the values of an Arrow batch.
+
+Binary mode: each attribute is a header ce_NAME, the value is the data as it is, and a null value stays null. Structured
+mode: the value is a JSON object of the attributes and the data; a null value is an event without data. The attribute
+datacontenttype is the header content-type in binary mode, as the Kafka binding of the specification has it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_sink.errors import DataError
+from kafka_sink.options.envelope_options import ATTRIBUTE_COLUMN, STRUCTURED_MODE, EnvelopeOptions
+from kafka_sink.options.parse_envelope import rendered
+from kafka_sink.records.bytes_column import plain
+from kafka_sink.records.varint import Array
+from kafka_sink.schemas.match import plan
+from kafka_sink.spark.added_headers import AddedHeader, with_column, with_headers
+
+SPEC_VERSION = "1.0"
+STRUCTURED_TYPE = b"application/cloudevents+json; charset=UTF-8"
+CONTENT_TYPE, DATA_CONTENT_TYPE = "content-type", "datacontenttype"
+REQUIRED = ("id", "source", "type")
+# Attributes that the specification has as text; others are extensions.
+TEXTS = frozenset({*REQUIRED, "subject", "time", "dataschema", DATA_CONTENT_TYPE})
+# The same for all rows, or a column.
+Attribute = str | pa.Array
+_TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
+
+
+class Envelope:
+    """`known`: what the placeholders stand for. `id_prefix`: of the ids of events, the same when a task is repeated."""
+
+    def __init__(self, options: EnvelopeOptions, known: Mapping[str, str], id_prefix: str) -> None:
+        self._options = options
+        self._headers = [AddedHeader(name, rendered(text, known).encode()) for name, text in options.headers]
+        self._constants = {name: rendered(text, known) for name, text in options.attributes}
+        self._id_prefix = id_prefix
+        if options.content_type is not None:
+            self._constants.setdefault(DATA_CONTENT_TYPE, options.content_type)
+
+    def applied(self, rows: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, dict[int, DataError]]:
+        """The rows in their envelope, without the columns of attributes; and those that make no event."""
+        misfits: dict[int, DataError] = {}
+        if self._options.mode is not None:
+            attributes = self._attributes(rows, first_row)
+            misfits = _without_required(attributes, rows.num_rows)
+            rows = rows.select([name for name in rows.schema.names if not name.startswith(ATTRIBUTE_COLUMN)])
+            if self._options.mode == STRUCTURED_MODE:
+                values, unfit = self._events(attributes, plain(rows.column("value")))
+                misfits = {**unfit, **misfits}
+                rows = with_column(rows, "value", values)
+                rows = with_headers(rows, [AddedHeader(CONTENT_TYPE, STRUCTURED_TYPE)])
+            else:
+                rows = with_headers(rows, [_header(name, column) for name, column in attributes.items()])
+        return with_headers(rows, self._headers), dict(sorted(misfits.items()))
+
+    def _attributes(self, rows: pa.RecordBatch, first_row: int) -> dict[str, Attribute]:
+        found: dict[str, Attribute] = {"specversion": SPEC_VERSION, **self._constants}
+        for name, _ in self._options.attribute_columns:
+            column = plain(rows.column(ATTRIBUTE_COLUMN + name))
+            found[name] = column if self._stays(name, column.type) else _text(column)
+        if "id" not in found:
+            numbers = pa.array(np.arange(first_row, first_row + rows.num_rows)).cast(pa.string())
+            found["id"] = pc.binary_join_element_wise(self._id_prefix, numbers, "-")
+        return found
+
+    def _stays(self, name: str, kind: pa.DataType) -> bool:
+        """In JSON an extension can be a number or a boolean; whole numbers of the specification have 32 bits."""
+        if self._options.mode != STRUCTURED_MODE or name in TEXTS:
+            return False
+        return bool(pa.types.is_boolean(kind) or (pa.types.is_integer(kind) and kind.bit_width <= 32))
+
+    def _events(self, attributes: Mapping[str, Attribute], data: pa.Array) -> tuple[pa.Array, dict[int, DataError]]:
+        columns = [pa.repeat(each, len(data)) if isinstance(each, str) else each for each in attributes.values()]
+        about = pa.StructArray.from_arrays(columns, list(attributes))
+        found = plan(about.type, None).encode(about, b"", "cloudevents")
+        heads = pc.binary_slice(found.array, 0, -1)
+        member, contents, misfits = self._data(data)
+        with_data = pc.binary_join_element_wise(heads, pa.scalar(b',"%s":' % member), contents, pa.scalar(b"}"), b"")
+        without_data = pc.binary_join_element_wise(heads, pa.scalar(b"}"), b"")
+        return pc.if_else(data.is_valid(), with_data, without_data), {**found.misfits, **misfits}
+
+    def _data(self, data: pa.Array) -> tuple[bytes, pa.Array, dict[int, DataError]]:
+        """The name of the member, its content as JSON, and rows whose data is no JSON though they say so."""
+        contents = data.cast(pa.binary())
+        if self._options.has_own_json:
+            return b"data", contents, {}
+        is_text = pa.types.is_string(data.type) or pa.types.is_large_string(data.type)
+        if _is_json(self._constants[DATA_CONTENT_TYPE]):
+            misfits = {}
+            for row, content in enumerate(contents.to_pylist()):
+                if content is not None and not _can_be_read(content):
+                    text = f"the value of row {row} is no JSON, and datacontenttype says that it is"
+                    misfits[row] = DataError(text, row=row, column="value")
+            return b"data", contents, misfits
+        if is_text:
+            texts = plan(data.type, None).encode(data, b"", "value")
+            return b"data", texts.array, dict(texts.misfits)
+        return b"data_base64", _base64(contents), {}
+
+
+def _header(name: str, column: Attribute) -> AddedHeader:
+    title = CONTENT_TYPE if name == DATA_CONTENT_TYPE else f"ce_{name}"
+    if isinstance(column, str):
+        return AddedHeader(title, column.encode())
+    is_there: Array = column.is_valid().to_numpy(zero_copy_only=False)
+    return AddedHeader(title, column.cast(pa.binary()), is_there)
+
+
+def _text(column: pa.Array) -> pa.Array:
+    """As the specification writes attributes."""
+    if pa.types.is_timestamp(column.type):
+        return pc.strftime(column.cast(pa.timestamp("us", "UTC")), format=_TIMESTAMP)
+    return column.cast(pa.string())
+
+
+def _without_required(attributes: Mapping[str, Attribute], count: int) -> dict[int, DataError]:
+    misfits = {}
+    for name in REQUIRED:
+        column = attributes[name]
+        column = pa.repeat(column, count) if isinstance(column, str) else column
+        is_bad = pc.fill_null(pc.equal(pc.binary_length(column), 0), True)
+        for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist():
+            text = f"row {row} has no {name}, which every CloudEvent must have"
+            misfits[row] = DataError(text, row=row, column=f"cloudevents.{name}")
+    return misfits
+
+
+def _is_json(content_type: str) -> bool:
+    media = content_type.partition(";")[0].strip().lower()
+    return media.endswith(("/json", "+json"))
+
+
+def _can_be_read(content: bytes) -> bool:
+    try:
+        json.loads(content, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _refused(name: str) -> NoReturn:
+    """NaN and Infinity are Python's, not JSON's."""
+    raise ValueError(name)
+
+
+def _base64(contents: pa.Array) -> pa.Array:
+    from base64 import b64encode
+
+    def quoted(content: bytes | None) -> Any:
+        return None if content is None else b'"' + b64encode(content) + b'"'
+
+    return pa.array([quoted(content) for content in contents.to_pylist()], pa.binary())

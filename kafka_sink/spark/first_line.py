@@ -1,0 +1,45 @@
+"""What Spark shows of an error of this sink: our name and sentence first, and no traceback in front of them.
+
+Spark's Python workers send the text of an exception to the JVM, by default as Python prints it: a traceback, and the
+sentence that matters behind it. The JVM shows that text many times (once per attempt of a task, once for the query,
+once for the caller). They leave the traceback out where SPARK_HIDE_TRACEBACK is set, which Spark does when
+spark.sql.execution.pyspark.udf.hideTraceback.enabled is. A worker ends with the exception that it has sent, so setting
+the variable at the last moment changes nothing for anybody else's code. It is read in that way by PySpark 4.1 to 4.3.
+
+Errors that nobody but a developer can mend keep their traceback. So does everything that is not an error of this
+package. With logging at DEBUG the traceback is in the worker's log.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, explained
+from kafka_sink.io.error_copy import copy_error
+
+HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+_LOGGER = logging.getLogger("kafka_sink")
+
+
+@contextmanager
+def explained_to_spark() -> Iterator[None]:
+    """Around everything that Spark calls."""
+    try:
+        yield
+    except KafkaSinkError as error:
+        _LOGGER.debug("this error goes to Spark", exc_info=True)
+        if isinstance(error, LocalProtocolError):
+            raise copy_error(error, explained(error)) from error
+        if is_spark_worker():
+            os.environ[HIDE_TRACEBACK] = "1"
+        raise copy_error(error, explained(error)) from None
+
+
+def is_spark_worker() -> bool:
+    """A process that Spark started, and that ends with an exception. Others may start workers, which inherit."""
+    specification = getattr(sys.modules["__main__"], "__spec__", None)
+    return specification is not None and specification.name.startswith("pyspark.")

@@ -1,0 +1,173 @@
+"""Figures and lineage of commits and aborts, and the exporter that serves them. Loaded if an option asks for any.
+
+What goes wrong here is logged once and changes nothing: no batch fails because somebody could not be told of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from kafka_sink.exactly_once.session import Conclusion
+from kafka_sink.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
+from kafka_sink.metrics.store import commit_error, note, with_open_decisions
+from kafka_sink.options.telemetry_options import TelemetryOptions
+from kafka_sink.spark.files import application_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from kafka_sink.metrics.stream_figures import StreamFigures
+    from kafka_sink.spark.columns import WrittenColumns
+    from kafka_sink.spark.writer import FinishedBatch
+
+_LOGGER = logging.getLogger("kafka_sink")
+
+
+def telemetry_begun(telemetry: TelemetryOptions, columns: WrittenColumns, schema: StructType) -> TelemetryOptions:
+    """At planning: the exporter runs, and lineage knows what is written."""
+    folder = application_folder()
+    if telemetry.prometheus_port is not None:
+        with _harmless("the Prometheus endpoint"):
+            _serve(telemetry, folder)
+    if not telemetry.wants_lineage:
+        return telemetry
+    places = [*zip(columns.names, columns.indices, strict=True), *columns.record]
+    fields = tuple((name, schema.fields[index].dataType.simpleString()) for name, index in places)
+    return replace(telemetry, lineage_fields=fields)
+
+
+def _serve(telemetry: TelemetryOptions, folder: str | None) -> None:
+    from kafka_sink.metrics.launch import exporter_runs
+
+    if folder is None:
+        _tell_once("Spark names no folder of this application here, so no figures can be kept and served", os.getpid())
+        return
+    problem = exporter_runs(folder, telemetry.prometheus_address, telemetry.prometheus_port or 0)
+    if problem:
+        _tell_once(f"figures are not served: {problem}", os.getpid())
+
+
+def reported_commit(batch: FinishedBatch, commit: Callable[[], Conclusion]) -> Conclusion:
+    began_ms, began_s = _wall_ms(), time.monotonic()
+    report = _report(batch, FAILED, began_ms)
+    _tell_lineage(batch, report, "START")
+    try:
+        conclusion = commit()
+    except Exception as error:
+        # Its end as a lineage run is told by the abort, which Spark asks for next.
+        _publish(batch, _ended(report, began_s, error=type(error).__name__, error_text=str(error)))
+        raise
+    outcome = ALREADY_DELIVERED if conclusion is Conclusion.ALREADY_DELIVERED else DELIVERED
+    report = replace(_ended(report, began_s), outcome=outcome)
+    _publish(batch, report)
+    _tell_lineage(batch, report, "COMPLETE")
+    return conclusion
+
+
+def reported_abort(batch: FinishedBatch, abort: Callable[[], Conclusion | None]) -> Conclusion | None:
+    began_ms, began_s = _wall_ms(), time.monotonic()
+    conclusion = abort()
+    outcome = LEFT_OPEN if conclusion is Conclusion.LEFT_ALONE else ABORTED
+    report = _ended(_report(batch, outcome, began_ms), began_s)
+    folder = application_folder()
+    reason = "" if folder is None else commit_error(folder, report)
+    if not reason:
+        _tell_lineage(batch, report, "START")  # it never came to a commit
+    report = replace(report, error_text=reason or "a task of the batch failed, or the process that committed it")
+    _publish(batch, report)
+    _tell_lineage(batch, report, "FAIL")
+    return conclusion
+
+
+def _report(batch: FinishedBatch, outcome: str, began_ms: int) -> BatchReport:
+    options = batch.options
+    return BatchReport(
+        sink=batch.sink_id if batch.sink_id is not None and batch.key.has_ledger else options.sink_id or "",
+        query=options.query_name or "",
+        key=batch.key,
+        run=batch.run,
+        client_id=options.producer.client_id or "pykafka-sink",
+        outcome=outcome,
+        receipts=batch.receipts,
+        figures=batch.figures,
+        began_ms=began_ms,
+        ended_ms=began_ms,
+        commit_ms=0.0,
+        has_dead_letters=options.dead_letter_topic is not None,
+    )
+
+
+def _ended(report: BatchReport, began_s: float, *, error: str = "", error_text: str = "") -> BatchReport:
+    commit_ms = (time.monotonic() - began_s) * 1000
+    ended_ms = report.began_ms + int(commit_ms)
+    return replace(report, ended_ms=ended_ms, commit_ms=commit_ms, error=error, error_text=error_text)
+
+
+def _publish(batch: FinishedBatch, report: BatchReport) -> None:
+    telemetry, folder = batch.options.telemetry, application_folder()
+    assert telemetry is not None
+    if folder is None:
+        _tell_once("Spark names no folder of this application here, so no figures are kept", os.getpid())
+        return
+    figures = _noted(folder, report)
+    if figures is None:
+        return
+    if telemetry.pushgateway_url is not None or telemetry.otlp_endpoint is not None:
+        figures = with_open_decisions(folder, figures)
+    if telemetry.pushgateway_url is not None:
+        from kafka_sink.metrics.push import push
+
+        with _harmless("the Pushgateway"):
+            push(telemetry.pushgateway_url, figures, batch.options.producer, telemetry.timeout_ms)
+    if telemetry.otlp_endpoint is not None:
+        from kafka_sink.metrics.otlp import export
+
+        with _harmless("the OpenTelemetry collector"):
+            export(telemetry.otlp_endpoint, figures, report, batch.options.producer, telemetry.timeout_ms)
+
+
+def _noted(folder: str, report: BatchReport) -> StreamFigures | None:
+    try:
+        return note(folder, report)
+    except Exception as error:
+        _tell_harmless("figures", error)
+        return None
+
+
+def _tell_lineage(batch: FinishedBatch, report: BatchReport, event_type: str) -> None:
+    telemetry = batch.options.telemetry
+    if telemetry is None or not telemetry.wants_lineage or not any(each.written for each in batch.receipts):
+        return
+    from kafka_sink.lineage.send import send
+
+    with _harmless("lineage"):
+        send(telemetry, report, event_type, batch.options.producer)
+
+
+@contextmanager
+def _harmless(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        _tell_harmless(what, error)
+
+
+def _tell_harmless(what: str, error: Exception) -> None:
+    _tell_once(f"{what}: {type(error).__name__}: {error}. Batches go on", os.getpid())
+
+
+@lru_cache(maxsize=64)
+def _tell_once(text: str, pid: int) -> None:
+    """The process id is part of the key because a forked child inherits what its parent remembers."""
+    _LOGGER.warning("%s", text)
+
+
+def _wall_ms() -> int:
+    return int(time.time() * 1000)

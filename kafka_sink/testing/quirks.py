@@ -1,0 +1,73 @@
+"""Where services that speak Kafka's protocol differ from Apache Kafka, as far as a sink meets it.
+
+Written from what the services document (docs/services.md names the sources), not recorded from them: it shows how a
+client behaves when brokers are like that, not that a service is like that today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafka_sink.testing.errors import Code
+
+GZIP = 1
+_TRANSACTIONS = frozenset(
+    {"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"}
+    | {"DescribeTransactions", "ListTransactions", "DescribeProducers"}
+)
+# Transactions of the first generation, and nothing that says whether they are verified.
+_FIRST_GENERATION = {"transaction.version": "0", "transaction.partition.verification.enable": "false"}
+_ADDS_AS_CLIENT = {"AddPartitionsToTxn": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class Quirks:
+    """`topic_configs` None: all that the model knows. `codecs` None: every codec; 0 is none."""
+
+    properties: Mapping[str, str] = field(default_factory=dict)
+    release: str = ""
+    missing_apis: frozenset[str] = frozenset()
+    last_versions: Mapping[str, int] = field(default_factory=dict)
+    codecs: frozenset[int] | None = None
+    replication_factors: frozenset[int] | None = None
+    topic_configs: frozenset[str] | None = None
+    topic_config_minima: Mapping[str, int] = field(default_factory=dict)
+    refusal: Code = Code.INVALID_CONFIG
+    # A connection without a request for this long is closed; 0: never.
+    idle_ms: int = 0
+
+
+QUIRKS: Mapping[str, Quirks] = {
+    "confluent-cloud": Quirks(
+        {"auto.create.topics.enable": "false", "default.replication.factor": "3"},
+        replication_factors=frozenset({-1, 3}),
+        topic_config_minima={"segment.bytes": 52_428_800},
+        refusal=Code.POLICY_VIOLATION,
+    ),
+    "msk": Quirks({"auto.create.topics.enable": "false"}),
+    "msk-serverless": Quirks(
+        {"auto.create.topics.enable": "false", "default.replication.factor": "3"},
+        replication_factors=frozenset({-1, 3}),
+        topic_configs=frozenset(
+            {"cleanup.policy", "compression.type", "max.message.bytes", "message.timestamp.type"}
+            | {"message.timestamp.difference.max.ms", "retention.bytes", "retention.ms"}
+        ),
+    ),
+    # Of the tiers without transactions.
+    "event-hubs": Quirks(
+        {"auto.create.topics.enable": "false", "socket.request.max.bytes": "1046528"},
+        missing_apis=_TRANSACTIONS - {"InitProducerId"},
+        codecs=frozenset({0}),
+        topic_configs=frozenset(),
+        idle_ms=240_000,
+    ),
+    "redpanda": Quirks(_FIRST_GENERATION, "3.9", last_versions=_ADDS_AS_CLIENT),
+    "warpstream": Quirks(
+        _FIRST_GENERATION, "3.9", missing_apis=frozenset({"DescribeProducers"}), last_versions=_ADDS_AS_CLIENT
+    ),
+    "bufstream": Quirks(_FIRST_GENERATION, "3.9", last_versions=_ADDS_AS_CLIENT),
+    "automq": Quirks(),
+    "strimzi": Quirks(),
+}
+NONE = Quirks()

@@ -1,0 +1,194 @@
+"""`make release`: what is published, built twice and compared, checked, installed everywhere, listed.
+
+Into dist/: sdist, wheel, the zip for --py-files, an SBOM (CycloneDX) of a fresh installation, SHA256SUMS. Built from
+the files of the last commit, in two folders, with the time of that commit as the time of every file; a difference of
+one bit is an error. Nothing is uploaded: .github/workflows/release.yml does that from a tag.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tools.make_zip import write_zip
+
+ROOT = Path(__file__).parent.parent
+DIST = ROOT / "dist"
+WORK = ROOT / "build" / "release"
+TOOLS = ["build", "twine", "cyclonedx-bom", "setuptools", "wheel"]
+ACTIONLINT = "github.com/rhysd/actionlint/cmd/actionlint@v1.7.7"
+PYTHONS = range(10, 20)
+
+# In a fresh environment, with nothing but the wheel: rows go out and are committed.
+SMOKE = """\
+import sys, pyarrow as pa
+from kafka_sink import Producer
+from kafka_sink.testing import EmbeddedBroker
+with EmbeddedBroker(topics={"t": 2}) as broker:
+    with Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": "lz4"}) as producer:
+        sent = producer.send_arrow(pa.table({"value": [b"%d" % n for n in range(1000)]}), topic="t").result(30)
+    assert sent.row_count == 1000, sent
+"""
+
+
+class ReleaseFailed(Exception):
+    pass
+
+
+def main() -> int:
+    try:
+        _release()
+    except (ReleaseFailed, subprocess.CalledProcessError) as error:
+        print(f"release: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _release() -> None:
+    shutil.rmtree(WORK, ignore_errors=True)
+    shutil.rmtree(DIST, ignore_errors=True)
+    for folder in (WORK, DIST):
+        folder.mkdir(parents=True)
+    tools = _environment(WORK / "tools", Path(sys.executable), ["-c", str(ROOT / "constraints.txt"), *TOOLS])
+    epoch = int(_output("git", "log", "-1", "--format=%ct"))
+    first, second = (_built(WORK / name, tools, epoch) for name in ("first", "second"))
+    _compare(first, second)
+    for path in first:
+        shutil.copy(path, DIST)
+    _say("built twice, bit by bit the same: " + ", ".join(path.name for path in first))
+    wheel = next(DIST.glob("*.whl"))
+    write_zip(DIST / wheel.name.replace("-py3-none-any.whl", ".zip"))
+    _run(tools, "-m", "twine", "check", "--strict", *map(str, [wheel, *DIST.glob("*.tar.gz")]))
+    _lint_workflows()
+    installed = [_installed(python, wheel) for python in pythons()]
+    _run_tool(
+        tools, "cyclonedx-py", "environment", str(installed[0]), "--output-reproducible", "--output-format", "JSON",
+        "--output-file", str(DIST / wheel.name.replace("-py3-none-any.whl", ".cdx.json")),
+    )  # fmt: skip
+    sums = [f"{_digest(path)}  {path.name}\n" for path in sorted(DIST.iterdir())]
+    (DIST / "SHA256SUMS").write_text("".join(sums))
+    print("".join(sums), end="")
+
+
+def _lint_workflows() -> None:
+    """By actionlint, a program in Go: installed, or built by Go from its module."""
+    linter = ["actionlint"] if shutil.which("actionlint") else ["go", "run", ACTIONLINT]
+    if not shutil.which(linter[0]):
+        _say("the workflows are not linted: neither actionlint nor go is here")
+        return
+    workflows = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+    subprocess.run([*linter, *map(str, workflows)], check=True, cwd=WORK)
+    _say("linted: " + ", ".join(path.name for path in workflows))
+
+
+def pythons() -> Iterator[Path]:
+    """Every Python on this machine that the package says it runs on."""
+    for minor in PYTHONS:
+        for found in (shutil.which(f"python3.{minor}"), *sorted(_of_pyenv(minor))):
+            if found and _is_python(found, minor):
+                yield Path(found)
+                break
+
+
+def _of_pyenv(minor: int) -> Iterator[str]:
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    return (str(path) for path in root.glob(f"versions/3.{minor}.*/bin/python3"))
+
+
+def _is_python(name: str, minor: int) -> bool:
+    """A shim of a version manager is there and does not run."""
+    code = "import sys, ensurepip; print(sys.version_info.minor)"
+    answer = subprocess.run([name, "-c", code], capture_output=True, text=True)
+    return answer.returncode == 0 and answer.stdout.strip() == str(minor)
+
+
+def _built(folder: Path, tools: Path, epoch: int) -> list[Path]:
+    """From the files of the last commit, so that what lies around in the tree cannot get in."""
+    source, target = folder / "source", folder / "dist"
+    source.mkdir(parents=True)
+    archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        files.extractall(source, filter="data")
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONPATH": ""}
+    command = [str(tools), "-m", "build", "--no-isolation", "--outdir", str(target), str(source)]
+    subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
+    for sdist in target.glob("*.tar.gz"):
+        sdist.write_bytes(normalised(sdist.read_bytes(), epoch))
+    return sorted(target.iterdir())
+
+
+def normalised(sdist: bytes, epoch: int) -> bytes:
+    """setuptools keeps owner, order and time of the files that it packs."""
+    packed = io.BytesIO()
+    with (
+        tarfile.open(fileobj=io.BytesIO(sdist), mode="r:gz") as given,
+        gzip.GzipFile("", "wb", fileobj=packed, mtime=epoch) as compressed,
+        tarfile.open(fileobj=compressed, mode="w", format=tarfile.PAX_FORMAT) as made,
+    ):
+        for entry in sorted(given.getmembers(), key=lambda each: each.name):
+            clean = tarfile.TarInfo(entry.name)
+            clean.type, clean.size, clean.mtime = entry.type, entry.size, epoch
+            clean.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+            made.addfile(clean, given.extractfile(entry) if entry.isfile() else None)
+    return packed.getvalue()
+
+
+def _compare(first: list[Path], second: list[Path]) -> None:
+    names = [path.name for path in first]
+    if names != [path.name for path in second] or len(names) != 2:
+        raise ReleaseFailed(f"other files: {names} and {[path.name for path in second]}")
+    for one, other in zip(first, second, strict=True):
+        if one.read_bytes() != other.read_bytes():
+            raise ReleaseFailed(f"{one.name} is another one each time it is built: {one} and {other}")
+
+
+def _installed(python: Path, wheel: Path) -> Path:
+    minor = re.sub(r"\D", "", _output(str(python), "-c", "import sys; print(sys.version_info[:2])"))
+    environment = _environment(WORK / f"python{minor}", python, [str(wheel)])
+    _run(environment, "-m", "pip", "check", "-q")
+    _run(environment, "-c", SMOKE)
+    said = _output(str(environment.parent / "pykafka-sink"), "--version")
+    _say(f"installed and run with {_output(str(environment), '-V')}: {said}")
+    return environment
+
+
+def _environment(folder: Path, python: Path, wanted: list[str]) -> Path:
+    subprocess.run([str(python), "-m", "venv", str(folder)], check=True)
+    made = folder / "bin" / "python"
+    _run(made, "-m", "pip", "install", "-q", "--disable-pip-version-check", *wanted)
+    return made
+
+
+def _run(python: Path, *words: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": ""}
+    # Not in the tree: what is imported has to be what was installed.
+    subprocess.run([str(python), *words], check=True, cwd=WORK, env=environment)
+
+
+def _run_tool(python: Path, name: str, *words: str) -> None:
+    subprocess.run([str(python.parent / name), *words], check=True, cwd=ROOT)
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""What the site has beside docs/: a hook of mkdocs (mkdocs.yml).
+
+- README.md is its first page; DESIGN.md, CHANGELOG.md and the like are pages, too.
+- A link that leaves docs/ leads to a copy of the file it names, so that a page's proofs can be read without a network.
+  The copies are made of what the pages link to; a link to nothing is a warning, as any other.
+- The navigation takes patterns, so that a new page needs no line of its own.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+DOCS = "docs"
+# Pages that are no files of docs/: where they are in the repository, and on the site.
+PAGES = {
+    "README.md": "index.md",
+    "DESIGN.md": "design.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security-policy.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
+}
+SOURCES = "source"
+# A link or a picture.
+LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+FENCE = re.compile(r"^(```.*?^```\s*?$)", re.MULTILINE | re.DOTALL)
+
+
+def address(target: str) -> str:
+    """Of a path in the repository, on the site."""
+    if target in PAGES:
+        return PAGES[target]
+    if target.startswith(f"{DOCS}/"):
+        return target.removeprefix(f"{DOCS}/")
+    return f"{SOURCES}/{target}.txt"
+
+
+def linked(text: str, path: str) -> list[str]:
+    """The paths in the repository to which the text of the file `path` links, of whatever is there."""
+    targets = [_target(found[2], path) for part in FENCE.split(text)[::2] for found in LINK.finditer(part)]
+    return sorted({target for target in targets if target is not None and (ROOT / target).exists()})
+
+
+def relinked(text: str, path: str) -> str:
+    """The same text, with addresses of the site in place of paths of the repository."""
+    here = posixpath.dirname(address(path))
+
+    def replaced(found: re.Match[str]) -> str:
+        target = _target(found[2], path)
+        if target is None or not (ROOT / target).exists():
+            return found[0]
+        return f"{found[1]}{posixpath.relpath(address(target), here or '.')}{found[3]}"
+
+    parts = FENCE.split(text)
+    return "".join(part if number % 2 else LINK.sub(replaced, part) for number, part in enumerate(parts))
+
+
+def expanded(patterns: list[str], pages: list[str], taken: set[str]) -> list[str]:
+    """The pages that the patterns name, each once."""
+    found = []
+    for pattern in patterns:
+        for page in fnmatch.filter(pages, pattern):
+            if page not in taken:
+                taken.add(page)
+                found.append(page)
+    return found
+
+
+def navigation(sections: list[dict[str, list[str]]], pages: list[str]) -> list[dict[str, list[str]]]:
+    named = {pattern for section in sections for patterns in section.values() for pattern in patterns}
+    taken: set[str] = set()
+    # A page that has a line of its own is not taken by a pattern of a line before.
+    plain = named & set(pages)
+    found = []
+    for section in sections:
+        for title, patterns in section.items():
+            others = taken | (plain - set(patterns))
+            before = set(others)
+            found.append({title: expanded(patterns, pages, others)})
+            taken |= others - before
+    rest = [page for page in pages if page not in taken]
+    return [*found, {"More": rest}] if rest else found
+
+
+def _target(link: str, path: str) -> str | None:
+    """The path in the repository that a link means; None for addresses on the web."""
+    if "://" in link or link.startswith(("mailto:", "/")):
+        return None
+    found = posixpath.normpath(posixpath.join(posixpath.dirname(path), link))
+    return None if found.startswith("..") or found == "." else found
+
+
+def _listing(target: str) -> str:
+    place = ROOT / target
+    if place.is_file():
+        return place.read_text(encoding="utf-8")
+    names = sorted(path.relative_to(ROOT).as_posix() for path in place.rglob("*") if path.is_file())
+    return "\n".join(name for name in names if "__pycache__" not in name) + "\n"
+
+
+# ---- what mkdocs calls; its objects are Any, because it need not be installed for anything else ----
+
+
+def on_config(config: Any) -> Any:
+    pages = sorted(path.relative_to(ROOT / DOCS).as_posix() for path in (ROOT / DOCS).rglob("*.md"))
+    pages += [page for path, page in PAGES.items() if (ROOT / path).is_file()]
+    config.nav = navigation(config.nav, pages)
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    from mkdocs.structure.files import File
+
+    paths = [path for path in PAGES if (ROOT / path).is_file()]
+    for path in paths:
+        files.append(File.generated(config, PAGES[path], content=(ROOT / path).read_text(encoding="utf-8")))
+    paths += [path.relative_to(ROOT).as_posix() for path in (ROOT / DOCS).rglob("*.md")]
+    targets = {target for path in paths for target in linked((ROOT / path).read_text(encoding="utf-8"), path)}
+    for target in sorted(targets):
+        if address(target).startswith(f"{SOURCES}/"):
+            files.append(File.generated(config, address(target), content=_listing(target)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    own = {site: path for path, site in PAGES.items()}
+    return relinked(markdown, own.get(page.file.src_uri, f"{DOCS}/{page.file.src_uri}"))
