@@ -11,25 +11,16 @@ from typing import Any
 
 from crc32c import crc32c
 
+from kafka_sink.records.scalar import encode_varint
 from kafka_sink.wire import apis
-
-
-def varint_bytes(value: int) -> bytes:
-    value = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def record(index: int, value: bytes | None, key: bytes | None = None, timestamp_delta: int = 0) -> bytes:
     def nullable(data: bytes | None) -> bytes:
-        return b"\x01" if data is None else varint_bytes(len(data)) + data
+        return b"\x01" if data is None else encode_varint(len(data)) + data
 
-    body = b"\0" + varint_bytes(timestamp_delta) + varint_bytes(index) + nullable(key) + nullable(value) + b"\0"
-    return varint_bytes(len(body)) + body
+    body = b"\0" + encode_varint(timestamp_delta) + encode_varint(index) + nullable(key) + nullable(value) + b"\0"
+    return encode_varint(len(body)) + body
 
 
 def batch(

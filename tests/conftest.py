@@ -1,4 +1,4 @@
-"""Fixtures of all test folders: Apache Kafka of both generations, started once per run and only when asked for.
+"""Fixtures of all test folders: Apache Kafka, newer and older, started once per run and only when asked for.
 
 Where Java or Maven is missing, tests that need Apache Kafka are skipped with that reason. With
 PYKAFKA_SINK_REQUIRE_KAFKA=1, as in continuous integration, the same is a failure. PYKAFKA_SINK_KAFKA=3.5.2 puts that
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tools.kafka_cluster import KafkaCluster
 
 T = TypeVar("T")
-# In the place of the two versions that stand for the generations of transactions; None as a rule.
+# In the place of the two versions that stand for the transaction versions; None as a rule.
 ONLY = os.environ.get("PYKAFKA_SINK_KAFKA") or None
 NEWEST = ONLY or "4.3.1"
 FIRST_GENERATION = ONLY or "3.9.1"
@@ -101,7 +101,7 @@ def kafka_4(kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
 @pytest.fixture
 def kafka_3(kafka_of: Callable[[str, int], KafkaCluster]) -> KafkaCluster:
     if not FIRST_GENERATION.startswith("3."):
-        pytest.skip(f"for brokers of the first generation, and PYKAFKA_SINK_KAFKA is {ONLY}")
+        pytest.skip(f"for brokers of transaction version 1, and PYKAFKA_SINK_KAFKA is {ONLY}")
     return kafka_of(FIRST_GENERATION, 1)
 
 

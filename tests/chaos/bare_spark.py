@@ -25,9 +25,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kafka_sink.admin.client import Client
+from kafka_sink.client.admin_request import AllBrokers
 from kafka_sink.exactly_once.identity import run_hash, sink_id_of_checkpoint, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.exactly_once.request import EveryBroker
 from kafka_sink.spark.task import TaskPlace
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
 from tests.chaos import bare_work
@@ -260,7 +260,7 @@ def open_transactions(servers: str, sink_id: str, patience_s: float = 10) -> lis
 
 def _listed(client: Client, prefix: str) -> list[str]:
     body = {"state_filters": ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"]}
-    (answer,) = answers_to(client, request(EveryBroker(), LIST_TRANSACTIONS, {**body, "producer_id_filters": []}))
+    (answer,) = answers_to(client, request(AllBrokers(), LIST_TRANSACTIONS, {**body, "producer_id_filters": []}))
     states = [state for body in answer.bodies for state in body["transaction_states"]]
     return sorted(
         f"{state['transactional_id']} {state['transaction_state']}"

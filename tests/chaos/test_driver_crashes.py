@@ -19,7 +19,7 @@ from tests.chaos.kafka_proxy import KafkaProxy
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 SIDES = {"before-it-arrives": Harm.LOSE_REQUEST, "after-it-was-carried-out": Harm.LOSE_ANSWER}
-# A commit of three tasks has 20 requests in generation 2 and 23 in generation 1, repeats left aside.
+# A commit of three tasks has 20 requests in transaction version 2 and 23 in transaction version 1, repeats left aside.
 REQUESTS_MAX = 60
 
 

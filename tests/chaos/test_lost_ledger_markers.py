@@ -30,8 +30,8 @@ from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]
 
-# transaction.version 2 is the second generation of transactions. 3.9.1 knows no other than 0.
-GENERATIONS = ((NEWEST, 2), (NEWEST, 1), (FIRST_GENERATION, 0))
+# transaction.version 2 is transaction version 2. 3.9.1 knows no other than 0.
+TRANSACTION_VERSIONS = ((NEWEST, 2), (NEWEST, 1), (FIRST_GENERATION, 0))
 # Long enough for the brokers to notice that one is gone, while the proxy holds the request.
 PATIENT = {"kafka__request__timeout__ms": 60_000, "ledger__replication__factor": 3}
 COORDINATOR_PARTITIONS = 2
@@ -55,7 +55,7 @@ MOMENTS = (
 )
 
 
-@pytest.fixture(params=GENERATIONS, ids=lambda which: f"{which[0]}-{which[1]}", scope="module")
+@pytest.fixture(params=TRANSACTION_VERSIONS, ids=lambda which: f"{which[0]}-{which[1]}", scope="module")
 def kafka(request: pytest.FixtureRequest) -> Iterator[KafkaCluster]:
     version, transaction_version = request.param
     feature = None if version.startswith("3.") else transaction_version

@@ -1,4 +1,4 @@
-"""One request of a producer goes wrong in a chosen way, on brokers of both generations of transactions.
+"""One request of a producer goes wrong in a chosen way, on brokers of both transaction versions.
 
 The proxy does the harm, a foreign reader beside the proxy says what is in the log: each record once, in order, and of
 transactions the committed ones whole and nothing of the others. What is late (a request that arrives when its client
@@ -170,7 +170,7 @@ TRANSACTION_APIS = [INIT_PRODUCER_ID, FIND_COORDINATOR, ADD_PARTITIONS_TO_TXN, P
 
 def skip_where_unused(api: Api, kafka: KafkaCluster) -> None:
     if api is ADD_PARTITIONS_TO_TXN and not kafka.version.startswith("3."):
-        pytest.skip("brokers of the second generation register partitions by themselves")
+        pytest.skip("brokers of transaction version 2 register partitions by themselves")
 
 
 @pytest.mark.parametrize("harm", [*WITHOUT_ANSWER, *SILENT], ids=lambda harm: harm.name.lower())

@@ -1,7 +1,7 @@
 """A transactional application at work while coordinator and leaders are killed, and frozen, one after the other.
 
 Two read_committed readers judge, one that ran all the while and one that reads everything afterwards: exactly the
-committed transactions, each of them whole, once and in order. Both generations of transactions.
+committed transactions, each of them whole, once and in order. Both transaction versions.
 
 extent.py says how often each outage happens. Run with `-s` to see the figures.
 """

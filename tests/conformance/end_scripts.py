@@ -1,4 +1,4 @@
-"""EndTxn by state, decision and epoch, in both generations; fencing and time-outs; what late batches meet."""
+"""EndTxn by state, decision and epoch, in both transaction versions; fencing and time-outs; what late batches meet."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ MAKERS = {
 
 
 def register_tables() -> None:
-    """One script per state and generation."""
+    """One script per state and transaction version."""
     for state in MAKERS:
         for version in (4, 5):
 
@@ -155,7 +155,7 @@ def end_of_what_is_not_there(peer: Peer, seen: Seen) -> None:
 
 
 @script(needs_version_2=True)
-def repeats_in_the_other_generation(peer: Peer, seen: Seen) -> None:
+def repeats_in_the_other_version(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic)
     for first, second in ((4, 5), (5, 4)):
         for commit, decision in DECISIONS:
@@ -230,7 +230,7 @@ def sequences_of_a_version_2_transaction(peer: Peer, seen: Seen) -> None:
 
 
 @script(needs_version_2=True, levels=("0",))
-def the_second_generation_without_its_feature(peer: Peer, seen: Seen) -> None:
+def version_2_without_its_feature(peer: Peer, seen: Seen) -> None:
     peer.create_topic(peer.topic)
     tid = peer.name("tx")
     producer_id, epoch = peer.begin(tid)

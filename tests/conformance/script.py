@@ -36,7 +36,7 @@ SCRIPTS: dict[str, Registered] = {}
 def script(*, needs_version_2: bool = False, levels: tuple[str, ...] = ("0", "1", "2")) -> Callable[[Script], Script]:
     """`needs_version_2`: the script speaks EndTxn 5 or Produce 12, which Kafka 3.9 does not.
 
-    `levels` are those of the feature transaction.version with which the script makes sense; the second generation does
+    `levels` are those of the feature transaction.version with which the script makes sense; transaction version 2 does
     not work at all with level 0, which one script shows.
     """
     if needs_version_2 and "2" in levels:

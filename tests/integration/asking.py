@@ -9,7 +9,8 @@ from typing import Any
 
 from kafka_sink import Producer, TransactionReceipt
 from kafka_sink.admin.client import Client
-from kafka_sink.exactly_once.request import DriverAnswer, DriverRequest, RequestKey, Target
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, Target
+from kafka_sink.exactly_once.commit_step import Progress
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.wire.apis import Api
 
@@ -23,37 +24,32 @@ def client_of(servers: str, **options: object) -> Client:
     return Client(parse_producer_options({"bootstrap.servers": servers, **named}))
 
 
-def request(target: Target, api: Api, body: Mapping[str, Any], **more: Any) -> DriverRequest:
-    more = {"version_min": 0, "version_max": 32767, "timeout_ms": TIMEOUT_MS, **more}
-    return DriverRequest(RequestKey("test", next(_keys)), target, api, body, **more)
-
-
-@dataclass
-class Progress:
-    requests: Sequence[DriverRequest]
-    wake_at_ms: int | None = None
-    verdict: dict[RequestKey, DriverAnswer] | None = None
+def request(target: Target, api: Api, body: Mapping[str, Any], **more: Any) -> AdminRequest:
+    return AdminRequest(target, api, body, **{"timeout_ms": TIMEOUT_MS, "key": RequestKey("test", next(_keys)), **more})
 
 
 @dataclass
 class Once:
-    """Asks all of them at once; the verdict is the answers, in the order of their coming."""
+    """Asks all of them at once; the verdict is the first answers, or all (None), in the order of their coming."""
 
-    requests: Sequence[DriverRequest]
-    answers: dict[RequestKey, DriverAnswer] = field(default_factory=dict)
+    requests: Sequence[AdminRequest]
+    wanted_count: int | None = None
+    answers: dict[RequestKey, AdminResponse] = field(default_factory=dict)
     has_asked: bool = False
 
-    def step(self, now_ms: int, answers: Sequence[DriverAnswer]) -> Progress:
+    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[dict[RequestKey, AdminResponse]]:
         for answer in answers:
             assert answer.key not in self.answers, "answered twice"
             self.answers[answer.key] = answer
         if not self.has_asked:
             self.has_asked = True
             return Progress(self.requests)
-        return Progress((), verdict=self.answers if len(self.answers) == len(self.requests) else None)
+        return Progress(
+            (), None, self.answers if len(self.answers) == (self.wanted_count or len(self.requests)) else None
+        )
 
 
-def answers_to(client: Client, *requests: DriverRequest) -> list[DriverAnswer]:
+def answers_to(client: Client, *requests: AdminRequest) -> list[AdminResponse]:
     answers = client.run(Once(requests))
     return [answers[one.key] for one in requests]
 
@@ -84,7 +80,11 @@ def end_body(receipt: TransactionReceipt, *, commit: bool = True) -> dict[str, A
 
 
 def end_versions(receipt: TransactionReceipt) -> dict[str, int]:
-    return {"version_min": 5, "version_max": 5} if receipt.generation == 2 else {"version_min": 0, "version_max": 4}
+    return (
+        {"version_min": 5, "version_max": 5}
+        if receipt.transaction_version == 2
+        else {"version_min": 0, "version_max": 4}
+    )
 
 
 def listed_ids(bodies: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -16,10 +16,11 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.admin.client import Client
 from kafka_sink.cli.__main__ import main
-from kafka_sink.exactly_once.committer import Committer, Progress
+from kafka_sink.client.admin_request import AdminResponse
+from kafka_sink.exactly_once.commit_step import Progress
+from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.phase import Phase
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.exactly_once.request import DriverAnswer
 from kafka_sink.exactly_once.session import (
     CommitResult,
     Conclusion,
@@ -43,7 +44,7 @@ class Dying:
     phase: Phase
     answers_before: int = 0
 
-    def step(self, now_ms: int, answers: Sequence[DriverAnswer]) -> Progress:
+    def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress[CommitResult]:
         was_there = self.committer.phase is self.phase
         progress = self.committer.step(now_ms, answers)
         if was_there:
@@ -88,11 +89,13 @@ class Sink:
             found = producer.prepare_transaction()
         last_offset = found.last_offsets[self.topic, partition]
         transaction = PreparedTransaction(
-            transactional_id, found.producer_id, found.producer_epoch, found.generation, self.timeout_ms,
-            self.timeout_ms - 1,
-        )  # fmt: skip
+            transactional_id, found.producer_id, found.producer_epoch, found.transaction_version
+        )
         written = WrittenPartition(self.topic, partition, ROWS_PER_TASK, last_offset - ROWS_PER_TASK + 1, last_offset)
-        return TaskReceipt(key, self.run, spark_partition, 0, transaction, (written,), ROWS_PER_TASK)
+        return TaskReceipt(
+            key, self.run, spark_partition, 0, transaction, self.timeout_ms, self.timeout_ms - 1, (written,),
+            ROWS_PER_TASK,
+        )  # fmt: skip
 
     def committer(self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt]) -> Committer:
         # One at a time, so that a driver can die between two of them.
@@ -100,7 +103,7 @@ class Sink:
         settings = DeliverySettings(
             ledger_topic=self.ledger_topic,
             cluster_id=client.cluster_id(),
-            generation=support.generation,
+            transaction_version=support.transaction_version,
             brokers_verify=support.verifies,
             margin_ms=0,
             parallel_requests=1,

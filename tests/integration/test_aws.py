@@ -166,7 +166,8 @@ def test_a_profile_may_take_on_a_role(endpoints: AwsEndpoints, tmp_path: Path, m
 
 
 def test_a_container_and_an_instance_are_asked_last(endpoints: AwsEndpoints, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "no AWS credentials in options, environment" in str(refusal())
+    error = refusal()
+    assert error.name == "PKS-4009" and "no AWS credentials in options, environment" in str(error)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "false")
     monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"{endpoints.url}/")
     assert who() == ("AKIDGIVEN", "session")

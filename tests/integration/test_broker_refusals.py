@@ -45,7 +45,7 @@ def test_a_single_record_too_large_fails_alone_and_says_what_to_do(kafka: KafkaC
         errors = [future.exception(TIMEOUT_S) for future in futures]
     assert [number for number, error in enumerate(errors) if error is not None] == [7]
     error = errors[7]
-    assert isinstance(error, DeliveryError)
+    assert isinstance(error, DeliveryError) and error.name == "PKS-5001"
     assert (error.topic, error.partition, error.code, error.ambiguous) == (topic_name, 0, MESSAGE_TOO_LARGE, False)
     text = str(error)
     assert "MESSAGE_TOO_LARGE" in text and "max.message.bytes" in text and topic_name in text

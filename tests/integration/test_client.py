@@ -18,7 +18,15 @@ from typing import Any
 import pytest
 
 from kafka_sink.admin.client import Client
-from kafka_sink.client.admin_request import AnyBroker, Coordinator
+from kafka_sink.client.admin_request import (
+    AdminRequest,
+    AllBrokers,
+    AnyBroker,
+    Coordinator,
+    Coordinators,
+    Leader,
+    ResponseKind,
+)
 from kafka_sink.errors import (
     AuthorizationError,
     BrokerError,
@@ -26,21 +34,13 @@ from kafka_sink.errors import (
     OperationTimeout,
     TransportError,
 )
-from kafka_sink.exactly_once.request import (
-    AnswerStatus,
-    CoordinatorOf,
-    CoordinatorsOf,
-    DriverRequest,
-    EveryBroker,
-    LeaderOf,
-)
+from kafka_sink.exactly_once.commit_step import Progress
 from kafka_sink.testing import EmbeddedBroker, Fault
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, internal_partition
 from kafka_sink.wire.apis import DESCRIBE_TRANSACTIONS, END_TXN, INIT_PRODUCER_ID, LIST_TRANSACTIONS, PRODUCE
 from tests.integration.asking import (
     LIST_BODY,
     Once,
-    Progress,
     answers_to,
     client_of,
     described,
@@ -110,18 +110,18 @@ def test_prepared_transactions_are_ended_on_all_their_coordinators_at_once(relea
             receipts = [prepared(kafka.bootstrap_servers, one, "t", one.encode()) for one in ids]
             (states, listed) = answers_to(
                 client,
-                request(CoordinatorsOf(tuple(ids)), DESCRIBE_TRANSACTIONS, {"transactional_ids": ids}),
-                request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY),
+                request(Coordinators(tuple(ids)), DESCRIBE_TRANSACTIONS, {"transactional_ids": ids}),
+                request(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY),
             )
-            assert states.fate is AnswerStatus.ANSWERED and len(states.bodies) == 3
+            assert states.kind is ResponseKind.ANSWERED and len(states.bodies) == 3
             assert described(states.bodies) == dict.fromkeys(ids, "Ongoing")
             assert (
-                listed.fate is AnswerStatus.ANSWERED
+                listed.kind is ResponseKind.ANSWERED
                 and len(listed.bodies) == 3
                 and listed_ids(listed.bodies) >= set(ids)
             )
             ends = [
-                request(CoordinatorOf(one.transactional_id), END_TXN, end_body(one), **end_versions(one))
+                request(Coordinator(one.transactional_id), END_TXN, end_body(one), **end_versions(one))
                 for one in receipts
             ]
             assert [answer.bodies[0]["error_code"] for answer in answers_to(client, *ends)] == [0, 0, 0]
@@ -145,10 +145,10 @@ def test_a_leader_is_found_without_creating_its_topic(kafka: EmbeddedBroker, cli
     body: dict[str, Any] = {"acks": -1, "timeout_ms": 1, "topic_data": []}
     known, unknown = answers_to(
         client,
-        request(LeaderOf("t", 1), PRODUCE, body, version_max=12),
-        request(LeaderOf("not-there", 0), PRODUCE, body, version_max=12),
+        request(Leader("t", 1), PRODUCE, body, version_max=12),
+        request(Leader("not-there", 0), PRODUCE, body, version_max=12),
     )
-    assert known.fate is AnswerStatus.ANSWERED and unknown.fate is AnswerStatus.LOST
+    assert known.kind is ResponseKind.ANSWERED and unknown.kind is ResponseKind.LOST
     assert "not-there-0 has no leader" in str(unknown.error)
     assert "not-there" not in kafka.core.cluster.topics
 
@@ -159,13 +159,13 @@ def test_a_leader_is_found_without_creating_its_topic(kafka: EmbeddedBroker, cli
 def test_a_coordinator_that_moved_says_so_and_is_found_again(kafka: EmbeddedBroker, client: Client) -> None:
     receipt = prepared(kafka.bootstrap_servers, "tx", "t", b"v")
 
-    def end(**more: Any) -> DriverRequest:
-        return request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt), **more)
+    def end(**more: Any) -> AdminRequest:
+        return request(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt), **more)
 
-    answers_to(client, request(CoordinatorsOf(("tx",)), DESCRIBE_TRANSACTIONS, {"transactional_ids": ["tx"]}))
+    answers_to(client, request(Coordinators(("tx",)), DESCRIBE_TRANSACTIONS, {"transactional_ids": ["tx"]}))
     move_coordinator(kafka, "tx")
     (answer,) = answers_to(client, end())
-    assert answer.fate is AnswerStatus.ANSWERED and answer.bodies[0]["error_code"] == NOT_COORDINATOR
+    assert answer.kind is ResponseKind.ANSWERED and answer.bodies[0]["error_code"] == NOT_COORDINATOR
     (answer,) = answers_to(client, end(find_again=True))
     assert answer.bodies[0]["error_code"] == 0
     assert values(kafka) == {b"v"}
@@ -176,9 +176,9 @@ def test_an_answer_that_got_lost_is_lost_although_the_end_was_carried_out(
 ) -> None:
     receipt = prepared(kafka.bootstrap_servers, "tx", "t", b"v")
     kafka.inject(Fault("EndTxn", disconnect=True, after_apply=True))
-    end = request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt))
+    end = request(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt))
     (answer,) = answers_to(client, end)
-    assert answer.fate is AnswerStatus.LOST and isinstance(answer.error, TransportError)
+    assert answer.kind is ResponseKind.LOST and isinstance(answer.error, TransportError)
     assert values(kafka) == {b"v"}
     (answer,) = answers_to(client, end)
     assert answer.bodies[0]["error_code"] == 0
@@ -206,11 +206,11 @@ def test_a_permission_that_is_missing_and_a_version_that_is_not_spoken_are_told_
 ) -> None:
     fault = kafka.inject(Fault("FindCoordinator", error_code=53))
     end = {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0, "committed": True}
-    (answer,) = answers_to(client, request(CoordinatorOf("tx"), END_TXN, end))
-    assert answer.fate is AnswerStatus.REFUSED and isinstance(answer.error, AuthorizationError) and fault.times == 0
+    (answer,) = answers_to(client, request(Coordinator("tx"), END_TXN, end))
+    assert answer.kind is ResponseKind.REFUSED and isinstance(answer.error, AuthorizationError) and fault.times == 0
     with EmbeddedBroker(release="3.9") as old, client_of(old.bootstrap_servers) as other:
-        (answer,) = answers_to(other, request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY, version_min=2))
-        assert answer.fate is AnswerStatus.UNSUPPORTED and isinstance(answer.error, BrokerError)
+        (answer,) = answers_to(other, request(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY, version_min=2))
+        assert answer.kind is ResponseKind.UNSUPPORTED and isinstance(answer.error, BrokerError)
 
 
 def test_a_broker_that_is_silent_holds_up_nobody_else(kafka: EmbeddedBroker, client: Client) -> None:
@@ -220,54 +220,48 @@ def test_a_broker_that_is_silent_holds_up_nobody_else(kafka: EmbeddedBroker, cli
     kafka.inject(Fault("DescribeTransactions", delay_before_ms=FOR_EVER_MS, broker_id=1, times=None))
     requests = {node_id: describe(one, timeout_ms=FOR_EVER_MS) for node_id, one in ids.items()}
 
-    class UntilTwo(Once):
-        def step(self, now_ms: int, answers: Any) -> Progress:
-            progress = super().step(now_ms, answers)
-            progress.verdict = self.answers if len(self.answers) == 2 else None
-            return progress
-
-    answered = client.run(UntilTwo(list(requests.values())))
+    answered = client.run(Once(list(requests.values()), wanted_count=2))
     assert set(answered) == {requests[2].key, requests[3].key}
-    assert {answer.fate for answer in answered.values()} == {AnswerStatus.ANSWERED}
+    assert {answer.kind for answer in answered.values()} == {ResponseKind.ANSWERED}
     # Nobody waits for the third any more, and the client goes on.
     (answer,) = answers_to(client, describe(ids[2]))
-    assert answer.fate is AnswerStatus.ANSWERED
+    assert answer.kind is ResponseKind.ANSWERED
 
 
-def describe(transactional_id: str, **more: Any) -> DriverRequest:
+def describe(transactional_id: str, **more: Any) -> AdminRequest:
     body = {"transactional_ids": [transactional_id]}
-    return request(CoordinatorsOf((transactional_id,)), DESCRIBE_TRANSACTIONS, body, **more)
+    return request(Coordinators((transactional_id,)), DESCRIBE_TRANSACTIONS, body, **more)
 
 
 def test_the_time_limit_of_a_request_ends_it_as_lost(kafka: EmbeddedBroker, client: Client) -> None:
     receipt = prepared(kafka.bootstrap_servers, "tx", "t", b"v")
     kafka.inject(Fault("EndTxn", delay_before_ms=FOR_EVER_MS))
-    end = request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt), timeout_ms=300)
+    end = request(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt), timeout_ms=300)
     (answer,) = answers_to(client, end)
-    assert answer.fate is AnswerStatus.LOST and "within" in str(answer.error)
+    assert answer.kind is ResponseKind.LOST and "within" in str(answer.error)
     # That connection is given up, and for the back-off of the next one the coordinator is not to be reached.
-    again = request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt))
-    while answer.fate is AnswerStatus.LOST:
+    again = request(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt))
+    while answer.kind is ResponseKind.LOST:
         (answer,) = answers_to(client, again)
-    assert answer.fate is AnswerStatus.ANSWERED and answer.bodies[0]["error_code"] == 0
+    assert answer.kind is ResponseKind.ANSWERED and answer.bodies[0]["error_code"] == 0
 
 
 def test_a_dead_broker_leaves_the_answers_of_the_others_until_it_is_known_to_be_gone(
     kafka: EmbeddedBroker, client: Client
 ) -> None:
-    everyone = request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY)
+    everyone = request(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
     assert len(answers_to(client, everyone)[0].bodies) == 3
     kafka.inject(Fault("ListTransactions", disconnect=True, broker_id=2))
     (answer,) = answers_to(client, everyone)
-    assert answer.fate is AnswerStatus.LOST and len(answer.bodies) == 2
+    assert answer.kind is ResponseKind.LOST and len(answer.bodies) == 2
     kafka.stop_broker(2, is_crash=True)
     (answer,) = answers_to(client, everyone)
-    assert answer.fate is AnswerStatus.ANSWERED and len(answer.bodies) == 2
+    assert answer.kind is ResponseKind.ANSWERED and len(answer.bodies) == 2
     kafka.start_broker(2)
     # Not at once: brokers that were learnt less than retry.backoff.ms ago are not asked for again.
     while len(answer.bodies) < 3:
         (answer,) = answers_to(client, everyone)
-    assert answer.fate is AnswerStatus.ANSWERED
+    assert answer.kind is ResponseKind.ANSWERED
 
 
 def test_a_coordinator_that_died_is_replaced(kafka: EmbeddedBroker, client: Client) -> None:
@@ -364,7 +358,7 @@ def test_an_interrupt_in_the_middle_leaves_a_client_that_goes_on(
 
     with kafka.control() as core:
         core.faults.interceptor = interrupts
-    end = request(CoordinatorOf("tx"), END_TXN, end_body(receipt), **end_versions(receipt), timeout_ms=FOR_EVER_MS)
+    end = request(Coordinator("tx"), END_TXN, end_body(receipt), **end_versions(receipt), timeout_ms=FOR_EVER_MS)
     with pytest.raises(KeyboardInterrupt):
         answers_to(client, end)
     with kafka.control() as core:
@@ -384,7 +378,7 @@ def test_a_closed_client_says_so(client: Client) -> None:
 
 def test_a_machine_that_waits_for_nothing_is_an_error_and_not_a_wait_for_ever(client: Client) -> None:
     class Stuck:
-        def step(self, now_ms: int, answers: Any) -> Progress:
+        def step(self, now_ms: int, answers: Any) -> Progress[Any]:
             return Progress(())
 
     with pytest.raises(LocalProtocolError, match="Stuck waits for nothing"):
@@ -397,7 +391,7 @@ def test_a_machine_is_woken_when_it_asked_to_be(client: Client) -> None:
             self.woken: list[int] = []
             self.due_ms = client.now_ms() + 50
 
-        def step(self, now_ms: int, answers: Any) -> Progress:
+        def step(self, now_ms: int, answers: Any) -> Progress[Any]:
             self.woken.append(now_ms)
             return Progress((), self.due_ms, {} if now_ms >= self.due_ms else None)
 
@@ -441,7 +435,7 @@ def test_requests_are_answered_once_even_if_the_machine_reuses_a_key(kafka: Embe
     class Impatient:
         stepped = 0
 
-        def step(self, now_ms: int, answers: Any) -> Progress:
+        def step(self, now_ms: int, answers: Any) -> Progress[Any]:
             self.stepped += 1
             if self.stepped == 1:
                 return Progress((first,), now_ms + 1)

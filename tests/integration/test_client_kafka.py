@@ -1,4 +1,4 @@
-"""The driver's client against Apache Kafka of both generations, and against three nodes of which one is killed."""
+"""The driver's client against Apache Kafka, newer and older, and against three nodes of which one is killed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import pytest
 
 from kafka_sink import Producer, TransactionReceipt
 from kafka_sink.admin.client import Client
-from kafka_sink.client.admin_request import Coordinator, Leader
+from kafka_sink.client.admin_request import AllBrokers, Coordinator, Coordinators, Leader, ResponseKind
 from kafka_sink.errors import OperationTimeout
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.exactly_once.request import AnswerStatus, CoordinatorOf, CoordinatorsOf, EveryBroker
 from kafka_sink.exactly_once.session import (
     CommitResult,
     Conclusion,
@@ -46,14 +45,14 @@ def test_a_prepared_transaction_is_described_listed_and_ended(kafka: KafkaCluste
         assert client.topic_configs(topic_name, ["retention.ms"]) == {"retention.ms": "86400000"}
         found = client.broker_configs(["transaction.max.timeout.ms"])
         assert found == {"transaction.max.timeout.ms": "900000"}
-        is_second_generation = client.features().get("transaction.version", 0) >= 2
+        is_version_2 = client.features().get("transaction.version", 0) >= 2
         receipt = prepared(servers, topic_name, topic_name, b"a", b"b")
-        assert receipt.generation == (2 if is_second_generation else 1)
+        assert receipt.transaction_version == (2 if is_version_2 else 1)
         body = {"transactional_ids": [topic_name]}
         (states, listed) = answers_to(
             client,
-            request(CoordinatorsOf((topic_name,)), DESCRIBE_TRANSACTIONS, body),
-            request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY),
+            request(Coordinators((topic_name,)), DESCRIBE_TRANSACTIONS, body),
+            request(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY),
         )
         assert described(states.bodies) == {topic_name: "Ongoing"} and topic_name in listed_ids(listed.bodies)
         for _ in range(2):  # the second is what a restarted driver sends
@@ -87,32 +86,32 @@ def test_transactions_of_several_coordinators_are_ended_although_one_is_killed(
     receipts = {one: prepared(servers, one, topic_name, one.encode()) for one in ids}
     with client_of(servers) as client:
         places = {one: kafka.leader_of(TRANSACTION_TOPIC, place_of(client, one)) for one in ids}
-        states = request(CoordinatorsOf(ids), DESCRIBE_TRANSACTIONS, {"transactional_ids": list(ids)})
-        (first, listed) = answers_to(client, states, request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY))
-        assert first.fate is AnswerStatus.ANSWERED and described(first.bodies) == dict.fromkeys(ids, "Ongoing")
+        states = request(Coordinators(ids), DESCRIBE_TRANSACTIONS, {"transactional_ids": list(ids)})
+        (first, listed) = answers_to(client, states, request(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY))
+        assert first.kind is ResponseKind.ANSWERED and described(first.bodies) == dict.fromkeys(ids, "Ongoing")
         assert len(first.bodies) == len(set(places.values())) > 1
         assert len(listed.bodies) == 3 and listed_ids(listed.bodies) >= set(ids)
 
         kafka.kill(places[ids[0]])
-        fates: set[AnswerStatus] = set()
+        kinds: set[ResponseKind] = set()
         find_again = False
         while receipts:
             asked = [
-                request(CoordinatorOf(one), END_TXN, end_body(receipt), **end_versions(receipt), find_again=find_again)
+                request(Coordinator(one), END_TXN, end_body(receipt), **end_versions(receipt), find_again=find_again)
                 for one, receipt in receipts.items()
             ]
             for one, answer in zip(list(receipts), answers_to(client, *asked), strict=True):
                 if not find_again:
                     # Whoever lives is not held up, and what was for the dead one is not known.
                     is_dead = places[one] == places[ids[0]]
-                    assert answer.fate is (AnswerStatus.LOST if is_dead else AnswerStatus.ANSWERED), answer.error
-                fates.add(answer.fate)
-                if answer.fate is AnswerStatus.ANSWERED and answer.bodies[0]["error_code"] == 0:
+                    assert answer.kind is (ResponseKind.LOST if is_dead else ResponseKind.ANSWERED), answer.error
+                kinds.add(answer.kind)
+                if answer.kind is ResponseKind.ANSWERED and answer.bodies[0]["error_code"] == 0:
                     del receipts[one]
             find_again = True
             time.sleep(0.05)
         (again,) = answers_to(client, request(states.target, states.api, states.body, find_again=True))
-        assert again.fate is AnswerStatus.ANSWERED and set(described(again.bodies)) == set(ids)
+        assert again.kind is ResponseKind.ANSWERED and set(described(again.bodies)) == set(ids)
     assert {record.value for record in read_topic(servers, topic_name)} == {one.encode() for one in ids}
 
 
@@ -140,13 +139,15 @@ def task(servers: str, topic: str, sink_id: str, spark_partition: int, rows: int
 
 def as_task_receipt(receipt: TransactionReceipt, topic: str, spark_partition: int, rows: int) -> TaskReceipt:
     (((_, partition), last_offset),) = receipt.last_offsets.items()
-    identity = (receipt.transactional_id, receipt.producer_id, receipt.producer_epoch, receipt.generation)
+    identity = (receipt.transactional_id, receipt.producer_id, receipt.producer_epoch, receipt.transaction_version)
     return TaskReceipt(
         BatchKey("query", 0),
         RUN,
         spark_partition,
         0,
-        PreparedTransaction(*identity, timeout_ms=300_000, remaining_ms=290_000),
+        PreparedTransaction(*identity),
+        300_000,
+        290_000,
         (WrittenPartition(topic, partition, rows, last_offset - rows + 1, last_offset),),
         rows,
     )
@@ -156,10 +157,10 @@ def committed(client: Client, servers: str, topic: str, sink_id: str, *, visible
     ledger = f"ledger-of-{sink_id}"
     client.create_topic(ledger, 1, 1, {"cleanup.policy": "compact"})
     client.create_topic(topic, 2, 1)
-    generation = 2 if client.features().get("transaction.version", 0) >= 2 else 1
+    transaction_version = 2 if client.features().get("transaction.version", 0) >= 2 else 1
     receipts = [task(servers, topic, sink_id, number, 20) for number in range(2)]
     assert read_topic(servers, topic, settle_timeout_s=0) == []
-    settings = DeliverySettings(ledger_topic=ledger, generation=generation, visible_ms=visible_ms)
+    settings = DeliverySettings(ledger_topic=ledger, transaction_version=transaction_version, visible_ms=visible_ms)
     job = Job(DriverOperation.COMMIT, BatchKey("query", 0), receipts)
     return client.run(Committer(settings, DriverSession(sink_id, RUN), job, client.now_ms()))
 

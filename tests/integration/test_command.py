@@ -294,6 +294,7 @@ def test_nothing_there_is_said_and_nothing_is_created(broker: EmbeddedBroker, sh
     for command in (("ledger",), ("recover", "--sink-id", "s"), ("resolve", "--accept", "--sink-id", "s")):
         said = shell(*command, *where)
         assert said.exit_code == 2 and "no ledger topic __pykafka_sink_ledger" in said.err
+        assert said.err.endswith("[PKS-8002]\n")
     assert shell("transactions", *where).out == "no open transaction of any sink\n"
     assert "__pykafka_sink_ledger" not in broker.core.cluster.topics
     Sink(broker.bootstrap_servers, "t", "s", LEDGER).create()
@@ -301,12 +302,25 @@ def test_nothing_there_is_said_and_nothing_is_created(broker: EmbeddedBroker, sh
     assert said.exit_code == 0 and said.out == "the ledger ledger holds no decision\n"
 
 
+def test_a_topic_that_is_no_ledger_is_told_in_a_few_lines(broker: EmbeddedBroker, shell: Shell) -> None:
+    broker.create_topic("people", 1)
+    producer = ConfluentProducer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": "somebody"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for number in range(100):
+        producer.produce("people", key=f"person-{number}", value=b"{}")
+    producer.commit_transaction(20)
+    said = shell("ledger", "--bootstrap-server", broker.bootstrap_servers, "--ledger-topic", "people")
+    assert said.exit_code == 4 and said.out.count("cannot be read: ") == 10
+    assert "and 90 more records that cannot be read" in said.out and "is it the ledger topic of a sink?" in said.out
+
+
 def test_a_misspelled_sink_is_told_the_nearest_one(sink: Sink, shell: Shell) -> None:
     sink.decide_and_die(BATCH)
     where = ("--bootstrap-server", sink.servers, "--ledger-topic", LEDGER)
-    for command in ("recover", "ledger"):
-        said = shell(command, *where, "--sink-id", "order")
-        assert said.exit_code == 2 and "no record of sink order; did you mean orders?" in said.err
+    for command in (("recover",), ("ledger",), ("transactions", "--abort", "--yes")):
+        said = shell(*command, *where, "--sink-id", "order")
+        assert said.exit_code == 2 and "no record of sink order; did you mean orders? [PKS-8003]" in said.err
     assert shell.about(sink, "recover").exit_code == 0
 
 

@@ -228,7 +228,7 @@ def test_the_java_console_tools_write_and_read(cluster: EmbeddedBroker, version:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", ["4.3.1", "3.9.1"])
 def test_transactions_of_the_java_producer_are_read_back(cluster: EmbeddedBroker, version: str) -> None:
-    """Transactions of 50 ms each, about five of them; with version 2 the 4.3.1 client uses the second generation."""
+    """Transactions of 50 ms each, about five of them; with version 2 the 4.3.1 client uses transaction version 2."""
     run_java(
         version,
         "org.apache.kafka.tools.ProducerPerformance",
@@ -251,9 +251,9 @@ def test_transactions_of_the_java_producer_are_read_back(cluster: EmbeddedBroker
     assert len(read_with_confluent(cluster.bootstrap_servers, 300)) == 300
     transaction = cluster.do(lambda core: core.coordinator.transactions["java"].record)
     assert transaction.state.value == "CompleteCommit"
-    second_generation = version == "4.3.1" and cluster.core.settings.text("transaction.version") == "2"
-    assert (transaction.version == 2) is second_generation
-    assert (transaction.producer_epoch > 1) is second_generation
+    is_version_2 = version == "4.3.1" and cluster.core.settings.text("transaction.version") == "2"
+    assert (transaction.version == 2) is is_version_2
+    assert (transaction.producer_epoch > 1) is is_version_2
 
 
 def test_offsets_sent_in_a_transaction_appear_with_its_commit_only(cluster: EmbeddedBroker) -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
 import subprocess
 import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from kafka_sink import Producer
 from kafka_sink.errors import ConfigError
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Fault
+from tools.foreign_reader import read_topic
 
 WAIT_S = 90
 
@@ -65,6 +69,32 @@ def test_topics_records_transactions_and_offsets_survive_a_restart(tmp_path: Pat
         assert read(kafka.bootstrap_servers, "t", 2) == [b"first", b"second"]
 
 
+def test_records_are_those_that_a_read_committed_reader_gets() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as kafka:
+        config = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
+        for name, is_committed in (("committed", True), ("aborted", False), ("again", True)):
+            producer = confluent_kafka.Producer({**config, "transactional.id": name, "compression.type": "lz4"})
+            producer.init_transactions(WAIT_S)
+            producer.begin_transaction()
+            producer.produce(
+                "t", name.encode(), key=b"k", headers=[("h", b"1"), ("h", None)], timestamp=1_700_000_000_000
+            )
+            producer.produce("t", None, key=name.encode(), timestamp=1_700_000_000_001)
+            producer.flush(WAIT_S)
+            producer.commit_transaction(WAIT_S) if is_committed else producer.abort_transaction(WAIT_S)
+        still_open = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "open"})
+        with still_open:
+            still_open.init_transactions()
+            still_open.begin_transaction()
+            still_open.send("t", b"open").result()
+            found = kafka.records("t")
+            expected = read_topic(kafka.bootstrap_servers, "t", settle_timeout_s=0)
+    assert [record.value for record in found] == [b"committed", None, b"again", None]
+    assert [tuple(record) for record in found] == [astuple(record) for record in expected]
+    with pytest.raises(ValueError, match="there is no topic 'other'"):
+        kafka.records("other")
+
+
 def test_a_log_that_was_cut_off_in_the_middle_of_a_batch_loses_that_batch_only(tmp_path: Path) -> None:
     with EmbeddedBroker(topics={"t": 1}, data_dir=tmp_path) as kafka:
         for number in range(3):
@@ -106,6 +136,14 @@ def test_the_command_line_serves_until_it_is_told_to_stop(tmp_path: Path) -> Non
         assert process.wait(WAIT_S) == 0
     state = json.loads((tmp_path / "state.json").read_text())
     assert [len(topic["partitions"]) for topic in state["topics"] if topic["name"] == "t"] == [3]
+
+
+def test_a_port_that_is_taken_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        command = [sys.executable, "-m", "kafka_sink.testing", "--port", str(taken.getsockname()[1])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 2 and "it cannot listen: Address already in use" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_an_unknown_property_is_refused() -> None:

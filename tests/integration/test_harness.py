@@ -173,7 +173,7 @@ def test_three_nodes_elect_another_leader_when_one_is_killed_and_heal_brings_it_
     assert cluster.process_id(leader) > 0
 
 
-def test_the_transaction_generation_can_be_chosen() -> None:
+def test_the_transaction_version_can_be_chosen() -> None:
     with new_cluster(NEWEST, transaction_version=0) as cluster:
         described = run_class(
             NEWEST,

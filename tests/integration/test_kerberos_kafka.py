@@ -253,6 +253,7 @@ def test_a_server_that_proves_nothing_is_told(kerberized: Kerberized, challenge:
     with pytest.raises(AuthenticationError, match=rf"^Kerberos gives no proof for kafka@{HOST}: ") as caught:
         exchange.step(challenge)
     assert str(caught.value).isprintable() and "Success" not in str(caught.value)
+    assert caught.value.name == "PKS-4010"
 
 
 def test_a_missing_package_is_told_with_the_command_that_installs_it(

@@ -13,13 +13,20 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kafka_sink.admin.client import Client
+from kafka_sink.admin.ledger_topic import check_ledger_topic
 from kafka_sink.errors import ConfigError
-from kafka_sink.spark.ledger_topic import check_ledger_topic
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.asking import client_of
 from tools.kafka_cluster import KafkaCluster
 
 COMPACT = {"cleanup.policy": "compact"}
+
+
+def about(ledger: str, replication_factor: int = -1, **more: str) -> SinkOptions:
+    chosen = {"ledger.topic": ledger, "ledger.replication.factor": str(replication_factor)}
+    return parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:9092", **chosen, **more})
 
 
 def replicas_of(servers: str, topic: str) -> list[int]:
@@ -31,7 +38,7 @@ def replicas_of(servers: str, topic: str) -> list[int]:
 def warned(client: Client, topic: str, caplog: pytest.LogCaptureFixture) -> str:
     caplog.clear()
     with caplog.at_level(logging.WARNING, logger="kafka_sink"):
-        check_ledger_topic(client, topic, -1)
+        check_ledger_topic(client, about(topic))
     return "\n".join(record.getMessage() for record in caplog.records if record.name == "kafka_sink")
 
 
@@ -46,7 +53,7 @@ def test_a_new_ledger_has_as_many_replicas_as_are_wise_or_as_were_asked_for(
     brokers: int, chosen: int, replicas: int, in_sync: str
 ) -> None:
     with EmbeddedBroker(brokers=brokers) as broker, client_of(broker.bootstrap_servers) as client:
-        check_ledger_topic(client, "led", chosen)
+        check_ledger_topic(client, about("led", chosen))
         assert replicas_of(broker.bootstrap_servers, "led") == [replicas]
         assert client.topic_configs("led", ["cleanup.policy", "min.insync.replicas"]) == {
             "cleanup.policy": "compact",
@@ -87,7 +94,7 @@ def test_a_ledger_that_forgets_with_age_is_refused_on_apache_kafka(
 def check_refused(client: Client, ledger: str, policy: str) -> None:
     client.create_topic(ledger, 1, 1, {"cleanup.policy": policy})
     with pytest.raises(ConfigError, match=f"cleanup.policy={policy}: decisions would be deleted with age") as caught:
-        check_ledger_topic(client, ledger, -1)
+        check_ledger_topic(client, about(ledger))
     assert f"--entity-name {ledger} --add-config cleanup.policy=compact" in str(caught.value)
 
 

@@ -28,7 +28,7 @@ BUFFER_BYTES = 6 * 1024 * 1024
 # Far above what may be held: a producer without a limit would be seen.
 TOTAL_BYTES = 100_000_000
 SLOW_S = 8.0
-# What README promises beyond buffer.memory.
+# What docs/proof.md promises beyond buffer.memory.
 CONSTANT_BYTES = 64 * 1024 * 1024
 
 
@@ -108,7 +108,7 @@ def test_send_ends_in_buffer_exhausted_after_max_block_ms_and_goes_on_when_there
         # Room for at least three quarters of the buffer in payload bytes, and never for more than all of it.
         assert 750 <= accepted <= 1000
         assert "buffer.memory=1000000" in str(error) and "max.block.ms=2000" in str(error)
-        assert error.ambiguous is False
+        assert error.ambiguous is False and error.name == "PKS-5003"
 
         with pytest.raises(BufferExhausted):
             producer.send_arrow(pa.table({"value": [b"x" * 1000] * 500}), topic=topic_name).result(30)

@@ -99,7 +99,7 @@ def test_from_3_6_on_a_late_record_is_refused(kafka_3: KafkaCluster, topic_name:
     topic = kafka_3.create_topic(topic_name)
     with client_of(kafka_3.bootstrap_servers) as client:
         receipt = prepared(kafka_3.bootstrap_servers, topic_name, topic, b"row")
-        assert receipt.generation == 1
+        assert receipt.transaction_version == 1
         aborted_by_the_old_rules(client, receipt)
         assert late_produce(client, receipt, topic) == INVALID_TXN_STATE
         assert offset_of_end(client, topic, COMMITTED) == offset_of_end(client, topic, UNCOMMITTED)

@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+import kafka_sink
 from kafka_sink import AuthorizationError, CommitAborted, KafkaSinkError, Producer
 from kafka_sink.exactly_once.receipt import BatchKey
 from tests.conftest import FIRST_GENERATION, NEWEST, started_when_asked
@@ -273,3 +274,20 @@ def test_x7_a_permission_taken_away_between_prepare_and_decision_loses_nothing(
     sink.run = "f" * 16
     sink.deliver(NEXT)
     assert visible() == sorted(rows(BATCH, 0, 1) + rows(NEXT, 0, 1))
+
+
+@pytest.mark.parametrize("left_out", [None, *range(len(MODES["the sink, `recover`, `resolve`"]))])
+def test_check_names_the_permission_that_is_missing(left_out: int | None, place: Place) -> None:
+    grants = MODES["the sink, `recover`, `resolve`"]
+    # Brokers have no coordinators before anybody has used transactions.
+    Sink(place.kafka.bootstrap_servers, place.topic, place.topic, place.ledger).deliver(BATCH)
+    place.allow(*(grant for index, grant in enumerate(grants) if index != left_out))
+    options = {f"kafka.{name}": str(value) for name, value in place.options.items()}
+    named = {"topic": place.topic, "sink.id": place.topic, "ledger.topic": place.ledger}
+    report = kafka_sink.check({**options, **named}, timeout_s=20)
+    refused = [each.text for each in report if each.name == "permissions" and each.verdict == "fail"]
+    if left_out is None:
+        assert refused == [] and report.is_ok, report
+        return
+    missing = grants[left_out]
+    assert len(refused) == 1 and missing.operation in refused[0] and place.name_of(missing) in refused[0], report

@@ -14,7 +14,7 @@ import pytest
 
 from kafka_sink import AuthenticationError, ConfigError, KafkaSinkError, OperationTimeout, Producer
 from kafka_sink.admin.client import Client
-from kafka_sink.exactly_once.request import DriverAnswer, DriverRequest, LeaderOf, RequestKey
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Leader, RequestKey
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.wire.apis import FIND_COORDINATOR
 from tests.certificates import Authority
@@ -29,7 +29,7 @@ WAIT_S = 90.0
 
 
 class Progress(NamedTuple):
-    requests: list[DriverRequest]
+    requests: list[AdminRequest]
     wake_at_ms: int | None
     verdict: bool | None
 
@@ -289,7 +289,7 @@ def test_three_nodes_are_written_to_in_one_transaction_while_one_of_them_restart
                 producer.commit_transaction()
         assert values(secured, topic) == sent
         with Client(parse_producer_options(secured.options(SASL_SSL, SHORT))) as client:
-            assert len(client.describe_topic(topic)) == 6 and client.transaction_generation() == 2
+            assert len(client.describe_topic(topic)) == 6 and client.transaction_version() == 2
 
 
 # ---- the driver's machine --------------------------------------------------------------------------------------
@@ -302,16 +302,16 @@ def test_a_commit_whose_credentials_are_refused_tries_them_once_whatever_it_has_
         """Asks five times, and again each time it is refused, until it has heard twenty answers."""
 
         def __init__(self) -> None:
-            self.heard: list[DriverAnswer] = []
+            self.heard: list[AdminResponse] = []
             self.asked = 0
 
-        def step(self, now_ms: int, answers: Sequence[DriverAnswer]) -> Progress:
+        def step(self, now_ms: int, answers: Sequence[AdminResponse]) -> Progress:
             self.heard += answers
             wanted = 5 if not self.asked else len(answers)
             keys = [RequestKey("curious", number) for number in range(self.asked, self.asked + wanted)]
             self.asked += wanted
             body = {"key_type": 1, "coordinator_keys": ["x"]}
-            requests = [DriverRequest(key, LeaderOf("t", 0), FIND_COORDINATOR, body, 0, 99, 5_000) for key in keys]
+            requests = [AdminRequest(Leader("t", 0), FIND_COORDINATOR, body, 5_000, key=key) for key in keys]
             return Progress(requests, None, True if len(self.heard) >= 20 else None)
 
     before = attempts(secured)

@@ -129,8 +129,8 @@ def test_of_several_unreadable_records_one_is_chosen_by_its_key(sink: Sink, shel
 def test_a_decision_of_another_cluster_stops_the_sink_until_a_person_chooses(
     choice: str, verdict: str, sink: Sink, shell: Shell
 ) -> None:
-    pledge = TransactionEntry(0, 0, 4711, 3, 2, "t", 0, 9, 20)
-    copied = record_of(sink, BATCH, kind=Kind.INTENT, pledges=(pledge,), cluster_id="the-old-cluster")
+    entry = TransactionEntry(0, 0, 4711, 3, 2, "t", 0, 9, 20)
+    copied = record_of(sink, BATCH, kind=Kind.INTENT, entries=(entry,), cluster_id="the-old-cluster")
     put(sink, sink.sink_id, ledger_codec.encode_record(copied))
     shown = shell.about(sink, "ledger")
     assert shown.exit_code == 1 and "'the-old-cluster'" in shown.out and "'embedded-kafka-cluster'" in shown.out

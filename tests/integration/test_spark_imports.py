@@ -26,11 +26,12 @@ ROOT = Path(__file__).parent.parent.parent
 # Nobody's business before the first row, with the options of this write.
 NOBODYS = {
     "argparse", "difflib", "email.message", "http.client", "ssl", "urllib.request",  # of packages around us
-    "pyarrow.compute", "crc32c", "cramjam", "zstandard", "gssapi", "pandas",
+    "pyarrow.compute", "crc32c", "gssapi", "pandas",
     "kafka_sink.auth.login", "kafka_sink.io.tls", "kafka_sink.auth.aws", "kafka_sink.auth.kerberos",
     "kafka_sink.security.login", "kafka_sink.security.scram", "kafka_sink.security.kerberos",
     "kafka_sink.security.aws_msk_iam", "kafka_sink.security.sigv4", "kafka_sink.security.jaas",
     "kafka_sink.options.sasl_rules", "kafka_sink.spark.unsendable", "kafka_sink.testing", "kafka_sink.schemas",
+    "kafka_sink.checks", "kafka_sink.admin.topics",
     "kafka_sink.options.parse_formats", "kafka_sink.admin.side_planning", "kafka_sink.spark.encoding",
 }  # fmt: skip
 COLUMNS = {"numpy", "pyarrow", "kafka_sink.records.columns", "kafka_sink.producer.producer", "kafka_sink.spark.task"}
@@ -44,7 +45,7 @@ UNWANTED = {
 }
 # Of this package and its folders. A few more than there are: a module more is no accident that a test has to see, ten
 # are.
-OWN_MAX = {"planning": 113, "task": 118, "commit": 98, "stream commit": 115}
+OWN_MAX = {"planning": 119, "task": 124, "commit": 104, "stream commit": 121}
 FOREIGN_MAX = {"planning": 15, "task": 15, "commit": 15, "stream commit": 15}
 
 

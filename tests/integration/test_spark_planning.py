@@ -5,6 +5,7 @@ The assumption: Spark gives its planning and its committing processes on the dri
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.planning import planned_stream
 from kafka_sink.spark.unfinished import commit_under_way, unfinished_commits
-from kafka_sink.testing import EmbeddedBroker
+from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry
 from tests.chaos.bare_spark import open_transactions
 from tests.integration.commanding import Sink, rows
 
@@ -61,3 +62,39 @@ def test_a_planning_that_finds_no_broker_leaves_the_mark_for_the_next_one(sink: 
     with pytest.raises(Exception, match="no such topic"):
         plan(sink)
     assert len(unfinished_commits(sink.sink_id)) == 1
+
+
+def test_no_schema_is_registered_for_a_topic_that_is_not_there(sink: Sink, embedded_registry: EmbeddedRegistry) -> None:
+    settings = {
+        "kafka.bootstrap.servers": sink.servers,
+        "kafka.max.block.ms": "300",
+        "kafka.allow.auto.create.topics": "false",
+        "delivery.guarantee": "at-least-once",
+        "value.format": "avro",
+        "schema.registry.url": embedded_registry.url,
+        "auto.register.schemas": "true",
+    }
+    with pytest.raises(Exception, match="topic missing is not known"):
+        planned_stream({**settings, "topic": "missing"}, SCHEMA, False)
+    assert embedded_registry.asked() == []
+    planned_stream({**settings, "topic": sink.topic}, SCHEMA, False)
+    assert embedded_registry.asked() == [("POST", f"/subjects/{sink.topic}-value/versions")]
+
+
+def test_a_thousand_micro_batches_are_one_question_and_tasks_cannot_ask(
+    sink: Sink, embedded_registry: EmbeddedRegistry
+) -> None:
+    """Spark makes the writer anew before every micro-batch and pickles it to the tasks: without the registry's address
+    in it no task can ask, however many there are. tests/spark/test_registry_outages.py counts in Spark itself."""
+    settings = {
+        "kafka.bootstrap.servers": sink.servers,
+        "topic": sink.topic,
+        "delivery.guarantee": "at-least-once",
+        "value.format": "avro",
+        "schema.registry.url": embedded_registry.url,
+        "auto.register.schemas": "true",
+    }
+    plans = {pickle.dumps(planned_stream(settings, SCHEMA, False)) for _ in range(1000)}
+    assert len(embedded_registry.asked()) == 1
+    address = embedded_registry.url.removeprefix("http://").encode()
+    assert [address in plan for plan in plans] == [False]

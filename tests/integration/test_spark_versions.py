@@ -55,14 +55,16 @@ def printed(program: str, *arguments: str) -> list[str]:
 
 def test_pyspark_4_0_writes_batches_and_says_what_a_stream_needs() -> None:
     with EmbeddedBroker(1, topics={"rows": 1}) as broker:
-        writer, refusal = printed(_AS_IN_4_0, broker.bootstrap_servers)
+        writer, refusal, *_ = printed(_AS_IN_4_0, broker.bootstrap_servers)
     assert writer == "BatchWriter"
-    assert refusal.startswith("ConfigError streaming needs PySpark 4.1 or newer, this is 4.0.1; batch writes, also")
+    assert refusal.startswith("ConfigError PKS-1103 ")
+    assert "streaming needs PySpark 4.1 or newer, this is 4.0.1; batch writes, also" in refusal
 
 
 def test_a_python_without_the_dependencies_is_named_with_the_variable_to_set() -> None:
-    (text,) = printed(_WITHOUT_DEPENDENCIES)
-    assert text.startswith(f"ConfigError Spark runs {sys.executable}, where pykafka-sink cannot be loaded: ")
+    text = printed(_WITHOUT_DEPENDENCIES)[0]
+    assert text.startswith("ConfigError PKS-1104 ")
+    assert f"Spark runs {sys.executable}, where pykafka-sink cannot be loaded: " in text
     assert "PYSPARK_PYTHON" in text
 
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructType
 
+from kafka_sink.client.admin_request import AllBrokers
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.exactly_once.identity import run_hash, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
-from kafka_sink.exactly_once.request import EveryBroker
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
@@ -76,7 +76,7 @@ class Query:
     def ids(self) -> set[str]:
         """Of tasks, as the coordinators know them, in whatever state."""
         with client_of(self._servers) as client:
-            (answer,) = answers_to(client, request(EveryBroker(), LIST_TRANSACTIONS, LIST_BODY))
+            (answer,) = answers_to(client, request(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY))
         prefix = sink_id_of_query(self.sink_id, "q")
         return {name for name in listed_ids(answer.bodies) if name.startswith(f"{prefix}-{RUN}-")}
 

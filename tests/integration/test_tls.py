@@ -328,7 +328,9 @@ def test_without_a_truststore_the_system_decides(good: Issued, listening: Callab
 
 def test_an_address_needs_a_certificate_for_it(authority: Authority, listening: Callable[..., Listener]) -> None:
     issued = authority.issue("names-only", HOST, "127.0.0.1.example.org")
-    text = str(refusal(options(authority), listening(issued).port, "127.0.0.1"))
+    error = refusal(options(authority), listening(issued).port, "127.0.0.1")
+    text = str(error)
+    assert error.name == "PKS-4002"
     assert "does not prove that it is 127.0.0.1: it is for another address" in text
 
 

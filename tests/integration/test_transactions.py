@@ -1,4 +1,4 @@
-"""Transactions on real brokers of both protocol generations (4.3.1: second, 3.9.1: first), judged by foreign readers.
+"""Transactions on real brokers of both transaction versions (4.3.1: second, 3.9.1: first), judged by foreign readers.
 
 What counts is what a read_committed reader gets, and that afterwards the last stable offset is free: a transaction
 that stays open would stop every reader of the topic. Both readers of `tools.foreign_reader` wait for that themselves.
@@ -55,7 +55,7 @@ def test_committed_records_are_seen_and_aborted_ones_never(kafka: KafkaCluster, 
     assert is_settled(kafka, topic_name)
 
 
-def test_the_generation_of_the_protocol_is_the_one_the_broker_offers(kafka: KafkaCluster, topic_name: str) -> None:
+def test_the_version_of_the_protocol_is_the_one_the_broker_offers(kafka: KafkaCluster, topic_name: str) -> None:
     kafka.create_topic(topic_name)
     receipts = []
     with transactional(kafka, topic_name) as producer:
@@ -65,9 +65,9 @@ def test_the_generation_of_the_protocol_is_the_one_the_broker_offers(kafka: Kafk
             producer.send(topic_name, value=b"v")
             receipts.append(producer.prepare_transaction())
             producer.commit_transaction()
-    assert {receipt.generation for receipt in receipts} == {2 if kafka.version.startswith("4.") else 1}
+    assert {receipt.transaction_version for receipt in receipts} == {2 if kafka.version.startswith("4.") else 1}
     steps = [second.producer_epoch - first.producer_epoch for first, second in itertools.pairwise(receipts)]
-    # The second generation raises the epoch with each end; the first gets a new one because a receipt was handed out.
+    # transaction version 2 raises the epoch with each end; the first gets a new one because a receipt was handed out.
     assert steps == [1, 1]
     assert is_settled(kafka, topic_name)
 

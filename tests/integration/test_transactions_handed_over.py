@@ -1,6 +1,6 @@
 """Transactions that change hands: ended by another process from a receipt, taken away by a newer producer or by time.
 
-Both protocol generations; what is visible afterwards is judged by foreign readers.
+both transaction versions; what is visible afterwards is judged by foreign readers.
 """
 
 from __future__ import annotations

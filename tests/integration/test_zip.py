@@ -32,6 +32,7 @@ def test_the_zip_holds_both_packages_and_nothing_else_and_can_be_imported(tmp_pa
     assert {name.split("/")[0] for name in names} == {"kafka_sink", "pyspark_pykafka_sink"}
     assert {"kafka_sink/__init__.py", "pyspark_pykafka_sink/__init__.py"} <= set(names)
     assert all(name.endswith((".py", ".pyc", "py.typed")) for name in names)
+    assert not any(name.startswith("kafka_sink/testing") for name in names)
     assert imported_from(tmp_path / "package.zip").endswith("version.pyc")
 
 

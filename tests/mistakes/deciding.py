@@ -16,7 +16,6 @@ from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteEvent, WriteS
 from kafka_sink.exactly_once.next_step import NextStep, StepKind
 from kafka_sink.exactly_once.phase import Phase, PhaseEvent
 from kafka_sink.exactly_once.receipt import BatchSummary
-from kafka_sink.exactly_once.recovery import LedgerRecovery
 from kafka_sink.exactly_once.session import DriverOperation, DriverSession
 
 BEYOND_EVERYTHING = 1 << 40
@@ -42,7 +41,7 @@ def decision_not_durable() -> Iterator[None]:
     """the intent's own transaction is not committed before the others are"""
 
     def produced(self: LedgerWrite, now_ms: int, body: Any) -> None:
-        self.inquiry.drop_all()
+        self.queue.drop_all()
         self._move(WriteEvent.APPENDED)
         self.state = WriteState.WRITTEN
         self._session.forget_identity()
@@ -61,7 +60,7 @@ def recorded_before_committed() -> Iterator[None]:
         if self._job.operation is not DriverOperation.COMMIT:
             return
         self.commits_left, self._part = self._part, None
-        self._fates, self._has_committed = [TransactionOutcome.COMMITTED] * len(self._record.pledges), True
+        self._outcomes, self._has_committed = [TransactionOutcome.COMMITTED] * len(self._record.entries), True
         self._record_outcome(now_ms, self._record)
 
     def then_committed(self: Any, now_ms: int, part: Any) -> None:
@@ -103,8 +102,8 @@ def ledger_made_up() -> Iterator[None]:
     on_committed = Committer._on_committed
 
     def changed(self: Any, now_ms: int, part: Any) -> None:
-        if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER and None in part.fates:
-            self._fail(committer.texts.pending(self._record, part.fates, part.last_trouble))
+        if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER and None in part.outcomes:
+            self._fail(committer.messages.pending(self._record, part.outcomes, part.last_trouble))
         else:
             on_committed(self, now_ms, part)
 
@@ -122,7 +121,7 @@ def no_fencing() -> Iterator[None]:
     follow = Committer._follow
 
     def changed(self: Any, now_ms: int, found: NextStep) -> None:
-        if found.move is StepKind.FENCE and self._ledger is None:
+        if found.kind is StepKind.FENCE and self._ledger is None:
             self.phase = type(self.phase).CLAIMING
             follow(self, now_ms, NextStep(StepKind.LOOK))
         else:
@@ -170,20 +169,20 @@ def no_claim() -> Iterator[None]:
 @contextmanager
 def stale_identity_believed() -> Iterator[None]:
     """whoever is fenced ends, also if it was another process of the same run"""
-    with mock.patch.object(LedgerRecovery, "_look_again", return_value=False):
+    with mock.patch.object(Committer, "_look_again", return_value=False):
         yield
 
 
 @contextmanager
 def expiry_is_a_rival() -> Iterator[None]:
     """a driver whose id has expired believes that another one has taken over"""
-    look_again = LedgerRecovery._look_again
+    look_again = Committer._look_again
 
     def changed(self: Any, now_ms: int, part: Any) -> bool:
         has_expired = part.failure is not None and "INVALID_PRODUCER_ID_MAPPING" in part.failure.reason
         return not has_expired and look_again(self, now_ms, part)
 
-    with mock.patch.object(LedgerRecovery, "_look_again", changed):
+    with mock.patch.object(Committer, "_look_again", changed):
         yield
 
 
@@ -200,7 +199,7 @@ def younger_run_taken_for_an_elder() -> Iterator[None]:
     meet = DriverSession.meet
 
     def changed(self: DriverSession, ledger: Any, claimed_at: int) -> None:
-        meet(self, replace(ledger, younger=frozenset()), claimed_at)
+        meet(self, replace(ledger, claims=dict.fromkeys(ledger.claims, claimed_at)), claimed_at)
 
     with mock.patch.object(DriverSession, "meet", changed):
         yield
@@ -253,13 +252,13 @@ def unmarked_intent_ignored() -> Iterator[None]:
 @contextmanager
 def open_intent_believed() -> Iterator[None]:
     """an intent without a marker is believed at first sight, although a younger driver may have it open"""
-    began = LedgerRecovery.__init__
+    began = Committer.__init__
 
     def changed(self: Any, *arguments: Any) -> None:
         began(self, *arguments)
         self._ended_offset = BEYOND_EVERYTHING
 
-    with mock.patch.object(LedgerRecovery, "__init__", changed):
+    with mock.patch.object(Committer, "__init__", changed):
         yield
 
 

@@ -15,6 +15,7 @@ from kafka_sink.exactly_once.log_scan import RawBatch
 from kafka_sink.exactly_once.next_step import NextStep, StepKind
 from kafka_sink.exactly_once.outcome import Meaning, end_meaning
 from kafka_sink.exactly_once.preflight import ONGOING
+from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.exactly_once.sweep import SweepRule
@@ -34,8 +35,8 @@ def abort_after_intent() -> Iterator[None]:
 
 
 @contextmanager
-def wrong_generation_on_repeat() -> Iterator[None]:
-    """the repeat of an end goes out by the rules of generation 2, whatever the first try was"""
+def wrong_version_on_repeat() -> Iterator[None]:
+    """the repeat of an end goes out by the rules of transaction version 2, whatever the first try was"""
     repeat = RetryQueue.repeat
 
     def changed(self: Any, now_ms: int, key: Any, **how: Any) -> None:
@@ -108,7 +109,7 @@ def marker_epoch_not_compared() -> Iterator[None]:
         waiting = [one for one in self._waiting if one[0] == marker.producer_id]
         return min(waiting, default=(marker.producer_id, marker.producer_epoch))
 
-    def can_end(raw: RawBatch, ended: end_txn.TransactionToEnd) -> bool:
+    def can_end(raw: RawBatch, ended: PreparedTransaction) -> bool:
         return raw.producer_id == ended.producer_id
 
     with (

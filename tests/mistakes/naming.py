@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+from kafka_sink.client.admin_request import AdminRequest, Coordinator, RequestKey
 from kafka_sink.engine.transaction import Transaction
 from kafka_sink.exactly_once.identity import TaskIdentity
 from kafka_sink.exactly_once.identity_pool import IdentityPool, Used
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction
-from kafka_sink.exactly_once.request import CoordinatorOf, DriverRequest, RequestKey
 from kafka_sink.wire.apis import INIT_PRODUCER_ID
 from tests.model.world import World
 from tests.sim.delivery import query, stage
@@ -60,7 +60,8 @@ def _with_a_late_init(first_batch: int) -> Any:
             return task(self, state, driver, number)
         name = self._task_identity(driver, number).transactional_id
         body = {"transactional_id": name, "transaction_timeout_ms": 1_000}
-        late = DriverRequest(RequestKey("init of a task", number), CoordinatorOf(name), INIT_PRODUCER_ID, body, 0, 5, 1)
+        key = RequestKey("init of a task", number)
+        late = AdminRequest(Coordinator(name), INIT_PRODUCER_ID, body, 1, 0, 5, key=key)
         orphans = tuple(sorted((*state.orphans, self._request_number(late))))
         return task(self, state._replace(orphans=orphans), driver, number)
 

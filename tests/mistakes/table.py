@@ -28,7 +28,7 @@ class Search:
     """The model: a world in which the mistake must do harm."""
 
     budget: Budget
-    generation: int = 2
+    transaction_version: int = 2
     batches: int = 1
     states_max: int = 50_000
 
@@ -74,8 +74,8 @@ MISTAKES = (
     Mistake(deciding.digest_not_compared, seeds(100, SET_BACK)),
     Mistake(deciding.record_not_read_back),
     Mistake(ending.abort_after_intent, seeds(100), Search(Budget(deadlines=1, restarts=1))),
-    Mistake(ending.wrong_generation_on_repeat, seeds(100)),
-    Mistake(ending.fenced_is_success, seeds(100), Search(Budget(time_outs=1), generation=1)),
+    Mistake(ending.wrong_version_on_repeat, seeds(100)),
+    Mistake(ending.fenced_is_success, seeds(100), Search(Budget(time_outs=1), transaction_version=1)),
     Mistake(ending.never_is_done, seeds(100)),
     Mistake(ending.silence_is_consent, seeds(400)),
     Mistake(ending.no_is_believed, seeds(200, LIES)),

@@ -60,14 +60,14 @@ def _story(parents: dict[WorldState, tuple[WorldState, str] | None], state: Worl
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Search the small world of the commit protocol.")
-    parser.add_argument("--generation", type=int, choices=(1, 2), default=2)
+    parser.add_argument("--transaction-version", type=int, choices=(1, 2), default=2)
     parser.add_argument("--batches", type=int, default=1)
     parser.add_argument("--states-max", type=int, default=10**7)
     for name in Budget._fields:
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=0)
     arguments = parser.parse_args()
     budget = Budget(*(getattr(arguments, name) for name in Budget._fields))
-    world = World(arguments.generation, budget, batches=arguments.batches, drivers=1 + budget.seconds)
+    world = World(arguments.transaction_version, budget, batches=arguments.batches, drivers=1 + budget.seconds)
     began = time.monotonic()
     found = search(world, states_max=arguments.states_max)
     sys.stdout.write(

@@ -1,6 +1,6 @@
 """The least broker that the driver's machine needs: transaction states, epochs, logs with markers. One value, no I/O.
 
-The rules are those of the tables in Apache Kafka's coordinator (both generations), without what this world has no use
+The rules are those of the tables in Apache Kafka's coordinator (both versions), without what this world has no use
 for: leaders, replication, expiry of ids, several producers per transaction. A state is a nested tuple, so that two ways
 to the same state are seen to meet; `TinyBroker` opens it, answers one request, and gives the next state.
 """
@@ -14,7 +14,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from kafka_sink.exactly_once.request import DriverRequest
+from kafka_sink.client.admin_request import AdminRequest
 from kafka_sink.records import batch as layout
 from kafka_sink.records.batch import seal
 from kafka_sink.records.compression import compressor
@@ -33,12 +33,12 @@ NEW: State = ((), (), 0)
 
 
 class TinyBroker:
-    def __init__(self, state: State, generation: int) -> None:
+    def __init__(self, state: State, transaction_version: int) -> None:
         transactions, logs, self.clock = state
         self.transactions: dict[str, Transaction] = dict(transactions)
         # An entry is (producer id, epoch, record batch or None, marker or None).
         self.logs: dict[Any, list[Any]] = {partition: list(entries) for partition, entries in logs}
-        self.generation = generation
+        self.transaction_version = transaction_version
 
     def state(self) -> State:
         transactions = tuple(sorted(self.transactions.items()))
@@ -59,7 +59,7 @@ class TinyBroker:
     # ---- what happens by itself ----
 
     def time_out(self, transactional_id: str) -> None:
-        """Both generations raise the epoch once."""
+        """Both transaction versions raise the epoch once."""
         producer_id, epoch, _, partitions, start = self.transactions[transactional_id]
         self.transactions[transactional_id] = (producer_id, epoch + 1, PREPARE[False], partitions, start)
 
@@ -73,11 +73,11 @@ class TinyBroker:
 
     # ---- what the driver asks ----
 
-    def answer(self, request: DriverRequest) -> dict[str, Any]:
+    def answer(self, request: AdminRequest) -> dict[str, Any]:
         answered: dict[str, Any] = getattr(self, f"_on_{request.api.name}")(request.body, request)
         return answered
 
-    def _on_InitProducerId(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+    def _on_InitProducerId(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         given = (body["producer_id"], body["producer_epoch"]) if "producer_id" in body else None
         code, producer_id, epoch = self.init(body["transactional_id"], given)
         return {"error_code": code, "producer_id": producer_id, "producer_epoch": epoch}
@@ -101,7 +101,7 @@ class TinyBroker:
         self.transactions[transactional_id] = (producer_id, epoch + 1, EMPTY, (), 0)
         return 0, producer_id, epoch + 1
 
-    def _on_AddPartitionsToTxn(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+    def _on_AddPartitionsToTxn(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         code = self._check_owner(
             body["v3_and_below_transactional_id"],
             body["v3_and_below_producer_id"],
@@ -129,7 +129,7 @@ class TinyBroker:
         partitions = tuple(sorted({*partitions, partition}))
         self.transactions[transactional_id] = (producer_id, epoch, ONGOING, partitions, start)
 
-    def _on_Produce(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+    def _on_Produce(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         topic = body["topic_data"][0]
         sent = topic["partition_data"][0]
         partition = (topic["name"], sent["index"])
@@ -149,7 +149,7 @@ class TinyBroker:
         if code:
             return (47 if code == 90 else code), -1
         known = self.transactions[transactional_id]
-        if self.generation == 1:
+        if self.transaction_version == 1:
             if known[2] != ONGOING or partition not in known[3]:
                 return 48, -1
         else:
@@ -161,7 +161,7 @@ class TinyBroker:
         entries.append(entry)
         return len(entries) - 1
 
-    def _on_EndTxn(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+    def _on_EndTxn(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         is_first = request.version_max <= 4
         code = self._end(
             body["transactional_id"], body["producer_id"], body["producer_epoch"], body["committed"], is_first
@@ -191,7 +191,7 @@ class TinyBroker:
             return 51
         return 0 if state == COMPLETE[PREPARE[commit]] else 48
 
-    def _on_ListOffsets(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+    def _on_ListOffsets(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         topics = []
         for topic in body["topics"]:
             answered = []
@@ -204,7 +204,7 @@ class TinyBroker:
             topics.append({"name": topic["name"], "partitions": answered})
         return {"topics": topics}
 
-    def _on_Fetch(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+    def _on_Fetch(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         topic = body["topics"][0]
         asked = topic["partitions"][0]
         partition = (topic["topic"], asked["partition"])
@@ -233,7 +233,7 @@ class TinyBroker:
                 open_since.setdefault(entry[0], offset)
         return min(open_since.values(), default=len(entries))
 
-    def _on_DescribeTransactions(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+    def _on_DescribeTransactions(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         states = []
         for transactional_id in body["transactional_ids"]:
             known = self.transactions.get(transactional_id)
@@ -252,7 +252,7 @@ class TinyBroker:
             )
         return {"transaction_states": states}
 
-    def _on_ListTransactions(self, body: Any, request: DriverRequest) -> dict[str, Any]:
+    def _on_ListTransactions(self, body: Any, request: AdminRequest) -> dict[str, Any]:
         listed = [
             {"transactional_id": name, "producer_id": known[0], "transaction_state": known[2]}
             for name, known in sorted(self.transactions.items())

@@ -16,14 +16,14 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse, AllBrokers, Leader, ResponseKind
 from kafka_sink.errors import CommitLost, TransportError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.end_txn import COMMIT
 from kafka_sink.exactly_once.identity import TaskIdentity, parsed_task_identity
+from kafka_sink.exactly_once.listing import LIST
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.exactly_once.request import AnswerStatus, DriverAnswer, DriverRequest, EveryBroker, LeaderOf
 from kafka_sink.exactly_once.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
-from kafka_sink.exactly_once.sweep import LIST
 from tests.model import tiny_broker
 from tests.model.tiny_broker import COMPLETE, LEDGER, ONGOING, PREPARE, TIMEOUT_MS, TinyBroker
 
@@ -98,14 +98,14 @@ class Machine:
 
 
 class World:
-    def __init__(self, generation: int, budget: Budget, *, batches: int = 1, drivers: int = 1) -> None:
-        self.generation = generation
+    def __init__(self, transaction_version: int, budget: Budget, *, batches: int = 1, drivers: int = 1) -> None:
+        self.transaction_version = transaction_version
         self.batches = batches
         # A run that crashed may still have a claim on its way.
         self._has_rivals = budget.seconds + budget.crashes + budget.restarts > 0
         self.settings = DeliverySettings(
             ledger_topic=LEDGER,
-            generation=generation,
+            transaction_version=transaction_version,
             margin_ms=0,
             retry_backoff_ms=0,
             markers_backoff_ms=0,
@@ -120,9 +120,9 @@ class World:
         self.initial = WorldState(self._broker_number(tiny_broker.NEW), (first, *others), (), budget)
         self._machines: list[bytes] = []
         self._machine_numbers: dict[Any, int] = {}
-        self._requests: list[DriverRequest] = []
+        self._requests: list[AdminRequest] = []
         self._request_numbers: dict[Any, int] = {}
-        self._driver_answers: list[DriverAnswer] = []
+        self._driver_answers: list[AdminResponse] = []
         self._answer_numbers: dict[Any, int] = {}
         self._steps: dict[Any, Any] = {}
         self._answers: dict[Any, Any] = {}
@@ -238,7 +238,7 @@ class World:
             if state.budget.losses and self._requests[request].api.name in EFFECTIVE:
                 spent = state._replace(budget=state.budget._replace(losses=state.budget.losses - 1))
                 lost = self._answer_number(
-                    DriverAnswer(self._requests[request].key, AnswerStatus.LOST, (), TransportError("lost"))
+                    AdminResponse(self._requests[request], ResponseKind.LOST, (), TransportError("lost"))
                 )
                 found.append((f"{title}: no answer", self._step(self._orphaned(spent, (request,)), rest, lost)))
             if state.budget.outdated and self._is_about_ledger(request):
@@ -399,7 +399,9 @@ class World:
             run=self._run(driver),
             spark_partition=task,
             attempt=0,
-            transaction=PreparedTransaction(name, producer_id, epoch, self.generation, TIMEOUT_MS, TIMEOUT_MS),
+            transaction=PreparedTransaction(name, producer_id, epoch, self.transaction_version),
+            timeout_ms=TIMEOUT_MS,
+            remaining_ms=TIMEOUT_MS,
             # Other rows are more rows, in figures; the log has one record of each task.
             written=(WrittenPartition("t", task, 1 + driver.content, offset, offset),),
             row_count=1 + driver.content,
@@ -410,7 +412,7 @@ class World:
         return f"{asked.key.purpose} {asked.key.number}"
 
     def _opened(self, number: int) -> TinyBroker:
-        return TinyBroker(self._brokers[number], self.generation)
+        return TinyBroker(self._brokers[number], self.transaction_version)
 
     def _broker_number(self, broker: Any) -> int:
         number = self._broker_numbers.get(broker)
@@ -425,14 +427,14 @@ class World:
         if found is None:
             asked = self._requests[request]
             opened = self._opened(broker)
-            answer = self._answer_number(DriverAnswer(asked.key, AnswerStatus.ANSWERED, (opened.answer(asked),)))
+            answer = self._answer_number(AdminResponse(asked, ResponseKind.ANSWERED, (opened.answer(asked),)))
             found = self._answers[broker, request] = (answer, self._broker_number(opened.state()))
         return found
 
     def _is_about_ledger(self, request: int) -> bool:
         asked = self._requests[request]
         is_reading = asked.api.name in ("ListOffsets", "Fetch")
-        return is_reading and isinstance(asked.target, LeaderOf) and asked.target.topic == LEDGER
+        return is_reading and isinstance(asked.target, Leader) and asked.target.topic == LEDGER
 
     def _outdated_answers(self, broker: int, request: int, answer: int) -> list[tuple[int, int]]:
         """With the log as it was at each length before this one, where that makes a difference."""
@@ -441,12 +443,12 @@ class World:
         for length in range(len(self._opened(broker).logs.get((LEDGER, 0), []))):
             opened = self._opened(broker)
             del opened.logs[LEDGER, 0][length:]
-            outdated = self._answer_number(DriverAnswer(asked.key, AnswerStatus.ANSWERED, (opened.answer(asked),)))
+            outdated = self._answer_number(AdminResponse(asked, ResponseKind.ANSWERED, (opened.answer(asked),)))
             if outdated != answer:
                 found.append((length, outdated))
         return found
 
-    def _answer_number(self, answer: DriverAnswer) -> int:
+    def _answer_number(self, answer: AdminResponse) -> int:
         key = repr(answer)
         number = self._answer_numbers.get(key)
         if number is None:
@@ -469,7 +471,7 @@ class World:
             self._machines.append(pickle.dumps(machine))
         return number
 
-    def _request_number(self, request: DriverRequest) -> int:
+    def _request_number(self, request: AdminRequest) -> int:
         key = (request.key, request.target, request.version_max, request.find_again, repr(request.body))
         number = self._request_numbers.get(key)
         if number is None:
@@ -499,7 +501,7 @@ def _forget_tries(committer: Committer) -> None:
     for owner in (part, getattr(part, "_search", None), draft, committer._listing):
         if owner is not None:
             owner.last_trouble = ""
-            for question in owner.inquiry._open.values():
+            for question in owner.queue._open.values():
                 question.failures = min(question.failures, 1)
                 question.due_ms = 0
 
@@ -508,7 +510,7 @@ def canonical(value: Any) -> Any:
     """The same for all values that behave the same, and hashable."""
     if value is None or isinstance(value, (int, str, bytes, Enum)):
         return value
-    if isinstance(value, EveryBroker):
+    if isinstance(value, AllBrokers):
         return "every broker"
     if isinstance(value, (tuple, list)):
         return tuple(canonical(item) for item in value)

@@ -55,6 +55,10 @@ def _escaped(character: str) -> str:
     return found if not found.startswith("\\u") else f"\\u{ord(character):04X}"
 
 
+# Where Arrow begins to write an exponent, as it says itself: releases differ.
+EXPONENT_FROM = next(power for power in range(1, 30) if "e" in pa.array([10.0**power]).cast(pa.string())[0].as_py())
+
+
 def _float(kind: pa.DataType, value: float) -> str:
     if math.isnan(value):
         return '"NaN"'
@@ -64,7 +68,7 @@ def _float(kind: pa.DataType, value: float) -> str:
     sign = "-" if math.copysign(1, value) < 0 else ""
     digits, _, exponent = np.format_float_scientific(abs(number), trim="-").partition("e")
     power = int(exponent)
-    if -6 <= power < 15:
+    if -6 <= power < EXPONENT_FROM:
         plain = np.format_float_positional(abs(number), trim="-")
         return f"{sign}{plain}" if "." in plain else f"{sign}{plain}.0"
     return f"{sign}{digits}e{power:+d}" if power > 0 else f"{sign}{digits}e{power}"

@@ -18,7 +18,7 @@ from tests.mistakes.deciding import record_not_read_back
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 INT64 = st.integers(0, 2**63 - 1)
-PLEDGES = st.lists(
+ENTRIES = st.lists(
     st.builds(
         TransactionEntry,
         INT64,
@@ -32,7 +32,7 @@ PLEDGES = st.lists(
         INT64,
         # None stands for the first number.
         st.none() | st.integers(0, 2**31 - 1),
-    ).filter(lambda pledge: pledge.task_partition != pledge.spark_partition),
+    ).filter(lambda entry: entry.task_partition != entry.spark_partition),
     min_size=1,
     max_size=40,
 )
@@ -41,8 +41,8 @@ PLEDGES = st.lists(
 @st.composite
 def records(draw: st.DrawFn) -> LedgerRecord:
     kind = draw(st.sampled_from(Kind))
-    pledges = tuple(draw(PLEDGES)) if kind in (Kind.INTENT, Kind.STUCK) else ()
-    fates = tuple(draw(st.sampled_from(TransactionOutcome)) for _ in pledges) if kind is Kind.STUCK else ()
+    entries = tuple(draw(ENTRIES)) if kind in (Kind.INTENT, Kind.STUCK) else ()
+    outcomes = tuple(draw(st.sampled_from(TransactionOutcome)) for _ in entries) if kind is Kind.STUCK else ()
     return LedgerRecord(
         kind=kind,
         sink_id=draw(TEXT),
@@ -53,8 +53,8 @@ def records(draw: st.DrawFn) -> LedgerRecord:
         wall_ms=draw(INT64),
         row_count=draw(INT64),
         topics=draw(st.dictionaries(TEXT, INT64, max_size=5)),
-        pledges=pledges,
-        fates=fates,
+        entries=entries,
+        outcomes=outcomes,
         is_accepted=draw(st.booleans()),
     )
 
@@ -77,7 +77,7 @@ WILD_NUMBER = st.one_of(
 @st.composite
 def any_records(draw: st.DrawFn) -> LedgerRecord:
     """Of the right types, and otherwise whatever comes."""
-    pledge = st.builds(TransactionEntry, *[WILD_NUMBER] * 5, WILD_TEXT, *[WILD_NUMBER] * 3)
+    entry = st.builds(TransactionEntry, *[WILD_NUMBER] * 5, WILD_TEXT, *[WILD_NUMBER] * 3)
     return LedgerRecord(
         kind=draw(st.sampled_from(Kind)),
         sink_id=draw(WILD_TEXT),
@@ -88,8 +88,8 @@ def any_records(draw: st.DrawFn) -> LedgerRecord:
         wall_ms=draw(WILD_NUMBER),
         row_count=draw(WILD_NUMBER),
         topics=draw(st.dictionaries(WILD_TEXT, WILD_NUMBER, max_size=3)),
-        pledges=tuple(draw(st.lists(pledge, max_size=3))),
-        fates=tuple(draw(st.lists(st.sampled_from(TransactionOutcome), max_size=3))),
+        entries=tuple(draw(st.lists(entry, max_size=3))),
+        outcomes=tuple(draw(st.lists(st.sampled_from(TransactionOutcome), max_size=3))),
         is_accepted=draw(st.booleans()),
     )
 

@@ -54,3 +54,16 @@ def test_a_validator_accepts_what_a_derived_schema_describes(array: pa.Array) ->
 def test_ten_thousand_types_and_rows(part: int, array: pa.Array) -> None:
     _check_against_the_twin(array)
     _check_against_a_validator(array)
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
+def test_numbers_of_every_magnitude_are_json(kind: pa.DataType) -> None:
+    """Arrow writes an exponent from somewhere between 1e7 and 1e16 on, and behind one there is no point."""
+    draws = [sign * digits * 10.0**power for power in range(-12, 30) for digits in (1, 1.5, 123456) for sign in (1, -1)]
+    column = pa.array([*draws, 0.0, None], pa.float64()).cast(kind)
+    texts = plan(kind, None).encode(column, b"", "value").array.to_pylist()
+    assert [None if text is None else json.loads(text) for text in texts[:-1]] == [
+        pytest.approx(value, rel=1e-6 if kind == pa.float32() else 0) for value in column.to_pylist()[:-1]
+    ]
+    assert texts[-1] is None
+    _check_against_the_twin(pa.StructArray.from_arrays([column], ["n"]))

@@ -48,10 +48,11 @@ def identity_in(request: Asked) -> ProducerIdentity:
 class TransactionWalk(RuleBasedStateMachine):
     """What the user and the brokers could know; the engine's own state is looked at only where a check says so."""
 
-    @initialize(generation=st.sampled_from((1, 2)), receipt=st.sampled_from((None, None, None, None, 1, 2)))
-    def start(self, generation: int, receipt: int | None) -> None:
+    @initialize(transaction_version=st.sampled_from((1, 2)), receipt=st.sampled_from((None, None, None, None, 1, 2)))
+    def start(self, transaction_version: int, receipt: int | None) -> None:
         self.driver = TransactionDriver(
-            generation, brokers=2, leaders=(0, 1), coordinator=1, is_initialised=False, delivery_timeout_ms=20_000,
+            transaction_version, brokers=2, leaders=(0, 1), coordinator=1, is_initialised=False,
+            delivery_timeout_ms=20_000,
             request_timeout_ms=10_000, linger_ms=0,
         )  # fmt: skip
         self.operations: dict[int, str] = {}
@@ -169,9 +170,9 @@ class TransactionWalk(RuleBasedStateMachine):
         self.driver.run_for(time_ms)
         self.look()
 
-    @rule(generation=st.sampled_from((1, 2)))
-    def upgrade(self, generation: int) -> None:
-        self.driver.engine.nodes.finalized_features = {"transaction.version": generation}
+    @rule(transaction_version=st.sampled_from((1, 2)))
+    def upgrade(self, transaction_version: int) -> None:
+        self.driver.engine.nodes.finalized_features = {"transaction.version": transaction_version}
 
     @precondition(lambda self: len(self.operations) > 5)
     @rule()

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.records.dead_letter import hindrance, opened
 from kafka_sink.spark.unsendable import Unsendable, reason_of, sorted_out
 
 MAX_BYTES = 1000
@@ -46,12 +47,14 @@ row = st.fixed_dictionaries(
         "value": payloads,
         "partition": st.one_of(st.none(), st.none(), st.integers(-2, 5)),
         "headers": headers,
+        "timestamp": st.one_of(st.none(), st.integers(0, 2**40), st.integers(0, 2**40), st.just(-5)),
     }
 )
 
 
 def as_arrow(rows: list[dict[str, Any]], with_topic: bool) -> pa.RecordBatch:
     kinds = {"topic": pa.string(), "key": pa.binary(), "value": pa.binary(), "partition": pa.int32(), "headers": PAIRS}
+    kinds["timestamp"] = pa.int64()
     names = [name for name in kinds if with_topic or name != "topic"]
     return pa.RecordBatch.from_arrays([pa.array([row[name] for row in rows], kinds[name]) for name in names], names)
 
@@ -66,6 +69,8 @@ def faults(row: dict[str, Any], topic: str | None) -> set[str]:
         found.add("no such partition")
     if any(pair["key"] is None for pair in row["headers"] or ()):
         found.add("bad headers")
+    if (row["timestamp"] or 0) < 0:
+        found.add("bad timestamp")
     if len(row["key"] or b"") + len(row["value"] or b"") > MAX_BYTES:
         found.add("too large")
     return found
@@ -99,7 +104,18 @@ def check_letters(unsendable: Unsendable, rows: list[dict[str, Any]], topic: str
         said = {pair["key"]: pair["value"] for pair in letter["headers"]}
         assert said["pykafka-sink.row"] == str(100 + position).encode()
         assert said["pykafka-sink.batch.id"] == b"7"
-        assert (letter["key"], letter["value"]) == (rows[position]["key"], rows[position]["value"])
+        row = rows[position]
+        assert (letter["key"], letter["value"]) == (row["key"], row["value"])
+        # What the row had comes first; only a header without a name cannot be sent.
+        own = [pair for pair in row["headers"] or () if pair["key"] is not None]
+        assert letter["headers"][: len(own)] == own
+        assert letter["headers"][len(own)]["key"] == "pykafka-sink.error"
+        pairs = tuple((pair["key"], pair["value"]) for pair in letter["headers"])
+        headers, about = opened(pairs) or ((), {})
+        assert headers == tuple((pair["key"], pair["value"]) for pair in own) and hindrance(about) is None
+        is_bad = (row["timestamp"] or 0) < 0
+        assert letter["timestamp"] == (None if is_bad else row["timestamp"])
+        assert about.get("timestamp") == ("-5" if is_bad else None)
 
 
 OPTIONS_OF_LETTERS = parse_producer_options({"bootstrap.servers": "127.0.0.1:9092", "max.request.size": 10_000})

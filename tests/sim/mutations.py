@@ -135,7 +135,7 @@ def sequences_go_on_in_a_new_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def epoch_is_kept_after_an_abort(patch: pytest.MonkeyPatch) -> None:
-    """Generation 1: a late request of the aborted transaction hits the next one."""
+    """Transaction version 1: a late request of the aborted transaction hits the next one."""
     on_ended = Transaction.on_ended
 
     def kept(self: Transaction, next_identity: Any) -> None:

@@ -25,14 +25,14 @@ SMALL = ["--seconds", "6", "--rows-per-second", "2000"]
 PLAN = Plan(seconds=0.5, rows_per_file=10, partitions=4)
 
 
-def start_demo(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+def start_demo(folder: Path, *arguments: str, **more: str) -> subprocess.Popen[str]:
     require_java()
     folder.mkdir()
     environment = {name: value for name, value in os.environ.items() if name not in ("BROKER", "BOOTSTRAP")}
     return subprocess.Popen(
         [sys.executable, "-m", "tools.demo", *arguments],
         cwd=ROOT,
-        env={**environment, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)},
+        env={**environment, **more, "TMPDIR": str(folder), "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -57,8 +57,9 @@ def left_behind(folder: Path) -> tuple[list[str], list[int]]:
 
 
 @pytest.mark.timeout(600)
-def test_the_demo_ends_well_its_table_adds_up_and_nothing_is_left(tmp_path: Path) -> None:
-    demo = start_demo(tmp_path / "tmp", *SMALL)
+@pytest.mark.parametrize("values", ["json", pytest.param("avro", marks=pytest.mark.slow)])
+def test_the_demo_ends_well_its_table_adds_up_and_nothing_is_left(tmp_path: Path, values: str) -> None:
+    demo = start_demo(tmp_path / "tmp", *SMALL, FORMAT=values)
     output, _ = demo.communicate(timeout=580)
     assert demo.returncode == 0, output
     rows = lines_of_table(output)
@@ -68,6 +69,7 @@ def test_the_demo_ends_well_its_table_adds_up_and_nothing_is_left(tmp_path: Path
     rows_in, rows_seen, missing, _ = rows["all"]
     assert rows_in == rows_seen >= 12_000 and rows_in % 250 == 0 and missing == 0
     assert rows["all"][3] == 0 or GUARANTEE == "at-least-once"
+    assert ("values are Avro" in output) == (values == "avro")
     assert "SIGKILL to the driver in the middle of a commit" in output and "1 kill of the driver" in output
     assert re.search(r"^ +[0-9a-f]{32}-[0-9a-f]{16} .* open ", output, re.MULTILINE), output
     assert left_behind(tmp_path / "tmp") == ([], [])

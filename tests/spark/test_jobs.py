@@ -108,7 +108,7 @@ def test_a_table_is_exported_whole(
     kafka_three_nodes.create_topic(topic_name, partitions=3)
     query = "SELECT CAST(id AS STRING) AS key, concat('row ', id) AS value FROM range(0, 5000, 1, 4)"
     job = submit(JOBS / "export_to_kafka.py", "--sql", query, *to(kafka_three_nodes, topic_name))
-    assert job.wait(PATIENCE_S).endswith("exported\n")
+    assert job.wait(PATIENCE_S).endswith("exported 5000 rows\n")
     records = read_topic(kafka_three_nodes.bootstrap_servers, topic_name)
     assert keys(records) == Counter(range(5000))
     assert all(record.value == b"row " + (record.key or b"") for record in records)
@@ -162,6 +162,6 @@ def test_every_row_is_there_once_though_an_executor_was_killed_in_the_middle_of_
     killed = spark_cluster.executors()[0]
     spark_cluster.kill(killed.process_id)
     assert sum(end_offsets(servers, topic_name).values()) < count
-    assert job.wait(PATIENCE_S).endswith("exported\n")
+    assert job.wait(PATIENCE_S).endswith(f"exported {count} rows\n")
     assert f"executor {killed.executor_id}" in job.log.lower()
     assert keys(read_topic(servers, topic_name)) == Counter(range(count))

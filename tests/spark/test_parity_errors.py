@@ -180,7 +180,7 @@ def test_brokers_that_do_not_answer_end_the_write_within_max_block_ms(spark: Spa
 
 
 def test_missing_brokers_are_an_error_of_the_options(spark: SparkSession) -> None:
-    with pytest.raises(AnalysisException, match=r"bootstrap.servers is missing: .*\n.*prefix kafka\."):
+    with pytest.raises(AnalysisException, match=r"bootstrap.servers is missing: .* prefix kafka\."):
         spark.range(3).selectExpr("'v' as value").write.format("pykafka-sink").mode("append").save()
 
 
@@ -218,5 +218,5 @@ def test_the_text_of_a_failed_task_says_which_task_of_which_batch_it_was(
     query = start(rows, kafka_4, checkpoint, topic=topic_name, kafka_max_block_ms="500")
     with pytest.raises(StreamingQueryException) as raised:
         run_to_end(query)
-    assert "Spark partition 0 (attempt " in str(raised.value)
-    assert f"of batch 0 of query {query.id}: " in str(raised.value)
+    assert "(Spark partition 0, TID " in str(raised.value)
+    assert f", of batch 0 of query {query.id})" in str(raised.value)

@@ -184,12 +184,11 @@ def test_a_stream_goes_on_by_its_version_while_the_subject_gets_a_new_one(
 # ---- how often -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "batches", [pytest.param(1000, marks=[pytest.mark.slow, pytest.mark.timeout(3600)]), 10], ids=["1000", "10"]
-)
 def test_micro_batches_ask_once_in_each_planning_process_and_tasks_never(
-    spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry, tmp_path: Path, batches: int
+    spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry, tmp_path: Path
 ) -> None:
+    """A thousand of them: tests/integration/test_spark_planning.py."""
+    batches = 10
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 16).option("numPartitions", 16).load()
     writer = source.selectExpr("CAST(value AS STRING) AS line").writeStream.format(OURS)
     options = {**REGISTER, "schema_registry_url": embedded_registry.url, "topic": "orders",

@@ -169,6 +169,6 @@ def test_files_passed_with_spark_submit_are_found_by_their_names_on_the_executor
         files=[trusted, secrets],
         properties_file=ROOT / "conf" / "spark-defaults-standalone.conf",
     )
-    assert job.wait(PATIENCE_S).endswith("exported\n")
+    assert job.wait(PATIENCE_S).endswith("exported 200 rows\n")
     assert sorted(values(secured.kafka, topic_name)) == sorted(b"row %d" % number for number in range(200))
     assert USERS["alice"] not in job.output + job.log

@@ -35,7 +35,15 @@ def go_on(spark: SparkSession, servers: str, folder: Path, topic: str, sink_id: 
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("killed_at", [None, 1, 2], ids=["ended", "killed-at-the-first-end", "killed-at-the-second"])
+@pytest.mark.parametrize(
+    "killed_at",
+    [
+        pytest.param(None, id="ended"),
+        pytest.param(1, id="killed-at-the-first-end"),
+        # Without Spark it is in every run: tests/chaos/test_upgrades.py.
+        pytest.param(2, id="killed-at-the-second", marks=pytest.mark.slow),
+    ],
+)
 def test_a_stream_of_the_release_before_is_continued_with_every_row_once(
     spark: SparkSession, kafka_4: KafkaCluster, topic_name: str, tmp_path: Path, killed_at: int | None
 ) -> None:

@@ -156,7 +156,7 @@ def test_a_level_that_contradicts_or_has_no_codec_is_refused() -> None:
     assert "from 1 to 9" in refusal({"compression.type": "gzip", "compression.level": 12})
 
 
-def test_a_codec_whose_package_is_missing_is_refused_at_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_codec_that_is_not_to_be_had_is_refused_at_parsing(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(codec_name: str, level: int | None = None) -> None:
         raise ConfigError(f"compression.type={codec_name} needs a package")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.options.parse_sink import parse_sink_options
-from tests.unit.test_sink_docs import texts_of_the_code
+from tests.unit.test_error_names import texts_of_the_code
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")

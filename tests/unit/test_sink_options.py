@@ -9,9 +9,18 @@ import pytest
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.options.sink_table import NO_EFFECT, PRODUCER_DEFAULTS, SINK_OPTIONS, SOURCE_OPTIONS, SPARK_OPTIONS
+from kafka_sink.options.presets import PRESETS
+from kafka_sink.options.sink_options import SinkOptions, TopicPlan
+from kafka_sink.options.sink_table import (
+    NO_EFFECT,
+    PRODUCER_DEFAULTS,
+    SINK_OPTIONS,
+    SINK_PREFIXES,
+    SOURCE_OPTIONS,
+    SPARK_OPTIONS,
+)
 from kafka_sink.options.table import OPTIONS
+from kafka_sink.options.telemetry_table import TELEMETRY_ROWS
 
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:9092"}
 
@@ -77,8 +86,23 @@ def test_all_problems_of_one_write_are_told_together() -> None:
 
 # ---- each row of the table has an effect -----------------------------------------------------------------------------
 
+CREATED = {"topic.create": "true", "topic": "t"}
 # Option -> settings, field of what tasks and driver get, its value without the option and with it.
 EFFECTS: dict[str, tuple[dict[str, str], str, object, object]] = {
+    "preset": ({"preset": "redpanda"}, "preset", None, "redpanda"),
+    "delivery.fallback": ({"delivery.fallback": "at-least-once"}, "falls_back", False, True),
+    "ledger.create": ({"ledger.create": "false"}, "ledger_is_created", True, False),
+    "topic.create": ({**CREATED, "topic.create": "true"}, "topic_plan", None, TopicPlan()),
+    "topic.partitions": ({**CREATED, "topic.partitions": "6"}, "topic_plan", None, TopicPlan(6)),
+    "topic.replication.factor": (
+        {**CREATED, "topic.replication.factor": "3"}, "topic_plan", None, TopicPlan(-1, 3),
+    ),
+    "topic.config.NAME": (
+        {**CREATED, "topic.config.retention.ms": "9"}, "topic_plan", None, TopicPlan(configs=(("retention.ms", "9"),)),
+    ),
+    "ledger.config.NAME": (
+        {"ledger.config.segment.bytes": ""}, "ledger_configs", (), (("segment.bytes", ""),),
+    ),
     "delivery.guarantee": ({"delivery.guarantee": "at-least-once"}, "is_exactly_once", True, False),
     "sink.id": ({"sink.id": "orders.v2"}, "sink_id", None, "orders.v2"),
     "batch.id": ({"sink.id": "orders", "batch.id": "monday"}, "batch_id", None, "monday"),
@@ -95,9 +119,54 @@ EFFECTS: dict[str, tuple[dict[str, str], str, object, object]] = {
     ),
     "summary.listener": ({"summary.listener": "my.module:told"}, "summary_listener", None, "my.module:told"),
 }  # fmt: skip
+# The same for metrics and lineage, whose field is one of `telemetry`: what else has to be set, the value, the field.
+TELEMETRY: dict[str, tuple[dict[str, str], str, str, object]] = {
+    "metrics.prometheus.port": ({}, "9400", "prometheus_port", 9400),
+    "metrics.prometheus.address": ({"metrics.prometheus.port": "1"}, "127.0.0.1", "prometheus_address", "127.0.0.1"),
+    "metrics.pushgateway.url": ({}, "http://push:9091/", "pushgateway_url", "http://push:9091"),
+    "metrics.otlp.endpoint": ({}, "https://otel:4318", "otlp_endpoint", "https://otel:4318"),
+    "metrics.timeout.ms": ({"lineage.url": "http://l"}, "50", "timeout_ms", 50),
+    "lineage.file": ({}, "events.jsonl", "lineage_file", "events.jsonl"),
+    "lineage.url": ({}, "http://marquez:5000", "lineage_url", "http://marquez:5000"),
+    "lineage.api.key.file": ({"lineage.url": "https://l"}, "/run/key", "lineage_api_key_file", "/run/key"),
+    "lineage.namespace": ({"lineage.file": "f"}, "team", "lineage_namespace", "team"),
+    "lineage.job": ({"lineage.file": "f"}, "orders", "lineage_job", "orders"),
+}
 
 
-@pytest.mark.parametrize("name", SINK_OPTIONS)
+@pytest.mark.parametrize("name", TELEMETRY)
+def test_an_option_of_metrics_or_lineage_reaches_the_tasks_and_the_driver(name: str) -> None:
+    besides, given, field, value = TELEMETRY[name]
+    telemetry = parsed({**besides, name: given}).telemetry
+    assert getattr(telemetry, field) == value != getattr(parsed(besides).telemetry, field, None)
+
+
+def test_figures_can_be_asked_for_alone() -> None:
+    assert parsed().telemetry is None
+    assert parsed({"metrics.enabled": "true"}).telemetry is not None
+
+
+def test_an_option_of_metrics_or_lineage_that_nothing_would_use_is_refused() -> None:
+    assert "nothing uses it without metrics.prometheus.port" in refusal({"metrics.prometheus.address": "127.0.0.1"})
+    assert "nothing uses it without lineage.file or lineage.url" in refusal({"lineage.job": "orders"})
+    assert "nothing uses it without" in refusal({"metrics.timeout.ms": "50", "metrics.prometheus.port": "1"})
+
+
+def test_a_key_goes_to_nobody_who_could_read_it_on_the_way() -> None:
+    assert "with https://" in refusal({"lineage.api.key.file": "k", "lineage.url": "http://marquez:5000"})
+    assert parsed({"lineage.api.key.file": "k", "lineage.url": "http://127.0.0.1:5000"}).telemetry is not None
+
+
+@pytest.mark.parametrize("url", ["marquez:5000", "http://user:word@marquez", "http://marquez/?key=1", "ftp://m", ""])
+def test_addresses_hold_no_secret(url: str) -> None:
+    text = refusal({"lineage.url": url})
+    assert "without user and query" in text and "word" not in text
+
+
+OF_SINK = sorted({*SINK_OPTIONS} - {row.name for row in TELEMETRY_ROWS})
+
+
+@pytest.mark.parametrize("name", [*OF_SINK, *(option.name for option in SINK_PREFIXES.values())])
 def test_the_option_reaches_what_the_tasks_and_the_driver_get(name: str) -> None:
     settings, field, default, value = EFFECTS[name]
     assert getattr(parsed(), field) == default
@@ -230,3 +299,36 @@ def test_options_are_equal_hashable_and_survive_the_way_to_a_task() -> None:
     copy = pickle.loads(pickle.dumps(options))
     assert copy == options
     assert hash(copy) == hash(options)
+
+
+# ---- topics and presets ----------------------------------------------------------------------------------------------
+
+
+def test_options_of_a_topic_that_is_not_created_are_refused() -> None:
+    for name in ("topic.partitions", "topic.replication.factor", "topic.config.retention.ms"):
+        assert f"{name}: set topic.create=true, or leave it out" in refusal({"topic": "t", name: "3"})
+    assert "topic.create=true needs the option topic" in refusal({"topic.create": "true"})
+    assert "'topic.config.' is not an option of this sink" in refusal({"topic.config.": "3"})
+
+
+def test_what_is_set_wins_over_a_preset_under_whatever_name() -> None:
+    login = {"preset": "event-hubs", "kafka.sasl.username": "u", "kafka.sasl.password": "p"}
+    options = parsed(login)
+    assert options.producer.security_protocol == "SASL_SSL" and options.producer.connections_max_idle_ms == 180_000
+    assert not options.ledger_is_created and options.topic_plan is None
+    for name in ("kafka.compression.type", "Kafka.Compression.Type", "kafka.compression.codec"):
+        assert parsed({**login, name: "gzip"}).producer.compression_type == "gzip"
+    assert parsed({**login, "LEDGER.CREATE": "true"}).ledger_is_created
+    assert parsed({**login, "kafka.security.protocol": "PLAINTEXT"}).producer.security_protocol == "PLAINTEXT"
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_sets_options_that_exist_and_says_where_its_facts_are_from(name: str) -> None:
+    preset = PRESETS[name]
+    login = {"kafka.sasl.username": "u", "kafka.sasl.password": "p", "kafka.sasl.aws.region": "eu-west-1"}
+    assert parsed({"preset": name, **login}).preset == name
+    assert preset.sources and all(sentence.endswith(".") for sentence in (*preset.needs, *preset.cannot))
+
+
+def test_an_unknown_preset_is_refused_with_those_that_there_are() -> None:
+    assert "expected one of confluent-cloud, msk, msk-serverless" in refusal({"preset": "kafka-as-a-service"})

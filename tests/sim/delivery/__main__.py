@@ -35,7 +35,7 @@ def _draw(seed: int, options: argparse.Namespace) -> Plan:
 
 
 def _kind_of(result: Result) -> str:
-    return f"of generation {result.plan.generation}"
+    return f"of transaction version {result.plan.transaction_version}"
 
 
 def _violation(mistake: Mistake, seed: int) -> Violation | None:

@@ -59,7 +59,7 @@ class Assumptions:
     ) -> None:  # fmt: skip
         if partition[0] == LEDGER and is_commit and self._markers_to_lose:
             self._markers_to_lose -= 1
-            # Generation 2 has raised the epoch with the decision.
+            # Transaction version 2 has raised the epoch with the decision.
             data_epoch = record.producer_epoch - (1 if record.version >= 2 else 0)
             self.lost_markers[record.producer_id, data_epoch] = is_commit
             self.trace.count("fault lose_marker")

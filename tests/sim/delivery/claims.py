@@ -24,7 +24,7 @@ class SeenClaim(NamedTuple):
 
 class Claims:
     def __init__(self, log: PartitionLog, *, is_strict: bool) -> None:
-        """`is_strict`: a run has one process. Another one of it takes what it finds for older than itself."""
+        """`is_strict`: a run has one process. Another one of it knows of the run's first claim by the ledger alone."""
         self._log = log
         self._is_strict = is_strict
         self.seen: list[SeenClaim] = []
@@ -54,17 +54,21 @@ class Claims:
 
     def _is_late(self, sink_id: str, run: str) -> bool:
         """It has claimed again behind the first claim of a run that is younger, and could see that claim."""
-        of_sink = [claim.run for claim in self.seen if claim.sink_id == sink_id]
-        if not self._is_strict or run not in of_sink:
+        claims = [claim for claim in self.seen if claim.sink_id == sink_id]
+        of_sink = [claim.run for claim in claims]
+        if run not in of_sink:
             return False
         first, last = of_sink.index(run), len(of_sink) - 1 - of_sink[::-1].index(run)
         between = {other for other in of_sink[first:last] if other not in ("", *of_sink[: first + 1])}
-        return bool(between and between & self._still_there(sink_id))
+        if not between:
+            return False
+        kept = self._kept()
+        is_known = self._is_strict or claims[first].offset in kept
+        return is_known and any(claim.run in between and claim.offset in kept for claim in claims)
 
-    def _still_there(self, sink_id: str) -> set[str]:
-        batches = [decode_batch(batch.data) for batch in self._log.batches]
-        contents = [_content(one.value or b"") for batch in batches if batch.producer_id < 0 for one in batch.records]
-        return {one["run"] for one in contents if one.get("kind") == "claim" and one["sink"] == sink_id}
+    def _kept(self) -> set[int]:
+        """Of the ledger, by the cleaner."""
+        return {offset for batch in self._log.batches for offset in decode_batch(batch.data).offsets}
 
     def has_successor(self, sink_id: str, run: str) -> bool:
         """Has another run claimed the sink, for the first time, since this one did? Who never did may have been
@@ -74,7 +78,7 @@ class Claims:
         if run not in runs:
             return any(other not in ("", run) for other in runs)
         first = runs.index(run)
-        kept = {offset for batch in self._log.batches for offset in decode_batch(batch.data).offsets}
+        kept = self._kept()
         elders = {claim.run for claim in of_sink[: first + 1] if claim.offset in kept}
         return any(other not in ("", run) and other not in elders for other in runs[first:])
 

@@ -1,6 +1,6 @@
-"""A process on the driver: the commit machine, the question client, and an inbox. `runtime.client.Client` as events.
+"""A process on the driver: the commit machine, the admin engine, and an inbox. `admin.client.Client` as events.
 
-What goes between the two machines is translated by the functions of the real client. Without an operation nothing is
+Without an operation nothing is
 read from the network, as in a process that waits for Spark.
 """
 
@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from kafka_sink.admin.client import _current, _question
-from kafka_sink.admin.loop import PIPELINED_MAX
+from kafka_sink.admin.client import PIPELINED_MAX
 from kafka_sink.client.admin_engine import AdminEngine
-from kafka_sink.client.admin_request import AdminRequest, AdminResponse
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, current
 from kafka_sink.engine import commands as c
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.phase import Phase
-from kafka_sink.exactly_once.request import DriverAnswer, RequestKey
 from kafka_sink.exactly_once.session import CommitResult
 from kafka_sink.options import ProducerOptions
 from tests.sim.loop import Loop
@@ -45,11 +43,11 @@ class DriverHost:
             max_in_flight_requests_per_connection=PIPELINED_MAX,
             allow_auto_create_topics=False,
         )
-        self._asking = AdminEngine(options, jitter=jitter)
+        self._engine = AdminEngine(options, jitter=jitter)
         self._machine: Committer | None = None
         self._on_verdict: Callable[[CommitResult], None] = lambda _verdict: None
         self._machine_wake_ms = 0
-        self._questions: dict[RequestKey, AdminRequest] = {}
+        self._out: dict[RequestKey, AdminRequest] = {}
         # Decided, and not sent: the process stood still in between.
         self._held: tuple[AdminRequest, ...] = ()
         self._inbox: list[c.Input] = []
@@ -112,33 +110,28 @@ class DriverHost:
             if progress.verdict is not None:
                 self._end(progress.verdict)
                 return
-            asked = {request.key: _question(request) for request in progress.requests}
-            self._questions.update(asked)
-            if not self._questions and progress.wake_at_ms is None:
+            self._out.update((request.key, request) for request in progress.requests)
+            if not self._out and progress.wake_at_ms is None:
                 raise Violation("I12", f"{self.name} waits for nothing and has no verdict")
             self._machine_wake_ms = max(progress.wake_at_ms or 1 << 60, now_ms + 1)
             if now_ms < self.paused_until_ms:
-                self._held = tuple(asked.values())
+                self._held = tuple(progress.requests)
                 self.plan_turn(self.paused_until_ms)
                 return
-            answers, wake_ms = self._step(now_ms, [], tuple(asked.values()))
+            answers, wake_ms = self._step(now_ms, [], tuple(progress.requests))
         self.plan_turn(min(self._machine_wake_ms, wake_ms))
 
     def _step(
         self, now_ms: int, events: list[c.Input], questions: tuple[AdminRequest, ...]
-    ) -> tuple[list[DriverAnswer], int]:
-        step = self._asking.step(now_ms, events, questions)  # type: ignore[arg-type]  # the network makes no others
+    ) -> tuple[list[AdminResponse], int]:
+        step = self._engine.step(now_ms, events, questions)  # type: ignore[arg-type]  # the network makes no others
         for command in step.commands:
             if isinstance(command, NETWORK_COMMANDS):
                 self._network.carry_out(self, command)
-        answers = [answer for reply in step.replies for answer in self._answers(reply)]
-        return answers, 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
-
-    def _answers(self, reply: AdminResponse) -> list[DriverAnswer]:
-        return list(_current(self._questions, reply))
+        return current(self._out, step.responses), 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
 
     def _end(self, verdict: CommitResult) -> None:
         self._machine = None
-        self._asking.forget_questions()
-        self._questions.clear()
+        self._engine.forget_requests()
+        self._out.clear()
         self._on_verdict(verdict)

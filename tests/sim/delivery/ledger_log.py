@@ -57,9 +57,9 @@ def _records(decoded: DecodedBatch) -> list[tuple[int, LedgerRecord]]:
 
 
 def newest_of(
-    core: BrokerCluster, key: BatchKey, lost: LostMarkers, *, with_pledges: bool = False
+    core: BrokerCluster, key: BatchKey, lost: LostMarkers, *, with_entries: bool = False
 ) -> LedgerRecord | None:
     entries = [entry for entry in ledger_entries(core, lost) if entry.record.key == key]
-    if with_pledges:
-        return next((entry.record for entry in reversed(entries) if entry.record.pledges), None)
+    if with_entries:
+        return next((entry.record for entry in reversed(entries) if entry.record.entries), None)
     return next((entry.record for entry in reversed(entries) if entry.is_committed), None)

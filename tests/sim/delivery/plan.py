@@ -12,7 +12,6 @@ from random import Random
 
 from kafka_sink.options import ProducerOptions
 from tests.sim.delivery.breakers import (
-    FAULTS_OF,
     REPLAY_MISMATCH,
     UNNAMED,
     breaker_faults,
@@ -35,8 +34,6 @@ SPARK = (
 )  # fmt: skip
 # What came later stands at the end, so that a seed of before still means the faults it meant.
 ALL_FAULTS = (*REQUEST_AND_ANSWER, *LINKS, *CLUSTER, *SPARK, "depose_leader", "cut_in_commit", "late_start")
-# What a seed breaks besides is drawn apart, see `breakers.py`.
-BREAKER_FAULTS = tuple(FAULTS_OF.values())
 # Some mistakes take two or three rare things together. Each fourth seed has such a few, often, and nothing else.
 FOCUS_EVERY, FOCUSED = 4, 1
 FOCUSES = (
@@ -56,7 +53,7 @@ class Plan:
     seed: int
     kind: str
     brokers: int
-    transaction_version: int
+    feature_level: int
     partitions: dict[str, int]
     properties: dict[str, str]
     latency_ms: float
@@ -85,15 +82,15 @@ class Plan:
     cores: int
 
     @property
-    def generation(self) -> int:
-        return 2 if self.transaction_version >= 2 else 1
+    def transaction_version(self) -> int:
+        return 2 if self.feature_level >= 2 else 1
 
     def with_faults(self, kept: Sequence[int]) -> Plan:
         return replace(self, faults=tuple(self.faults[index] for index in kept))
 
     def __str__(self) -> str:
         return (
-            f"seed {self.seed}: {self.kind}, {self.brokers} brokers, transaction.version {self.transaction_version}, "
+            f"seed {self.seed}: {self.kind}, {self.brokers} brokers, transaction.version {self.feature_level}, "
             f"{self.batches} batches, up to {self.tasks_max} tasks, {self.options.transaction_timeout_ms} ms for a "
             f"transaction, {self.busy_ms} ms busy, {len(self.faults)} faults, "
             f"breaks {', '.join(sorted(self.breakers)) or 'no assumption'}"
@@ -124,7 +121,7 @@ def draw(seed: int, breakers: frozenset[str] | None = None) -> Plan:
         seed=seed,
         kind=UNNAMED if UNNAMED in breakers else kind,
         brokers=brokers,
-        transaction_version=version,
+        feature_level=version,
         partitions={topic: pick.randint(1, 3) for topic in TOPICS},
         properties=_properties(pick, brokers, version),
         latency_ms=pick.choice((0.5, 2, 10)),

@@ -164,7 +164,7 @@ class Query:
         plan = self.stage.plan
         return DeliverySettings(
             ledger_topic=LEDGER,
-            generation=plan.generation,
+            transaction_version=plan.transaction_version,
             margin_ms=plan.options.transaction_timeout_ms // 4,
             request_timeout_ms=plan.options.request_timeout_ms,
             parallel_requests=plan.parallel_requests,

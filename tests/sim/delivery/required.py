@@ -23,7 +23,7 @@ from tests.sim.delivery.plan import ALL_FAULTS
 
 ENDS = (
     "commit: delivered", "commit: already delivered", "commit: CommitAborted", "commit: CommitPending",
-    "commit: CommitLost", "commit: fenced by another driver", "commit: a newer run took over",
+    "commit: CommitLost", "commit: fenced by another driver",
     "commit: decision in doubt", "commit: done not recorded", "commit: decided and pending",
     "commit: transaction timed out before the decision",
     "commit: too little time left", "commit: deadline before the decision",

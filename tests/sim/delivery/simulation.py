@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from random import Random
 from unittest import mock
 
-from kafka_sink.spark.ledger_topic import LEDGER_CONFIGS
+from kafka_sink.admin.ledger_topic import LEDGER_CONFIGS
 from kafka_sink.testing import BrokerCluster, Settings
 from kafka_sink.testing.topics import BrokerState
 from kafka_sink.testing.transaction_state import CoordinatorState

@@ -28,9 +28,10 @@ _COUNTS = re.compile(r"(\d+) of (\d+)(?: transactions)? are committed")
 _LOST = re.compile(r"Not committed, rows not visible: (\d+) rows of (.*?\))\. ")
 _SLOT = re.compile(r"Spark partition (\d+) \((\d+) rows")
 _DOUBTFUL = re.compile(r"(\d+) are in doubt")
-# What is said when a driver's own epoch was refused.
+# What is said when a driver's own epoch was refused; not when its time was up before it knew what that meant.
 _REPLACED = re.compile(
-    r"has taken over \((?!its last)|epoch was refused again and again|could not be told so.*\((?:47|49|90)\)"
+    r"has taken over \((?!its last)|epoch was refused again and again|"
+    r"could not be told so: (?!no time left).*\((?:47|49|90)\)"
 )
 # What is said to a batch that comes again: behind a newer one, or with other rows.
 _OTHER_ROWS = "comes again with other rows"
@@ -149,6 +150,9 @@ class Verdicts:
             self._on_lost_without_ledger(asked, str(error))
             return
         key = BatchKey(error.query_id or "", error.batch_id)  # type: ignore[arg-type]  # a loss names its batch
+        if self._was_resolved_meanwhile(key, str(error)):
+            self.trace.count("a loss is told again after its choice")
+            return
         lost, committed = self._named(key, str(error))
         batch = self.books.attempts[next(iter(lost))].batch
         for known in batch.losses:
@@ -191,18 +195,33 @@ class Verdicts:
         told = attempt.receipt.transaction
         return (told.transactional_id, told.producer_id, told.producer_epoch) in self.books.timed_out
 
+    def _was_resolved_meanwhile(self, key: BatchKey, text: str) -> bool:
+        """A driver that read the ledger, stood still and went on tells of a loss for which a choice was made meanwhile.
+
+        The record of the choice has no transactions, and compaction has removed the one that had them.
+        """
+        if newest_of(self.core, key, self.assumptions.lost_markers, with_entries=True) is not None:
+            return False
+        slots = _LOST.search(text)
+        named = {int(one[1]) for one in _SLOT.finditer(slots[2])} if slots else set()
+        return any(
+            loss.is_resolved and {self.books.attempts[name].spark_partition for name in loss.lost} == named
+            for batch in self.books.generations(key)
+            for loss in batch.losses
+        )
+
     def _named(self, key: BatchKey, text: str) -> tuple[frozenset[str], frozenset[str]]:
         """The attempts behind what the text says, after checking its figures."""
-        record = newest_of(self.core, key, self.assumptions.lost_markers, with_pledges=True)
+        record = newest_of(self.core, key, self.assumptions.lost_markers, with_entries=True)
         counts, slots = _COUNTS.search(text), _LOST.search(text)
         if record is None or counts is None or slots is None or "can no longer be read" in text:
             raise Violation("I13", f"a loss of {key} that cannot be understood: {text}")
         named = {int(one[1]): int(one[2]) for one in _SLOT.finditer(slots[2])}
         attempts = {
-            pledge.spark_task: self.books.prepared[
-                record.transactional_id(pledge), pledge.producer_id, pledge.producer_epoch
+            entry.spark_task: self.books.prepared[
+                record.transactional_id(entry), entry.producer_id, entry.producer_epoch
             ]
-            for pledge in record.pledges
+            for entry in record.entries
         }
         lost = frozenset(attempts[partition].name for partition in named)
         committed = frozenset(attempt.name for attempt in attempts.values()) - lost

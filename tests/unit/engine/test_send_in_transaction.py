@@ -14,12 +14,12 @@ from kafka_sink.wire.apis import END_TXN, PRODUCE
 INVALID_TXN_STATE, TRANSACTION_ABORTABLE, PRODUCER_FENCED, STALE_EPOCH = 48, 120, 90, 47
 NOT_ENOUGH_REPLICAS_AFTER_APPEND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 20, 53
 
-BOTH = pytest.mark.parametrize("generation", [1, 2])
+BOTH = pytest.mark.parametrize("transaction_version", [1, 2])
 
 
-def begun(generation: int, **options: object) -> TransactionDriver:
+def begun(transaction_version: int, **options: object) -> TransactionDriver:
     """An open transaction in which partition 0 has been written to; from now on Produce is answered by the test."""
-    driver = TransactionDriver(generation, **options)  # type: ignore[arg-type]
+    driver = TransactionDriver(transaction_version, **options)  # type: ignore[arg-type]
     assert driver.ok(driver.begin())
     driver.warm(0)
     driver.hold(PRODUCE)
@@ -48,18 +48,20 @@ def next_transaction(driver: TransactionDriver) -> None:
 
 
 @BOTH
-def test_batches_say_that_they_belong_to_a_transaction_in_a_version_of_their_generation(generation: int) -> None:
-    driver = begun(generation)
+def test_batches_say_that_they_belong_to_a_transaction_in_a_version_of_their_version(transaction_version: int) -> None:
+    driver = begun(transaction_version)
     driver.send()
     request = driver.last(PRODUCE)
     assert request.body["transactional_id"] == "ledger"
-    assert (request.version >= 12) == (generation == 2)
+    assert (request.version >= 12) == (transaction_version == 2)
     assert driver.sent[0].decoded.is_transactional
 
 
 @BOTH
-def test_a_failed_batch_and_the_one_behind_it_are_resent_in_order_with_their_old_sequences(generation: int) -> None:
-    driver = begun(generation)
+def test_a_failed_batch_and_the_one_behind_it_are_resent_in_order_with_their_old_sequences(
+    transaction_version: int,
+) -> None:
+    driver = begun(transaction_version)
     first, second = driver.send(record_count=2), driver.send()
     driver.answer(NOT_LEADER)
     driver.answer(OUT_OF_ORDER)
@@ -69,8 +71,8 @@ def test_a_failed_batch_and_the_one_behind_it_are_resent_in_order_with_their_old
 
 
 @BOTH
-def test_a_duplicate_counts_as_written(generation: int) -> None:
-    driver = begun(generation)
+def test_a_duplicate_counts_as_written(transaction_version: int) -> None:
+    driver = begun(transaction_version)
     batch = driver.send()
     driver.answer(NOT_ENOUGH_REPLICAS_AFTER_APPEND)
     driver.sleep(BACKOFF_MS)
@@ -80,8 +82,8 @@ def test_a_duplicate_counts_as_written(generation: int) -> None:
 
 
 @BOTH
-def test_commit_waits_until_the_resends_are_through(generation: int) -> None:
-    driver = begun(generation)
+def test_commit_waits_until_the_resends_are_through(transaction_version: int) -> None:
+    driver = begun(transaction_version)
     batches = [driver.send() for _ in range(3)]
     commit = driver.commit()
     driver.disconnect()
@@ -94,8 +96,10 @@ def test_commit_waits_until_the_resends_are_through(generation: int) -> None:
 
 
 @BOTH
-def test_a_batch_that_is_too_large_is_split_under_its_sequences_and_the_transaction_commits(generation: int) -> None:
-    driver = begun(generation)
+def test_a_batch_that_is_too_large_is_split_under_its_sequences_and_the_transaction_commits(
+    transaction_version: int,
+) -> None:
+    driver = begun(transaction_version)
     whole, behind = driver.send(record_count=4), driver.send()
     driver.answer(TOO_LARGE)
     driver.answer(OUT_OF_ORDER)
@@ -130,8 +134,8 @@ def test_an_unknown_producer_id_without_a_log_start_is_tried_again_as_it_is() ->
 
 
 @BOTH
-def test_a_gap_dooms_the_transaction_and_nothing_is_renumbered(generation: int) -> None:
-    driver = begun(generation)
+def test_a_gap_dooms_the_transaction_and_nothing_is_renumbered(transaction_version: int) -> None:
+    driver = begun(transaction_version)
     driver.send()
     driver.answer()
     batch = driver.send()
@@ -156,8 +160,8 @@ def test_lost_records_doom_the_transaction() -> None:
 
 
 @BOTH
-def test_a_refused_batch_dooms_the_transaction_and_those_behind_it_are_dropped(generation: int) -> None:
-    driver = begun(generation)
+def test_a_refused_batch_dooms_the_transaction_and_those_behind_it_are_dropped(transaction_version: int) -> None:
+    driver = begun(transaction_version)
     refused, behind = driver.send(), driver.send()
     driver.answer(INVALID_RECORD)
     assert is_doomed(driver)
@@ -174,8 +178,8 @@ def test_a_refused_batch_dooms_the_transaction_and_those_behind_it_are_dropped(g
 
 @BOTH
 @pytest.mark.parametrize("code", [INVALID_TXN_STATE, TRANSACTION_ABORTABLE, STALE_EPOCH])
-def test_trouble_that_a_leader_reports_with_the_transaction_is_abortable(generation: int, code: int) -> None:
-    driver = begun(generation)
+def test_trouble_that_a_leader_reports_with_the_transaction_is_abortable(transaction_version: int, code: int) -> None:
+    driver = begun(transaction_version)
     batch = driver.send()
     driver.answer(code)
     assert isinstance(driver.error_of(batch), DeliveryError)
@@ -189,8 +193,8 @@ def test_trouble_that_a_leader_reports_with_the_transaction_is_abortable(generat
 
 @BOTH
 @pytest.mark.parametrize("code", [PRODUCER_FENCED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED])
-def test_what_no_abort_can_heal_ends_the_producer_and_fails_all_in_flight(generation: int, code: int) -> None:
-    driver = begun(generation)
+def test_what_no_abort_can_heal_ends_the_producer_and_fails_all_in_flight(transaction_version: int, code: int) -> None:
+    driver = begun(transaction_version)
     first, second = driver.send(0), driver.send(1)
     driver.answer(code)
     assert set(driver.failed) == {first, second}
@@ -200,8 +204,8 @@ def test_what_no_abort_can_heal_ends_the_producer_and_fails_all_in_flight(genera
 
 
 @BOTH
-def test_a_record_dropped_by_an_abort_says_that_the_transaction_was_aborted(generation: int) -> None:
-    driver = begun(generation, max_in_flight_requests_per_connection=1)
+def test_a_record_dropped_by_an_abort_says_that_the_transaction_was_aborted(transaction_version: int) -> None:
+    driver = begun(transaction_version, max_in_flight_requests_per_connection=1)
     on_wire, unsent = driver.send(), driver.send()
     abort = driver.abort()
     error = driver.error_of(unsent)
@@ -217,8 +221,10 @@ def test_a_record_dropped_by_an_abort_says_that_the_transaction_was_aborted(gene
 
 
 @BOTH
-def test_a_sent_batch_that_expires_forbids_the_commit_even_if_it_is_acknowledged_later(generation: int) -> None:
-    driver = begun(generation, delivery_timeout_ms=10_000)
+def test_a_sent_batch_that_expires_forbids_the_commit_even_if_it_is_acknowledged_later(
+    transaction_version: int,
+) -> None:
+    driver = begun(transaction_version, delivery_timeout_ms=10_000)
     batch = driver.send()
     driver.sleep(10_000)
     assert isinstance(driver.error_of(batch), DeliveryTimeout)
@@ -228,8 +234,8 @@ def test_a_sent_batch_that_expires_forbids_the_commit_even_if_it_is_acknowledged
 
 
 @BOTH
-def test_an_unsent_batch_that_expires_forbids_the_commit_too(generation: int) -> None:
-    driver = begun(generation, delivery_timeout_ms=10_000)
+def test_an_unsent_batch_that_expires_forbids_the_commit_too(transaction_version: int) -> None:
+    driver = begun(transaction_version, delivery_timeout_ms=10_000)
     driver.cluster.topics["lost"] = {0: 9}
     batch = driver.send(topic="lost")
     driver.sleep(10_000)
@@ -239,9 +245,9 @@ def test_an_unsent_batch_that_expires_forbids_the_commit_too(generation: int) ->
 
 @BOTH
 def test_unknown_sequences_are_left_behind_by_the_abort_and_the_next_transaction_starts_at_zero(
-    generation: int,
+    transaction_version: int,
 ) -> None:
-    driver = begun(generation, delivery_timeout_ms=10_000)
+    driver = begun(transaction_version, delivery_timeout_ms=10_000)
     expired = driver.send()
     driver.sleep(5_000)
     second = driver.send()
@@ -258,8 +264,10 @@ def test_unknown_sequences_are_left_behind_by_the_abort_and_the_next_transaction
 
 @BOTH
 @pytest.mark.parametrize("late", [0, INVALID_TXN_STATE, OUT_OF_ORDER, NOT_LEADER])
-def test_an_abort_waits_for_the_late_answer_of_an_expired_batch_whatever_it_says(generation: int, late: int) -> None:
-    driver = begun(generation, delivery_timeout_ms=10_000)
+def test_an_abort_waits_for_the_late_answer_of_an_expired_batch_whatever_it_says(
+    transaction_version: int, late: int
+) -> None:
+    driver = begun(transaction_version, delivery_timeout_ms=10_000)
     batch = driver.send()
     driver.sleep(10_000)
     abort = driver.abort()
@@ -275,8 +283,8 @@ def test_an_abort_waits_for_the_late_answer_of_an_expired_batch_whatever_it_says
 
 
 @BOTH
-def test_retries_used_up_with_a_doubt_doom_the_transaction(generation: int) -> None:
-    driver = begun(generation, retries=0)
+def test_retries_used_up_with_a_doubt_doom_the_transaction(transaction_version: int) -> None:
+    driver = begun(transaction_version, retries=0)
     batch = driver.send()
     driver.answer(NOT_ENOUGH_REPLICAS_AFTER_APPEND)
     error = driver.error_of(batch)
@@ -286,8 +294,8 @@ def test_retries_used_up_with_a_doubt_doom_the_transaction(generation: int) -> N
 
 
 @BOTH
-def test_after_an_abort_without_an_error_the_sequences_start_at_zero_in_a_new_epoch(generation: int) -> None:
-    driver = begun(generation)
+def test_after_an_abort_without_an_error_the_sequences_start_at_zero_in_a_new_epoch(transaction_version: int) -> None:
+    driver = begun(transaction_version)
     driver.send(record_count=3)
     driver.answer()
     next_transaction(driver)
@@ -300,7 +308,8 @@ def test_a_fenced_producer_gives_the_same_error_to_every_later_call() -> None:
     driver.send()
     driver.answer()
     driver.fail(END_TXN, PRODUCER_FENCED)
-    assert isinstance(driver.refusal_of(driver.commit()), ProducerFenced)
+    error = driver.refusal_of(driver.commit())
+    assert isinstance(error, ProducerFenced) and error.name == "PKS-5005"
     assert isinstance(driver.refusal_of(driver.begin()), ProducerFenced)
     late = driver.send()
     assert isinstance(driver.error_of(late).__cause__, ProducerFenced)

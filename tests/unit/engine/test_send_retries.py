@@ -38,7 +38,7 @@ def test_after_a_retriable_error_the_same_batch_is_sent_again_and_succeeds(error
     assert first.decoded == second.decoded
     driver.answer(base_offset=9)
     assert driver.offset_of(batch) == 9
-    assert BatchObserved("retried", batch) in driver.observed
+    assert BatchObserved("retried", batch, error_code) in driver.observed
 
 
 def test_after_a_lost_connection_the_same_bytes_are_sent_again() -> None:

@@ -11,7 +11,7 @@ from kafka_sink.errors import LocalProtocolError
 from kafka_sink.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE
 
 NOT_COORDINATOR = 16
-both_generations = pytest.mark.parametrize("generation", [1, 2])
+both_versions = pytest.mark.parametrize("transaction_version", [1, 2])
 
 
 def start_over(driver: TransactionDriver, transactional_id: str | None) -> int:
@@ -20,9 +20,9 @@ def start_over(driver: TransactionDriver, transactional_id: str | None) -> int:
     return wish.operation_id
 
 
-@both_generations
-def test_the_next_producer_has_its_own_transaction_and_leaves_the_prepared_one_alone(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_the_next_producer_has_its_own_transaction_and_leaves_the_prepared_one_alone(transaction_version: int) -> None:
+    driver = started(transaction_version)
     receipt = driver.receipt_of(driver.prepare())
     connection_count = len(driver.cluster.connections)
     assert driver.ok(start_over(driver, "next"))
@@ -48,9 +48,9 @@ def test_without_an_id_it_becomes_an_idempotent_producer_with_a_fresh_identity()
     assert driver.last(PRODUCE).body["transactional_id"] is None
 
 
-@both_generations
-def test_an_open_transaction_stays_and_can_still_be_committed(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_an_open_transaction_stays_and_can_still_be_committed(transaction_version: int) -> None:
+    driver = started(transaction_version)
     refusal = driver.refusal_of(start_over(driver, "next"))
     assert isinstance(refusal, LocalProtocolError) and "start over" in str(refusal)
     assert driver.ok(driver.commit())
@@ -106,9 +106,9 @@ def began_over(driver: TransactionDriver, transactional_id: str) -> list[str]:
     return driver.names(skip=before)
 
 
-@both_generations
-def test_an_id_that_was_used_before_does_not_ask_for_its_coordinator_again(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_an_id_that_was_used_before_does_not_ask_for_its_coordinator_again(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.prepare()
     assert began_over(driver, "next") == ["FindCoordinator", "InitProducerId"]
     assert began_over(driver, "ledger") == ["InitProducerId"]

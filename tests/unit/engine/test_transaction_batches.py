@@ -10,33 +10,34 @@ from kafka_sink.engine.commands import Append, Flush
 from kafka_sink.errors import DeliveryTimeout, TransactionAborted
 from kafka_sink.wire.apis import END_TXN, PRODUCE
 
-both_generations = pytest.mark.parametrize("generation", [1, 2])
+both_versions = pytest.mark.parametrize("transaction_version", [1, 2])
 SHORT = {"delivery_timeout_ms": 5_000, "request_timeout_ms": 4_000, "linger_ms": 0}
 
 
-def apart(generation: int, **options: object) -> TransactionDriver:
+def apart(transaction_version: int, **options: object) -> TransactionDriver:
     """Leader and coordinator on different brokers, a transaction begun."""
-    driver = TransactionDriver(generation, brokers=2, coordinator=1, **options)  # type: ignore[arg-type]
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1, **options)  # type: ignore[arg-type]
     driver.begin()
     return driver
 
 
-@both_generations
-def test_a_record_that_was_never_sent_and_expires_forbids_the_commit(generation: int) -> None:
-    driver = apart(generation, **SHORT)
+@both_versions
+def test_a_record_that_was_never_sent_and_expires_forbids_the_commit(transaction_version: int) -> None:
+    driver = apart(transaction_version, **SHORT)
     driver.cluster.refusing.add(0)
     batch = driver.send()
     driver.run_for(6_000)
-    assert isinstance(driver.error_of(batch), DeliveryTimeout)
+    late = driver.error_of(batch)
+    assert isinstance(late, DeliveryTimeout) and late.name == "PKS-5002"
     error = driver.refusal_of(driver.commit())
     assert isinstance(error, TransactionAborted) and "delivery.timeout.ms" in str(error)
     assert driver.ok(driver.abort())
     assert not any(request.body["committed"] for request in driver.cluster.requests_of(END_TXN))
 
 
-@both_generations
-def test_a_record_that_expires_while_the_commit_waits_for_it_fails_the_commit(generation: int) -> None:
-    driver = apart(generation, **SHORT)
+@both_versions
+def test_a_record_that_expires_while_the_commit_waits_for_it_fails_the_commit(transaction_version: int) -> None:
+    driver = apart(transaction_version, **SHORT)
     driver.cluster.refusing.add(0)
     driver.send()
     commit = driver.commit()
@@ -46,9 +47,9 @@ def test_a_record_that_expires_while_the_commit_waits_for_it_fails_the_commit(ge
     assert driver.ok(driver.abort())
 
 
-@both_generations
-def test_a_record_that_expires_on_the_wire_is_waited_for_before_the_abort(generation: int) -> None:
-    driver = apart(generation, delivery_timeout_ms=4_000, request_timeout_ms=4_000, linger_ms=0)
+@both_versions
+def test_a_record_that_expires_on_the_wire_is_waited_for_before_the_abort(transaction_version: int) -> None:
+    driver = apart(transaction_version, delivery_timeout_ms=4_000, request_timeout_ms=4_000, linger_ms=0)
     driver.send()
     driver.hold(PRODUCE)
     driver.now_ms += 100
@@ -63,9 +64,11 @@ def test_a_record_that_expires_on_the_wire_is_waited_for_before_the_abort(genera
     assert driver.ok(abort) and driver.count(END_TXN) == 1
 
 
-@both_generations
-def test_several_records_that_expire_at_once_fail_one_by_one_and_the_first_reason_stays(generation: int) -> None:
-    driver = apart(generation, **SHORT)
+@both_versions
+def test_several_records_that_expire_at_once_fail_one_by_one_and_the_first_reason_stays(
+    transaction_version: int,
+) -> None:
+    driver = apart(transaction_version, **SHORT)
     driver.cluster.refusing.add(0)
     batches = [driver.send(0), driver.send(1), driver.send(0)]
     driver.run_for(6_000)
@@ -73,9 +76,9 @@ def test_several_records_that_expire_at_once_fail_one_by_one_and_the_first_reaso
     assert driver.ok(driver.abort())
 
 
-@both_generations
-def test_a_record_resent_until_it_expires_dooms_the_transaction_and_not_the_producer(generation: int) -> None:
-    driver = apart(generation, **SHORT)
+@both_versions
+def test_a_record_resent_until_it_expires_dooms_the_transaction_and_not_the_producer(transaction_version: int) -> None:
+    driver = apart(transaction_version, **SHORT)
     driver.fail(PRODUCE, *[7] * 100)
     batch = driver.send()
     driver.run_for(6_000)
@@ -88,9 +91,9 @@ def test_a_record_resent_until_it_expires_dooms_the_transaction_and_not_the_prod
     assert driver.epochs_and_sequences_sent[-1] == (1, 0)
 
 
-@both_generations
-def test_retries_used_up_forbid_the_commit(generation: int) -> None:
-    driver = apart(generation, retries=1)
+@both_versions
+def test_retries_used_up_forbid_the_commit(transaction_version: int) -> None:
+    driver = apart(transaction_version, retries=1)
     driver.fail(PRODUCE, 19, 19)
     batch = driver.send()
     driver.run_for(2_000)
@@ -98,9 +101,9 @@ def test_retries_used_up_forbid_the_commit(generation: int) -> None:
     assert isinstance(driver.refusal_of(driver.commit()), TransactionAborted)
 
 
-@both_generations
-def test_a_failure_drops_what_is_queued_and_lets_the_wire_finish(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=3, leaders=(0, 2), coordinator=1)
+@both_versions
+def test_a_failure_drops_what_is_queued_and_lets_the_wire_finish(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=3, leaders=(0, 2), coordinator=1)
     driver.begin()
     driver.hold(PRODUCE)
     bad, good = driver.send(0), driver.send(1)
@@ -112,9 +115,9 @@ def test_a_failure_drops_what_is_queued_and_lets_the_wire_finish(generation: int
     assert good in driver.delivered and driver.ok(abort)
 
 
-@both_generations
-def test_a_second_failure_during_the_abort_does_not_hang_it(generation: int) -> None:
-    driver = apart(generation)
+@both_versions
+def test_a_second_failure_during_the_abort_does_not_hang_it(transaction_version: int) -> None:
+    driver = apart(transaction_version)
     driver.hold(PRODUCE)
     batches = [driver.send(0), driver.send(1)]
     driver.reply(PRODUCE, 87)
@@ -125,9 +128,11 @@ def test_a_second_failure_during_the_abort_does_not_hang_it(generation: int) -> 
     assert driver.ok(abort)
 
 
-@both_generations
-def test_a_record_that_waits_for_another_try_is_dropped_when_the_transaction_is_doomed(generation: int) -> None:
-    driver = apart(generation)
+@both_versions
+def test_a_record_that_waits_for_another_try_is_dropped_when_the_transaction_is_doomed(
+    transaction_version: int,
+) -> None:
+    driver = apart(transaction_version)
     driver.fail(PRODUCE, 19)
     waiting = driver.send(0)
     assert driver.is_open(waiting)
@@ -140,9 +145,9 @@ def test_a_record_that_waits_for_another_try_is_dropped_when_the_transaction_is_
     assert driver.ok(driver.abort())
 
 
-@both_generations
-def test_a_flush_ends_when_the_records_of_a_doomed_transaction_are_dropped(generation: int) -> None:
-    driver = apart(generation)
+@both_versions
+def test_a_flush_ends_when_the_records_of_a_doomed_transaction_are_dropped(transaction_version: int) -> None:
+    driver = apart(transaction_version)
     driver.cluster.refusing.add(0)
     driver.send()
     driver.run(Flush(900))
@@ -150,9 +155,9 @@ def test_a_flush_ends_when_the_records_of_a_doomed_transaction_are_dropped(gener
     assert driver.ok(900)
 
 
-@both_generations
-def test_commit_is_sent_only_after_a_batch_with_a_lost_answer_was_acknowledged(generation: int) -> None:
-    driver = apart(generation)
+@both_versions
+def test_commit_is_sent_only_after_a_batch_with_a_lost_answer_was_acknowledged(transaction_version: int) -> None:
+    driver = apart(transaction_version)
     driver.hold(PRODUCE)
     batch = driver.send()
     commit = driver.commit()
@@ -164,9 +169,9 @@ def test_commit_is_sent_only_after_a_batch_with_a_lost_answer_was_acknowledged(g
     assert driver.epochs_and_sequences_sent == [(0, 0), (0, 0)]
 
 
-@both_generations
-def test_a_moved_leader_costs_a_retry_and_nothing_else(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=3, coordinator=1)
+@both_versions
+def test_a_moved_leader_costs_a_retry_and_nothing_else(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=3, coordinator=1)
     driver.begin()
     driver.fail(PRODUCE, 6)
     driver.cluster.move_leader("t", 0, 2)
@@ -176,9 +181,9 @@ def test_a_moved_leader_costs_a_retry_and_nothing_else(generation: int) -> None:
     assert driver.ok(driver.commit())
 
 
-@both_generations
-def test_a_batch_too_large_for_the_broker_is_split_inside_the_transaction(generation: int) -> None:
-    driver = apart(generation)
+@both_versions
+def test_a_batch_too_large_for_the_broker_is_split_inside_the_transaction(transaction_version: int) -> None:
+    driver = apart(transaction_version)
     driver.fail(PRODUCE, 10)
     driver.send(0, record_count=4)
     commit = driver.commit()
@@ -189,18 +194,18 @@ def test_a_batch_too_large_for_the_broker_is_split_inside_the_transaction(genera
     assert driver.sequences_sent == [0] + [sum(parts[:index]) for index in range(len(parts))]
 
 
-@both_generations
-def test_one_record_too_large_for_the_broker_forbids_the_commit(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_one_record_too_large_for_the_broker_forbids_the_commit(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.fail(PRODUCE, 10)
     batch = driver.send()
     assert "max.message.bytes" in str(driver.error_of(batch))
     assert isinstance(driver.refusal_of(driver.commit()), TransactionAborted)
 
 
-@both_generations
-def test_a_topic_that_is_gone_for_a_while_keeps_its_sequences(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_a_topic_that_is_gone_for_a_while_keeps_its_sequences(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.cluster.topic_errors["t"] = 3
     driver.fail(PRODUCE, 3)
     batch = driver.send()
@@ -211,16 +216,16 @@ def test_a_topic_that_is_gone_for_a_while_keeps_its_sequences(generation: int) -
     assert driver.sequences_sent == [0, 1, 1]
 
 
-@both_generations
-def test_with_one_request_in_flight_transactions_work_too(generation: int) -> None:
-    driver = started(generation, max_in_flight_requests_per_connection=1)
+@both_versions
+def test_with_one_request_in_flight_transactions_work_too(transaction_version: int) -> None:
+    driver = started(transaction_version, max_in_flight_requests_per_connection=1)
     batches = [driver.send(0), driver.send(1)]
     assert driver.ok(driver.commit()) and all(batch in driver.delivered for batch in batches)
 
 
-@both_generations
-def test_an_answer_after_the_abort_was_asked_for_delivers_and_changes_nothing(generation: int) -> None:
-    driver = apart(generation)
+@both_versions
+def test_an_answer_after_the_abort_was_asked_for_delivers_and_changes_nothing(transaction_version: int) -> None:
+    driver = apart(transaction_version)
     driver.hold(PRODUCE)
     batch = driver.send()
     abort = driver.abort()

@@ -9,25 +9,25 @@ from kafka_sink.engine.commands import Abandon
 from kafka_sink.errors import LocalProtocolError, OperationTimeout, ProducerFenced, TransactionAborted
 from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
 
-both_generations = pytest.mark.parametrize("generation", [1, 2])
+both_versions = pytest.mark.parametrize("transaction_version", [1, 2])
 
 
-def hanging(state: str, generation: int) -> tuple[TransactionDriver, list[int]]:
+def hanging(state: str, transaction_version: int) -> tuple[TransactionDriver, list[int]]:
     """A producer in the state, with the calls that wait there."""
     if state in ("uninitialized", "initializing"):
-        driver = TransactionDriver(generation, is_initialised=False)
+        driver = TransactionDriver(transaction_version, is_initialised=False)
         driver.hold(INIT_PRODUCER_ID)
         return driver, [driver.init()] if state == "initializing" else []
-    driver = TransactionDriver(generation, brokers=2, coordinator=1)
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
     if state == "ready":
         return driver, []
     driver.begin()
     if state == "renewing":
         driver.send()
         driver.hold(INIT_PRODUCER_ID)
-        driver.cluster.features["transaction.version"] = 3 - generation
+        driver.cluster.features["transaction.version"] = 3 - transaction_version
         driver.abort()
-        driver.engine.nodes.finalized_features = {"transaction.version": 3 - generation}
+        driver.engine.nodes.finalized_features = {"transaction.version": 3 - transaction_version}
         return driver, [driver.begin()]
     driver.hold(PRODUCE, END_TXN)
     driver.send()
@@ -49,10 +49,10 @@ STATES = (
 )  # fmt: skip
 
 
-@both_generations
+@both_versions
 @pytest.mark.parametrize("state", STATES)
-def test_every_call_is_answered_when_the_producer_is_given_up(state: str, generation: int) -> None:
-    driver, calls = hanging(state, generation)
+def test_every_call_is_answered_when_the_producer_is_given_up(state: str, transaction_version: int) -> None:
+    driver, calls = hanging(state, transaction_version)
     calls.append(driver.close())
     driver.run(Abandon(OperationTimeout("close")))
     assert not [call for call in calls if driver.is_waiting(call)]
@@ -60,10 +60,12 @@ def test_every_call_is_answered_when_the_producer_is_given_up(state: str, genera
     assert not driver.cluster.connections
 
 
-@both_generations
+@both_versions
 @pytest.mark.parametrize("state", STATES)
-def test_every_call_is_answered_when_the_producer_is_closed_and_the_brokers_answer(state: str, generation: int) -> None:
-    driver, calls = hanging(state, generation)
+def test_every_call_is_answered_when_the_producer_is_closed_and_the_brokers_answer(
+    state: str, transaction_version: int
+) -> None:
+    driver, calls = hanging(state, transaction_version)
     calls.append(driver.close())
     driver.release(PRODUCE, END_TXN, INIT_PRODUCER_ID)
     driver.run_for(2_000)
@@ -72,14 +74,16 @@ def test_every_call_is_answered_when_the_producer_is_closed_and_the_brokers_answ
     assert isinstance(driver.refusal_of(driver.begin()), LocalProtocolError)
 
 
-@both_generations
+@both_versions
 @pytest.mark.parametrize(
     ("state", "ends"),
     [("in transaction", [False]), ("abortable", [False]), ("preparing", [False]), ("committing", [True]),
      ("aborting", [False]), ("ready", []), ("uninitialized", [])],
 )  # fmt: skip
-def test_close_aborts_what_is_open_and_finishes_what_is_decided(state: str, ends: list[bool], generation: int) -> None:
-    driver, _ = hanging(state, generation)
+def test_close_aborts_what_is_open_and_finishes_what_is_decided(
+    state: str, ends: list[bool], transaction_version: int
+) -> None:
+    driver, _ = hanging(state, transaction_version)
     close = driver.close()
     driver.release(PRODUCE, END_TXN)
     driver.run_for(2_000)
@@ -87,9 +91,9 @@ def test_close_aborts_what_is_open_and_finishes_what_is_decided(state: str, ends
     assert [request.body["committed"] for request in driver.cluster.requests_of(END_TXN)] == ends
 
 
-@both_generations
-def test_close_waits_for_records_on_the_wire_before_it_aborts(generation: int) -> None:
-    driver, _ = hanging("in transaction", generation)
+@both_versions
+def test_close_waits_for_records_on_the_wire_before_it_aborts(transaction_version: int) -> None:
+    driver, _ = hanging("in transaction", transaction_version)
     close = driver.close()
     driver.run_for(1_000)
     assert driver.is_waiting(close) and driver.count(END_TXN) == 0
@@ -99,9 +103,9 @@ def test_close_waits_for_records_on_the_wire_before_it_aborts(generation: int) -
     assert driver.ok(close)
 
 
-@both_generations
-def test_close_drops_records_that_had_not_left_with_the_reason(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=2, coordinator=1)
+@both_versions
+def test_close_drops_records_that_had_not_left_with_the_reason(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
     driver.begin()
     driver.cluster.refusing.add(0)
     batch = driver.send()
@@ -109,9 +113,9 @@ def test_close_drops_records_that_had_not_left_with_the_reason(generation: int) 
     assert "closed" in str(driver.error_of(batch)) and driver.count(PRODUCE) == 0
 
 
-@both_generations
-def test_close_ends_offsets_that_were_on_their_way(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_close_ends_offsets_that_were_on_their_way(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.hold(ADD_PARTITIONS_TO_TXN)
     driver.fail(END_TXN, 51)
     offsets = driver.send_offsets()
@@ -127,9 +131,9 @@ def test_a_commit_called_while_closing_is_refused() -> None:
     assert "closed" in str(driver.refusal_of(driver.commit()))
 
 
-@both_generations
-def test_a_producer_whose_abort_at_close_is_fenced_is_closed_all_the_same(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_a_producer_whose_abort_at_close_is_fenced_is_closed_all_the_same(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.fail(END_TXN, 90)
     assert not driver.is_waiting(driver.close())
     assert isinstance(driver.engine.refusal, ProducerFenced)
@@ -147,17 +151,17 @@ def test_a_fatal_error_while_records_are_on_the_wire_ends_the_close() -> None:
     assert on_wire in driver.failed and not driver.is_waiting(close)
 
 
-@both_generations
-def test_close_after_a_fatal_error_ends_at_once(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_close_after_a_fatal_error_ends_at_once(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.fail(END_TXN, 90)
     driver.commit()
     assert not driver.is_waiting(driver.close())
 
 
-@both_generations
-def test_closing_twice_answers_both(generation: int) -> None:
-    driver, _ = hanging("in transaction", generation)
+@both_versions
+def test_closing_twice_answers_both(transaction_version: int) -> None:
+    driver, _ = hanging("in transaction", transaction_version)
     closes = [driver.close(), driver.close()]
     driver.release(PRODUCE, END_TXN)
     driver.run_for(1_000)
@@ -165,18 +169,18 @@ def test_closing_twice_answers_both(generation: int) -> None:
     assert driver.ok(driver.close())
 
 
-@both_generations
-def test_a_transaction_that_close_ended_by_itself_was_aborted_for_those_who_wait(generation: int) -> None:
-    driver, calls = hanging("preparing", generation)
+@both_versions
+def test_a_transaction_that_close_ended_by_itself_was_aborted_for_those_who_wait(transaction_version: int) -> None:
+    driver, calls = hanging("preparing", transaction_version)
     driver.close()
     assert isinstance(driver.refusal_of(calls[0]), TransactionAborted)
     assert "closed" in str(driver.refusal_of(calls[0]))
 
 
-@both_generations
+@both_versions
 @pytest.mark.parametrize("state", ["initializing", "renewing"])
-def test_close_does_not_wait_for_an_identity_that_nobody_needs_any_more(state: str, generation: int) -> None:
-    driver, calls = hanging(state, generation)
+def test_close_does_not_wait_for_an_identity_that_nobody_needs_any_more(state: str, transaction_version: int) -> None:
+    driver, calls = hanging(state, transaction_version)
     close = driver.close()
     assert driver.ok(close)
     assert isinstance(driver.refusal_of(calls[0]), LocalProtocolError)

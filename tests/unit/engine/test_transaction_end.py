@@ -9,7 +9,7 @@ from kafka_sink.engine.commands import Abandon, Append, Flush
 from kafka_sink.errors import LocalProtocolError, OperationTimeout, ProducerFenced, TransactionAborted
 from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
 
-both_generations = pytest.mark.parametrize("generation", [1, 2])
+both_versions = pytest.mark.parametrize("transaction_version", [1, 2])
 both_ends = pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 
 
@@ -18,14 +18,14 @@ def end(driver: TransactionDriver, commit: bool) -> int:
 
 
 @pytest.mark.parametrize(
-    ("generation", "asked"),
+    ("transaction_version", "asked"),
     [
         (1, ["FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn"]),
         (2, ["FindCoordinator", "InitProducerId", "Produce", "EndTxn"]),
     ],
 )
-def test_a_transaction_from_first_to_last_request(generation: int, asked: list[str]) -> None:
-    driver = started(generation)
+def test_a_transaction_from_first_to_last_request(transaction_version: int, asked: list[str]) -> None:
+    driver = started(transaction_version)
     assert driver.ok(driver.commit())
     assert driver.names() == asked
     sent = driver.last(PRODUCE)
@@ -36,17 +36,17 @@ def test_a_transaction_from_first_to_last_request(generation: int, asked: list[s
     assert (ended.body["producer_id"], ended.body["producer_epoch"]) == (PRODUCER_ID, 0)
 
 
-@both_generations
-def test_the_end_is_asked_of_the_coordinator_and_the_records_of_the_leader(generation: int) -> None:
-    driver = started(generation, brokers=3, leaders=(0, 2), coordinator=1)
+@both_versions
+def test_the_end_is_asked_of_the_coordinator_and_the_records_of_the_leader(transaction_version: int) -> None:
+    driver = started(transaction_version, brokers=3, leaders=(0, 2), coordinator=1)
     assert driver.ok(driver.abort())
     assert driver.last(PRODUCE).node_id == 0 and driver.last(END_TXN).node_id == 1
 
 
-@both_generations
+@both_versions
 @both_ends
-def test_a_transaction_without_records_ends_without_asking_anybody(generation: int, commit: bool) -> None:
-    driver = TransactionDriver(generation)
+def test_a_transaction_without_records_ends_without_asking_anybody(transaction_version: int, commit: bool) -> None:
+    driver = TransactionDriver(transaction_version)
     asked = driver.names()
     driver.begin()
     assert driver.ok(end(driver, commit))
@@ -54,9 +54,9 @@ def test_a_transaction_without_records_ends_without_asking_anybody(generation: i
     assert driver.ok(driver.begin())
 
 
-@both_generations
-def test_commit_waits_for_records_that_are_queued_and_on_the_wire(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=2, coordinator=1)
+@both_versions
+def test_commit_waits_for_records_that_are_queued_and_on_the_wire(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
     driver.begin()
     driver.hold(PRODUCE)
     batches = [driver.send(), driver.send(), driver.send(1)]
@@ -69,9 +69,9 @@ def test_commit_waits_for_records_that_are_queued_and_on_the_wire(generation: in
     assert driver.ok(commit) and driver.count(END_TXN) == 1
 
 
-@both_generations
-def test_commit_sends_records_that_had_not_left_yet(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=2, coordinator=1)
+@both_versions
+def test_commit_sends_records_that_had_not_left_yet(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
     driver.begin()
     driver.cluster.refusing.add(0)
     batch = driver.send()
@@ -82,9 +82,9 @@ def test_commit_sends_records_that_had_not_left_yet(generation: int) -> None:
     assert batch in driver.delivered and driver.ok(commit)
 
 
-@both_generations
-def test_abort_drops_what_had_not_left_and_waits_for_what_had(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=3, leaders=(0, 2), coordinator=1)
+@both_versions
+def test_abort_drops_what_had_not_left_and_waits_for_what_had(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=3, leaders=(0, 2), coordinator=1)
     driver.begin()
     driver.hold(PRODUCE)
     on_wire = driver.send(0)
@@ -97,9 +97,9 @@ def test_abort_drops_what_had_not_left_and_waits_for_what_had(generation: int) -
     assert on_wire in driver.delivered and driver.ok(abort)
 
 
-@both_generations
-def test_a_record_on_the_wire_that_would_be_tried_again_is_dropped_by_an_abort(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=2, coordinator=1)
+@both_versions
+def test_a_record_on_the_wire_that_would_be_tried_again_is_dropped_by_an_abort(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
     driver.begin()
     driver.hold(PRODUCE)
     batch = driver.send()
@@ -110,9 +110,9 @@ def test_a_record_on_the_wire_that_would_be_tried_again_is_dropped_by_an_abort(g
     assert driver.count(PRODUCE) == 1
 
 
-@both_generations
-def test_a_flush_ends_with_the_transaction_that_its_records_belonged_to(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=2, coordinator=1)
+@both_versions
+def test_a_flush_ends_with_the_transaction_that_its_records_belonged_to(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
     driver.begin()
     driver.hold(PRODUCE)
     driver.send()
@@ -123,20 +123,20 @@ def test_a_flush_ends_with_the_transaction_that_its_records_belonged_to(generati
     assert driver.ok(900) and driver.ok(commit)
 
 
-@both_generations
+@both_versions
 @both_ends
-def test_an_end_called_again_while_it_runs_waits_for_the_same_end(generation: int, commit: bool) -> None:
-    driver = started(generation)
+def test_an_end_called_again_while_it_runs_waits_for_the_same_end(transaction_version: int, commit: bool) -> None:
+    driver = started(transaction_version)
     driver.hold(END_TXN)
     calls = [end(driver, commit) for _ in range(3)]
     driver.release(END_TXN)
     assert all(driver.ok(call) for call in calls) and driver.count(END_TXN) == 1
 
 
-@both_generations
+@both_versions
 @both_ends
-def test_the_opposite_end_is_refused_while_one_runs(generation: int, commit: bool) -> None:
-    driver = started(generation)
+def test_the_opposite_end_is_refused_while_one_runs(transaction_version: int, commit: bool) -> None:
+    driver = started(transaction_version)
     driver.hold(END_TXN)
     running = end(driver, commit)
     error = driver.refusal_of(end(driver, not commit))
@@ -146,9 +146,11 @@ def test_the_opposite_end_is_refused_while_one_runs(generation: int, commit: boo
     assert driver.ok(running) and driver.last(END_TXN).body["committed"] is commit
 
 
-@both_generations
-def test_commit_called_again_after_the_transaction_failed_in_between_tells_the_failure(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=2, coordinator=1)
+@both_versions
+def test_commit_called_again_after_the_transaction_failed_in_between_tells_the_failure(
+    transaction_version: int,
+) -> None:
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
     driver.begin()
     driver.hold(PRODUCE)
     driver.send()
@@ -160,11 +162,13 @@ def test_commit_called_again_after_the_transaction_failed_in_between_tells_the_f
     assert driver.ok(driver.abort()) and driver.last(END_TXN).body["committed"] is False
 
 
-@both_generations
+@both_versions
 @both_ends
 @pytest.mark.parametrize("code", [14, 15, 16, 7, 51, -1], ids=str)
-def test_an_end_of_unknown_fate_is_asked_for_again_by_the_same_rules(generation: int, commit: bool, code: int) -> None:
-    driver = started(generation)
+def test_an_end_of_unknown_fate_is_asked_for_again_by_the_same_rules(
+    transaction_version: int, commit: bool, code: int
+) -> None:
+    driver = started(transaction_version)
     driver.fail(END_TXN, code, code)
     ended = end(driver, commit)
     assert driver.is_waiting(ended)
@@ -173,13 +177,15 @@ def test_an_end_of_unknown_fate_is_asked_for_again_by_the_same_rules(generation:
     requests = driver.cluster.requests_of(END_TXN)
     assert len(requests) == 3
     assert all(request.body == requests[0].body and request.version == requests[0].version for request in requests)
-    assert (requests[0].version >= 5) is (generation == 2)
+    assert (requests[0].version >= 5) is (transaction_version == 2)
 
 
-@both_generations
+@both_versions
 @both_ends
-def test_a_coordinator_lost_with_the_end_in_flight_is_looked_up_and_asked_again(generation: int, commit: bool) -> None:
-    driver = started(generation, brokers=3, coordinator=1)
+def test_a_coordinator_lost_with_the_end_in_flight_is_looked_up_and_asked_again(
+    transaction_version: int, commit: bool
+) -> None:
+    driver = started(transaction_version, brokers=3, coordinator=1)
     driver.hold(END_TXN)
     ended = end(driver, commit)
     driver.coordinators[TRANSACTION] = 2
@@ -190,9 +196,11 @@ def test_a_coordinator_lost_with_the_end_in_flight_is_looked_up_and_asked_again(
     assert [request.node_id for request in driver.cluster.requests_of(END_TXN)] == [1, 2]
 
 
-@both_generations
-def test_a_coordinator_that_does_not_answer_the_end_is_given_up_after_the_request_time_out(generation: int) -> None:
-    driver = started(generation, brokers=3, coordinator=1, request_timeout_ms=3_000)
+@both_versions
+def test_a_coordinator_that_does_not_answer_the_end_is_given_up_after_the_request_time_out(
+    transaction_version: int,
+) -> None:
+    driver = started(transaction_version, brokers=3, coordinator=1, request_timeout_ms=3_000)
     driver.cluster.silent.add(1)
     commit = driver.commit()
     driver.coordinators[TRANSACTION] = 2
@@ -202,9 +210,9 @@ def test_a_coordinator_that_does_not_answer_the_end_is_given_up_after_the_reques
     assert driver.ok(commit) and driver.last(END_TXN).node_id == 2
 
 
-@both_generations
-def test_a_coordinator_that_left_the_cluster_between_requests_is_looked_up_again(generation: int) -> None:
-    driver = started(generation, brokers=3, coordinator=1)
+@both_versions
+def test_a_coordinator_that_left_the_cluster_between_requests_is_looked_up_again(transaction_version: int) -> None:
+    driver = started(transaction_version, brokers=3, coordinator=1)
     del driver.cluster.brokers[1]
     driver.cluster.disconnect(1)
     driver.coordinators[TRANSACTION] = 2
@@ -214,9 +222,9 @@ def test_a_coordinator_that_left_the_cluster_between_requests_is_looked_up_again
     assert driver.ok(commit) and driver.last(END_TXN).node_id == 2
 
 
-@both_generations
-def test_a_record_refused_while_the_commit_is_on_its_way_does_not_touch_the_commit(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_a_record_refused_while_the_commit_is_on_its_way_does_not_touch_the_commit(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.hold(END_TXN)
     commit = driver.commit()
     batch = driver.send()
@@ -225,23 +233,25 @@ def test_a_record_refused_while_the_commit_is_on_its_way_does_not_touch_the_comm
     assert driver.ok(commit) and driver.ok(driver.begin())
 
 
-@both_generations
-def test_an_answer_in_the_step_in_which_all_is_given_up_changes_nothing_more(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_an_answer_in_the_step_in_which_all_is_given_up_changes_nothing_more(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.hold(END_TXN)
     commit = driver.commit()
     request = driver.cluster.pending_of(END_TXN)[0]
     driver.cluster.answer(request, {"error_code": 0, "producer_id": PRODUCER_ID, "producer_epoch": 1})
     driver.run(Abandon(OperationTimeout("close")))
     assert isinstance(driver.refusal_of(commit), OperationTimeout)
-    assert isinstance(driver.engine.refusal, OperationTimeout)
+    assert isinstance(driver.engine.refusal, OperationTimeout) and driver.engine.refusal.name == "PKS-3009"
 
 
-@both_generations
+@both_versions
 @both_ends
 @pytest.mark.parametrize("code", [47, 90], ids=str)
-def test_fenced_at_the_end_is_final_and_later_calls_say_the_same(generation: int, commit: bool, code: int) -> None:
-    driver = started(generation)
+def test_fenced_at_the_end_is_final_and_later_calls_say_the_same(
+    transaction_version: int, commit: bool, code: int
+) -> None:
+    driver = started(transaction_version)
     driver.fail(END_TXN, code)
     error = driver.refusal_of(end(driver, commit))
     assert isinstance(error, ProducerFenced)
@@ -262,34 +272,37 @@ def test_fenced_at_commit_says_that_an_earlier_try_may_have_committed() -> None:
     assert "committed" not in str(driver.refusal_of(driver.abort()))
 
 
-@both_generations
-def test_an_abort_that_the_coordinator_wants_aborted_is_final(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_an_abort_that_the_coordinator_wants_aborted_is_final(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.fail(END_TXN, 120)
     assert "TRANSACTION_ABORTABLE" in str(driver.refusal_of(driver.abort()))
     assert driver.engine.refusal is not None and "TRANSACTION_ABORTABLE" in str(driver.engine.refusal)
 
 
-@both_generations
-def test_a_commit_that_the_coordinator_wants_aborted_can_be_aborted_and_the_producer_goes_on(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_a_commit_that_the_coordinator_wants_aborted_can_be_aborted_and_the_producer_goes_on(
+    transaction_version: int,
+) -> None:
+    driver = started(transaction_version)
     driver.fail(END_TXN, 120)
-    assert isinstance(driver.refusal_of(driver.commit()), TransactionAborted)
+    error = driver.refusal_of(driver.commit())
+    assert isinstance(error, TransactionAborted) and error.name == "PKS-5004"
     assert driver.ok(driver.abort())
     assert driver.ok(driver.begin())
 
 
-@both_generations
-def test_two_transactions_in_a_row_number_their_records_in_one_line(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_two_transactions_in_a_row_number_their_records_in_one_line(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.commit()
     driver.begin()
     driver.send()
     assert driver.ok(driver.commit())
-    expected = [(0, 0), (0, 1)] if generation == 1 else [(0, 0), (1, 0)]
+    expected = [(0, 0), (0, 1)] if transaction_version == 1 else [(0, 0), (1, 0)]
     assert driver.epochs_and_sequences_sent == expected
     assert driver.count(INIT_PRODUCER_ID) == 1
-    assert driver.count(ADD_PARTITIONS_TO_TXN) == (2 if generation == 1 else 0)
+    assert driver.count(ADD_PARTITIONS_TO_TXN) == (2 if transaction_version == 1 else 0)
 
 
 @both_ends

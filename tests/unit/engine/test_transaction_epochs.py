@@ -1,4 +1,4 @@
-"""The epoch of a transaction: renewed after an abort or a doubt, raised by the end, changed with the generation."""
+"""The epoch of a transaction: renewed after an abort or a doubt, raised by the end, changed with the version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kafka_sink.wire.apis import (
     TXN_OFFSET_COMMIT,
 )
 
-both_generations = pytest.mark.parametrize("generation", [1, 2])
+both_versions = pytest.mark.parametrize("transaction_version", [1, 2])
 
 
 def set_features(driver: TransactionDriver, features: Mapping[str, int]) -> None:
@@ -36,9 +36,9 @@ def next_transaction(driver: TransactionDriver) -> ProducerIdentity:
     return driver.sent[-1].identity
 
 
-@pytest.mark.parametrize(("generation", "renewals"), [(1, 1), (2, 0)])
-def test_after_an_abort_the_next_transaction_has_a_new_epoch(generation: int, renewals: int) -> None:
-    driver = started(generation)
+@pytest.mark.parametrize(("transaction_version", "renewals"), [(1, 1), (2, 0)])
+def test_after_an_abort_the_next_transaction_has_a_new_epoch(transaction_version: int, renewals: int) -> None:
+    driver = started(transaction_version)
     before = driver.count(INIT_PRODUCER_ID)
     driver.abort()
     assert next_transaction(driver) == (PRODUCER_ID, 1)
@@ -70,7 +70,7 @@ def test_a_renewal_that_brings_a_new_producer_id_is_followed() -> None:
 
 
 @pytest.mark.parametrize("api", [ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT, END_TXN], ids=lambda api: api.name)
-def test_in_generation_1_a_request_that_stayed_without_an_answer_costs_the_epoch(api: object) -> None:
+def test_in_version_1_a_request_that_stayed_without_an_answer_costs_the_epoch(api: object) -> None:
     # It may arrive after the transaction has ended, and would be taken for one of the next.
     driver = TransactionDriver(1, brokers=2, coordinator=1)
     driver.begin()
@@ -101,7 +101,7 @@ def test_a_look_up_that_stayed_without_an_answer_costs_nothing() -> None:
     assert driver.ok(driver.commit()) and driver.count(INIT_PRODUCER_ID) == 1
 
 
-def test_in_generation_2_a_lost_answer_costs_nothing_because_every_transaction_has_its_epoch() -> None:
+def test_in_version_2_a_lost_answer_costs_nothing_because_every_transaction_has_its_epoch() -> None:
     driver = started(2, brokers=2, coordinator=1)
     driver.hold(END_TXN)
     commit = driver.commit()
@@ -164,7 +164,7 @@ def test_a_broker_that_cannot_renew_an_epoch_is_an_error_and_no_silent_reuse() -
 
 
 @pytest.mark.parametrize(("old", "new"), [(1, 2), (2, 1)])
-def test_a_change_of_generation_happens_between_transactions_and_with_an_epoch_of_its_own(old: int, new: int) -> None:
+def test_a_change_of_version_happens_between_transactions_and_with_an_epoch_of_its_own(old: int, new: int) -> None:
     driver = started(old)
     set_features(driver, {"transaction.version": new})
     driver.send(1)
@@ -177,21 +177,21 @@ def test_a_change_of_generation_happens_between_transactions_and_with_an_epoch_o
     assert driver.count(INIT_PRODUCER_ID) == 2
 
 
-def test_the_same_generation_again_costs_no_renewal() -> None:
+def test_the_same_version_again_costs_no_renewal() -> None:
     driver = started(2)
     driver.commit()
     set_features(driver, {"transaction.version": 3})
     assert next_transaction(driver).producer_epoch == 1 and driver.count(INIT_PRODUCER_ID) == 1
 
 
-@pytest.mark.parametrize(("generation", "versions"), [(1, range(3, 12)), (2, range(12, 14))])
-def test_records_travel_in_a_version_of_their_generation(generation: int, versions: range) -> None:
-    assert started(generation).last(PRODUCE).version in versions
+@pytest.mark.parametrize(("transaction_version", "versions"), [(1, range(3, 12)), (2, range(12, 14))])
+def test_records_travel_in_a_version_of_their_version(transaction_version: int, versions: range) -> None:
+    assert started(transaction_version).last(PRODUCE).version in versions
 
 
-@both_generations
-def test_every_request_of_a_transaction_carries_one_identity(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_every_request_of_a_transaction_carries_one_identity(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.send_offsets()
     driver.send(1)
     driver.commit()
@@ -202,10 +202,10 @@ def test_every_request_of_a_transaction_carries_one_identity(generation: int) ->
     assert epochs == {ProducerIdentity(PRODUCER_ID, 0)}
 
 
-@both_generations
+@both_versions
 @pytest.mark.parametrize("code", [45, 59, 47], ids=str)
-def test_no_batch_gets_another_number_inside_a_transaction(generation: int, code: int) -> None:
-    driver = started(generation)
+def test_no_batch_gets_another_number_inside_a_transaction(transaction_version: int, code: int) -> None:
+    driver = started(transaction_version)
     driver.hold(PRODUCE)
     batch = driver.send()
     driver.reply(PRODUCE, code)

@@ -91,19 +91,22 @@ def test_the_class_of_a_fatal_error_says_whose_fault_it_is(api: Api, code: int, 
     error = driver.refusal_of(ask(driver, api))
     assert type(error) is kind and "'ledger'" in str(error)
     if isinstance(error, BrokerError):
+        assert error.name == "PKS-3004"
         assert error.code == code and error.api == api.name
 
 
-# Produce: what a leader says about one batch, in both generations.
+# Produce: what a leader says about one batch, in both transaction versions.
 PRODUCE_ABORTABLE = (-1, 17, 18, 21, 29, 32, 43, 47, 48, 76, 87, 120, 9999)
 PRODUCE_AGAIN = (2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 51, 56, 72, 74, 75, 78, 89, 100, 103)
 PRODUCE_FATAL = (31, 35, 49, 53, 90)
 
 
-@pytest.mark.parametrize("generation", [1, 2])
+@pytest.mark.parametrize("transaction_version", [1, 2])
 @pytest.mark.parametrize("code", PRODUCE_ABORTABLE, ids=str)
-def test_a_batch_that_is_refused_forbids_the_commit_and_an_abort_gets_over_it(code: int, generation: int) -> None:
-    driver = started(generation)
+def test_a_batch_that_is_refused_forbids_the_commit_and_an_abort_gets_over_it(
+    code: int, transaction_version: int
+) -> None:
+    driver = started(transaction_version)
     driver.fail(PRODUCE, code)
     batch = driver.send()
     assert batch in driver.failed
@@ -113,10 +116,10 @@ def test_a_batch_that_is_refused_forbids_the_commit_and_an_abort_gets_over_it(co
     assert driver.ok(driver.begin()) and driver.send() in driver.delivered and driver.ok(driver.commit())
 
 
-@pytest.mark.parametrize("generation", [1, 2])
+@pytest.mark.parametrize("transaction_version", [1, 2])
 @pytest.mark.parametrize("code", PRODUCE_AGAIN, ids=str)
-def test_passing_trouble_with_a_batch_does_not_touch_the_transaction(code: int, generation: int) -> None:
-    driver = started(generation)
+def test_passing_trouble_with_a_batch_does_not_touch_the_transaction(code: int, transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.fail(PRODUCE, code)
     batch = driver.send()
     commit = driver.commit()
@@ -125,10 +128,10 @@ def test_passing_trouble_with_a_batch_does_not_touch_the_transaction(code: int, 
     assert driver.epochs_and_sequences_sent == [(0, 0), (0, 1), (0, 1)]
 
 
-@pytest.mark.parametrize("generation", [1, 2])
+@pytest.mark.parametrize("transaction_version", [1, 2])
 @pytest.mark.parametrize("code", PRODUCE_FATAL, ids=str)
-def test_a_batch_refused_for_good_ends_the_producer(code: int, generation: int) -> None:
-    driver = started(generation)
+def test_a_batch_refused_for_good_ends_the_producer(code: int, transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.fail(PRODUCE, code)
     batch = driver.send()
     assert batch in driver.failed

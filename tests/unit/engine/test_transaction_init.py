@@ -16,23 +16,23 @@ from kafka_sink.errors import (
 )
 from kafka_sink.wire.apis import FIND_COORDINATOR, INIT_PRODUCER_ID
 
-both_generations = pytest.mark.parametrize("generation", [1, 2])
+both_versions = pytest.mark.parametrize("transaction_version", [1, 2])
 
 
-def fresh(generation: int = 1, **options: object) -> TransactionDriver:
-    return TransactionDriver(generation, is_initialised=False, **options)  # type: ignore[arg-type]
+def fresh(transaction_version: int = 1, **options: object) -> TransactionDriver:
+    return TransactionDriver(transaction_version, is_initialised=False, **options)  # type: ignore[arg-type]
 
 
-@both_generations
-def test_nothing_is_asked_of_a_coordinator_before_init(generation: int) -> None:
-    driver = fresh(generation)
+@both_versions
+def test_nothing_is_asked_of_a_coordinator_before_init(transaction_version: int) -> None:
+    driver = fresh(transaction_version)
     driver.run_for(10_000)
     assert driver.names() == []
 
 
-@both_generations
-def test_init_finds_the_coordinator_and_takes_an_identity_from_it(generation: int) -> None:
-    driver = fresh(generation, brokers=2, coordinator=1, transaction_timeout_ms=12_345)
+@both_versions
+def test_init_finds_the_coordinator_and_takes_an_identity_from_it(transaction_version: int) -> None:
+    driver = fresh(transaction_version, brokers=2, coordinator=1, transaction_timeout_ms=12_345)
     assert driver.ok(driver.init())
     assert driver.names() == ["FindCoordinator", "InitProducerId"]
     asked = driver.last(INIT_PRODUCER_ID)
@@ -222,18 +222,20 @@ def test_a_record_that_comes_while_init_runs_is_refused_and_init_goes_on() -> No
     assert batch in driver.failed and driver.ok(init)
 
 
-@both_generations
-def test_init_says_that_no_other_try_can_still_arrive(generation: int) -> None:
-    driver = fresh(generation)
+@both_versions
+def test_init_says_that_no_other_try_can_still_arrive(transaction_version: int) -> None:
+    driver = fresh(transaction_version)
     driver.fail(INIT_PRODUCER_ID, 51, 16)
     init = driver.init()
     driver.run_for(1_000)
     assert driver.count(INIT_PRODUCER_ID) == 3 and driver.finished[init].result is True
 
 
-@both_generations
-def test_init_says_that_a_try_without_an_answer_may_still_arrive_and_another_id_is_free_of_it(generation: int) -> None:
-    driver = fresh(generation)
+@both_versions
+def test_init_says_that_a_try_without_an_answer_may_still_arrive_and_another_id_is_free_of_it(
+    transaction_version: int,
+) -> None:
+    driver = fresh(transaction_version)
     driver.hold(INIT_PRODUCER_ID)
     init = driver.init()
     driver.disconnect()

@@ -13,24 +13,24 @@ from kafka_sink.errors import (
 )
 from kafka_sink.wire.apis import ADD_OFFSETS_TO_TXN, END_TXN, FIND_COORDINATOR, PRODUCE, TXN_OFFSET_COMMIT
 
-both_generations = pytest.mark.parametrize("generation", [1, 2])
+both_versions = pytest.mark.parametrize("transaction_version", [1, 2])
 
 
-def begun(generation: int, **options: object) -> TransactionDriver:
-    driver = TransactionDriver(generation, **options)  # type: ignore[arg-type]
+def begun(transaction_version: int, **options: object) -> TransactionDriver:
+    driver = TransactionDriver(transaction_version, **options)  # type: ignore[arg-type]
     driver.begin()
     return driver
 
 
 @pytest.mark.parametrize(
-    ("generation", "asked"),
+    ("transaction_version", "asked"),
     [
         (1, ["AddOffsetsToTxn", "FindCoordinator", "TxnOffsetCommit", "EndTxn"]),
         (2, ["FindCoordinator", "TxnOffsetCommit", "EndTxn"]),
     ],
 )
-def test_offsets_alone_make_a_transaction_that_is_ended(generation: int, asked: list[str]) -> None:
-    driver = begun(generation, brokers=3, coordinator=1)
+def test_offsets_alone_make_a_transaction_that_is_ended(transaction_version: int, asked: list[str]) -> None:
+    driver = begun(transaction_version, brokers=3, coordinator=1)
     driver.coordinators[GROUP] = 2
     before = len(driver.names())
     assert driver.ok(driver.send_offsets())
@@ -41,9 +41,9 @@ def test_offsets_alone_make_a_transaction_that_is_ended(generation: int, asked: 
     assert (lookup["key"], lookup["key_type"]) == ("readers", GROUP)
 
 
-@pytest.mark.parametrize(("generation", "versions"), [(1, range(5)), (2, range(5, 6))])
-def test_the_commit_of_offsets_carries_group_member_and_identity(generation: int, versions: range) -> None:
-    driver = begun(generation)
+@pytest.mark.parametrize(("transaction_version", "versions"), [(1, range(5)), (2, range(5, 6))])
+def test_the_commit_of_offsets_carries_group_member_and_identity(transaction_version: int, versions: range) -> None:
+    driver = begun(transaction_version)
     assert driver.ok(driver.send_offsets(generation_id=5, member_id="m", group_instance_id="i"))
     request = driver.last(TXN_OFFSET_COMMIT)
     assert request.version in versions
@@ -67,16 +67,16 @@ def test_offsets_without_member_data_reach_an_old_coordinator() -> None:
     assert driver.ok(driver.send_offsets())
 
 
-@both_generations
-def test_offsets_before_begin_are_refused(generation: int) -> None:
-    driver = TransactionDriver(generation)
+@both_versions
+def test_offsets_before_begin_are_refused(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version)
     assert "begin_transaction" in str(driver.refusal_of(driver.send_offsets()))
     assert driver.count(TXN_OFFSET_COMMIT) == 0
 
 
-@both_generations
-def test_offsets_while_others_are_on_their_way_are_refused(generation: int) -> None:
-    driver = begun(generation)
+@both_versions
+def test_offsets_while_others_are_on_their_way_are_refused(transaction_version: int) -> None:
+    driver = begun(transaction_version)
     driver.hold(TXN_OFFSET_COMMIT)
     first = driver.send_offsets()
     assert isinstance(driver.refusal_of(driver.send_offsets()), LocalProtocolError)
@@ -95,9 +95,9 @@ def test_each_group_is_registered_once() -> None:
     assert driver.ok(driver.send_offsets("a")) and driver.count(ADD_OFFSETS_TO_TXN) == 3
 
 
-@both_generations
-def test_another_group_has_a_coordinator_of_its_own_that_is_found_by_its_refusal(generation: int) -> None:
-    driver = begun(generation, brokers=3)
+@both_versions
+def test_another_group_has_a_coordinator_of_its_own_that_is_found_by_its_refusal(transaction_version: int) -> None:
+    driver = begun(transaction_version, brokers=3)
     assert driver.ok(driver.send_offsets("a"))
     driver.coordinators[GROUP] = 2
     driver.fail(TXN_OFFSET_COMMIT, 16)
@@ -107,9 +107,9 @@ def test_another_group_has_a_coordinator_of_its_own_that_is_found_by_its_refusal
     assert driver.last(FIND_COORDINATOR).body["key"] == "b"
 
 
-@both_generations
-def test_commit_waits_for_offsets_and_records(generation: int) -> None:
-    driver = begun(generation, brokers=3, coordinator=1)
+@both_versions
+def test_commit_waits_for_offsets_and_records(transaction_version: int) -> None:
+    driver = begun(transaction_version, brokers=3, coordinator=1)
     driver.coordinators[GROUP] = 2
     driver.hold(TXN_OFFSET_COMMIT, PRODUCE)
     offsets, batch = driver.send_offsets(), driver.send()
@@ -122,9 +122,9 @@ def test_commit_waits_for_offsets_and_records(generation: int) -> None:
     assert driver.ok(offsets) and driver.ok(commit) and batch in driver.delivered
 
 
-@both_generations
-def test_abort_ends_the_waiting_for_offsets_and_is_sent_after_their_answer(generation: int) -> None:
-    driver = begun(generation)
+@both_versions
+def test_abort_ends_the_waiting_for_offsets_and_is_sent_after_their_answer(transaction_version: int) -> None:
+    driver = begun(transaction_version)
     driver.hold(TXN_OFFSET_COMMIT)
     offsets = driver.send_offsets()
     abort = driver.abort()
@@ -134,10 +134,10 @@ def test_abort_ends_the_waiting_for_offsets_and_is_sent_after_their_answer(gener
     assert driver.ok(abort) and driver.last(END_TXN).body["committed"] is False
 
 
-@both_generations
+@both_versions
 @pytest.mark.parametrize("aborts_first", [True, False], ids=["abort before the loss", "abort after the loss"])
-def test_offsets_of_unknown_fate_are_aborted_at_the_coordinator(generation: int, aborts_first: bool) -> None:
-    driver = begun(generation, brokers=3, coordinator=1)
+def test_offsets_of_unknown_fate_are_aborted_at_the_coordinator(transaction_version: int, aborts_first: bool) -> None:
+    driver = begun(transaction_version, brokers=3, coordinator=1)
     driver.coordinators[GROUP] = 2
     driver.hold(TXN_OFFSET_COMMIT)
     driver.send_offsets()
@@ -151,9 +151,11 @@ def test_offsets_of_unknown_fate_are_aborted_at_the_coordinator(generation: int,
 @pytest.mark.parametrize(
     ("code", "lookups"), [(3, 0), (14, 0), (7, 1), (15, 1), (16, 1), (-1, 0)], ids=lambda value: str(value)
 )
-@both_generations
-def test_passing_trouble_with_the_commit_of_offsets_is_survived(generation: int, code: int, lookups: int) -> None:
-    driver = begun(generation)
+@both_versions
+def test_passing_trouble_with_the_commit_of_offsets_is_survived(
+    transaction_version: int, code: int, lookups: int
+) -> None:
+    driver = begun(transaction_version)
     driver.fail(TXN_OFFSET_COMMIT, code)
     offsets = driver.send_offsets()
     before = driver.count(FIND_COORDINATOR)
@@ -163,9 +165,9 @@ def test_passing_trouble_with_the_commit_of_offsets_is_survived(generation: int,
     assert driver.count(FIND_COORDINATOR) == before + lookups
 
 
-@both_generations
-def test_a_group_coordinator_lost_in_between_is_looked_up_again(generation: int) -> None:
-    driver = begun(generation, brokers=3, coordinator=1)
+@both_versions
+def test_a_group_coordinator_lost_in_between_is_looked_up_again(transaction_version: int) -> None:
+    driver = begun(transaction_version, brokers=3, coordinator=1)
     driver.coordinators[GROUP] = 2
     driver.hold(TXN_OFFSET_COMMIT)
     offsets = driver.send_offsets()
@@ -177,10 +179,10 @@ def test_a_group_coordinator_lost_in_between_is_looked_up_again(generation: int)
     assert driver.ok(driver.commit())
 
 
-@both_generations
+@both_versions
 @pytest.mark.parametrize("code", [22, 25, 82, 12, 113], ids=str)
-def test_a_group_that_moved_on_dooms_the_transaction_and_not_the_producer(generation: int, code: int) -> None:
-    driver = begun(generation)
+def test_a_group_that_moved_on_dooms_the_transaction_and_not_the_producer(transaction_version: int, code: int) -> None:
+    driver = begun(transaction_version)
     driver.fail(TXN_OFFSET_COMMIT, code)
     assert isinstance(driver.refusal_of(driver.send_offsets()), TransactionAborted)
     assert isinstance(driver.refusal_of(driver.commit()), TransactionAborted)
@@ -206,17 +208,17 @@ def test_a_refused_group_that_was_never_registered_is_not_ended_at_the_coordinat
     assert driver.ok(driver.abort()) and driver.count(END_TXN) == 0
 
 
-@both_generations
-def test_records_go_on_while_offsets_are_on_their_way(generation: int) -> None:
-    driver = started(generation, brokers=2, coordinator=1)
+@both_versions
+def test_records_go_on_while_offsets_are_on_their_way(transaction_version: int) -> None:
+    driver = started(transaction_version, brokers=2, coordinator=1)
     driver.hold(TXN_OFFSET_COMMIT)
     driver.send_offsets()
     assert driver.send() in driver.delivered
 
 
-@both_generations
-def test_offsets_after_a_fatal_error_get_that_error(generation: int) -> None:
-    driver = begun(generation)
+@both_versions
+def test_offsets_after_a_fatal_error_get_that_error(transaction_version: int) -> None:
+    driver = begun(transaction_version)
     driver.fail(TXN_OFFSET_COMMIT, 90)
     error = driver.refusal_of(driver.send_offsets())
     assert isinstance(error, ProducerFenced) and driver.refusal_of(driver.send_offsets()) is error

@@ -1,4 +1,4 @@
-"""Generation 1 registers partitions before the first record goes there; generation 2 leaves that to the leader."""
+"""Version 1 registers partitions before the first record goes there; version 2 leaves that to the leader."""
 
 from __future__ import annotations
 

@@ -18,19 +18,21 @@ from kafka_sink.errors import (
 )
 from kafka_sink.wire.apis import END_TXN, INIT_PRODUCER_ID, PRODUCE
 
-both_generations = pytest.mark.parametrize("generation", [1, 2])
+both_versions = pytest.mark.parametrize("transaction_version", [1, 2])
 both_ends = pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 
 
-def receipt(generation: int, *, is_started: bool = True) -> TransactionReceipt:
-    return TransactionReceipt("ledger", PRODUCER_ID, 4, generation, is_started, {("t", 0): 0})
+def receipt(transaction_version: int, *, is_started: bool = True) -> TransactionReceipt:
+    return TransactionReceipt("ledger", PRODUCER_ID, 4, transaction_version, is_started, {("t", 0): 0})
 
 
-def resumed(generation: int, *, cluster_generation: int | None = None, is_started: bool = True) -> TransactionDriver:
+def resumed(
+    transaction_version: int, *, cluster_version: int | None = None, is_started: bool = True
+) -> TransactionDriver:
     """Another producer, in another process, that has just taken over the receipt."""
-    driver = TransactionDriver(cluster_generation or generation, is_initialised=False)
+    driver = TransactionDriver(cluster_version or transaction_version, is_initialised=False)
     driver.producer_epoch = 4
-    assert driver.ok(driver.resume(receipt(generation, is_started=is_started)))
+    assert driver.ok(driver.resume(receipt(transaction_version, is_started=is_started)))
     return driver
 
 
@@ -38,9 +40,9 @@ def end(driver: TransactionDriver, commit: bool) -> int:
     return driver.commit() if commit else driver.abort()
 
 
-@both_generations
-def test_prepare_waits_for_every_record_and_gives_a_receipt(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=2, coordinator=1)
+@both_versions
+def test_prepare_waits_for_every_record_and_gives_a_receipt(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
     driver.begin()
     driver.hold(PRODUCE)
     driver.send(0)
@@ -51,31 +53,31 @@ def test_prepare_waits_for_every_record_and_gives_a_receipt(generation: int) -> 
     assert driver.is_waiting(prepare)
     driver.release(PRODUCE)
     given = driver.receipt_of(prepare)
-    assert given == TransactionReceipt("ledger", PRODUCER_ID, 0, generation, True, {("t", 0): 0, ("t", 1): 0})
+    assert given == TransactionReceipt("ledger", PRODUCER_ID, 0, transaction_version, True, {("t", 0): 0, ("t", 1): 0})
     assert pickle.loads(pickle.dumps(given)) == given
 
 
-@both_generations
-def test_prepare_waits_for_offsets_too(generation: int) -> None:
-    driver = TransactionDriver(generation)
+@both_versions
+def test_prepare_waits_for_offsets_too(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version)
     driver.begin()
     driver.send_offsets()
     assert driver.receipt_of(driver.prepare()).is_started is True
     assert driver.names()[-1] == "TxnOffsetCommit"
 
 
-@both_generations
-def test_the_receipt_of_an_empty_transaction_says_so_and_ending_it_asks_nobody(generation: int) -> None:
-    driver = TransactionDriver(generation)
+@both_versions
+def test_the_receipt_of_an_empty_transaction_says_so_and_ending_it_asks_nobody(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version)
     driver.begin()
     assert driver.receipt_of(driver.prepare()).is_started is False
-    other = resumed(generation, is_started=False)
+    other = resumed(transaction_version, is_started=False)
     assert other.ok(other.commit()) and other.names() == []
 
 
-@both_generations
-def test_after_prepare_nothing_is_sent_by_the_producer_itself(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_after_prepare_nothing_is_sent_by_the_producer_itself(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.prepare()
     asked = driver.names()
     batch = driver.send()
@@ -87,37 +89,39 @@ def test_after_prepare_nothing_is_sent_by_the_producer_itself(generation: int) -
     assert driver.names() == asked
 
 
-@both_generations
-def test_giving_up_after_prepare_leaves_the_transaction_alone(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_giving_up_after_prepare_leaves_the_transaction_alone(transaction_version: int) -> None:
+    driver = started(transaction_version)
     driver.prepare()
     driver.run(Abandon(OperationTimeout("close")))
     assert driver.count(END_TXN) == 0
 
 
-@both_generations
+@both_versions
 @both_ends
-def test_whoever_prepared_may_end_it_too(generation: int, commit: bool) -> None:
-    driver = started(generation)
+def test_whoever_prepared_may_end_it_too(transaction_version: int, commit: bool) -> None:
+    driver = started(transaction_version)
     driver.prepare()
     assert driver.ok(end(driver, commit))
     assert driver.last(END_TXN).body["committed"] is commit
 
 
-@both_generations
-def test_a_transaction_after_a_prepared_one_has_another_epoch_so_that_no_late_end_meets_it(generation: int) -> None:
-    driver = started(generation)
+@both_versions
+def test_a_transaction_after_a_prepared_one_has_another_epoch_so_that_no_late_end_meets_it(
+    transaction_version: int,
+) -> None:
+    driver = started(transaction_version)
     given = driver.receipt_of(driver.prepare())
     driver.commit()
     driver.begin()
     driver.send()
     assert driver.sent[-1].identity == (PRODUCER_ID, given.producer_epoch + 1)
-    assert driver.count(INIT_PRODUCER_ID) == (2 if generation == 1 else 1)
+    assert driver.count(INIT_PRODUCER_ID) == (2 if transaction_version == 1 else 1)
 
 
-@both_generations
-def test_a_record_that_fails_while_preparing_ends_prepare_with_the_reason(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=2, coordinator=1)
+@both_versions
+def test_a_record_that_fails_while_preparing_ends_prepare_with_the_reason(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
     driver.begin()
     driver.hold(PRODUCE)
     driver.send()
@@ -127,9 +131,9 @@ def test_a_record_that_fails_while_preparing_ends_prepare_with_the_reason(genera
     assert driver.ok(driver.abort()) and driver.last(END_TXN).body["committed"] is False
 
 
-@both_generations
-def test_prepare_called_again_while_it_runs_gives_the_same_receipt(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=2, coordinator=1)
+@both_versions
+def test_prepare_called_again_while_it_runs_gives_the_same_receipt(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
     driver.begin()
     driver.hold(PRODUCE)
     driver.send()
@@ -138,9 +142,9 @@ def test_prepare_called_again_while_it_runs_gives_the_same_receipt(generation: i
     assert driver.receipt_of(calls[0]) == driver.receipt_of(calls[1])
 
 
-@both_generations
-def test_a_transaction_that_is_being_prepared_can_be_aborted_and_not_committed(generation: int) -> None:
-    driver = TransactionDriver(generation, brokers=2, coordinator=1)
+@both_versions
+def test_a_transaction_that_is_being_prepared_can_be_aborted_and_not_committed(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
     driver.begin()
     driver.hold(PRODUCE)
     batch = driver.send()
@@ -152,33 +156,33 @@ def test_a_transaction_that_is_being_prepared_can_be_aborted_and_not_committed(g
     assert batch in driver.delivered and driver.ok(abort)
 
 
-@pytest.mark.parametrize(("generation", "cluster_generation"), [(1, 1), (1, 2), (2, 1), (2, 2)])
+@pytest.mark.parametrize(("transaction_version", "cluster_version"), [(1, 1), (1, 2), (2, 1), (2, 2)])
 @both_ends
 def test_a_resumed_transaction_is_ended_by_the_rules_of_its_receipt_whatever_the_cluster_prefers(
-    generation: int, cluster_generation: int, commit: bool
+    transaction_version: int, cluster_version: int, commit: bool
 ) -> None:
-    driver = resumed(generation, cluster_generation=cluster_generation)
+    driver = resumed(transaction_version, cluster_version=cluster_version)
     assert driver.ok(end(driver, commit))
     request = driver.last(END_TXN)
-    assert (request.version >= 5) is (generation == 2)
+    assert (request.version >= 5) is (transaction_version == 2)
     assert (request.body["producer_id"], request.body["producer_epoch"]) == (PRODUCER_ID, 4)
     assert request.body["committed"] is commit
 
 
-@both_generations
+@both_versions
 @both_ends
 def test_ending_a_resumed_transaction_takes_no_new_epoch_because_others_may_repeat_the_end(
-    generation: int, commit: bool
+    transaction_version: int, commit: bool
 ) -> None:
-    driver = resumed(generation)
+    driver = resumed(transaction_version)
     assert driver.ok(end(driver, commit))
     driver.run_for(60_000)
     assert driver.count(INIT_PRODUCER_ID) == 0 and driver.ok(driver.close())
 
 
-@both_generations
-def test_after_a_resumed_transaction_a_new_one_needs_an_identity_of_its_own(generation: int) -> None:
-    driver = resumed(generation)
+@both_versions
+def test_after_a_resumed_transaction_a_new_one_needs_an_identity_of_its_own(transaction_version: int) -> None:
+    driver = resumed(transaction_version)
     driver.commit()
     assert "init_transactions" in str(driver.refusal_of(driver.begin()))
     assert driver.ok(driver.init()) and driver.ok(driver.begin())
@@ -186,54 +190,54 @@ def test_after_a_resumed_transaction_a_new_one_needs_an_identity_of_its_own(gene
     assert driver.sent[-1].identity.producer_epoch > 4
 
 
-@both_generations
+@both_versions
 @both_ends
-def test_the_same_receipt_may_be_resumed_and_ended_the_same_way_again(generation: int, commit: bool) -> None:
-    driver = resumed(generation)
+def test_the_same_receipt_may_be_resumed_and_ended_the_same_way_again(transaction_version: int, commit: bool) -> None:
+    driver = resumed(transaction_version)
     first = end(driver, commit)
-    assert driver.ok(driver.resume(receipt(generation)))
+    assert driver.ok(driver.resume(receipt(transaction_version)))
     second = end(driver, commit)
     assert driver.ok(first) and driver.ok(second)
     bodies = [(request.version, request.body) for request in driver.cluster.requests_of(END_TXN)]
     assert len(bodies) == 2 and bodies[0] == bodies[1]
 
 
-@both_generations
-def test_a_resumed_commit_of_unknown_fate_is_repeated_until_the_answer_is_definite(generation: int) -> None:
-    driver = resumed(generation)
+@both_versions
+def test_a_resumed_commit_of_unknown_fate_is_repeated_until_the_answer_is_definite(transaction_version: int) -> None:
+    driver = resumed(transaction_version)
     driver.fail(END_TXN, 51, 14, 15, 16, 7, -1)
     commit = driver.commit()
     driver.run_for(10_000)
     assert driver.ok(commit) and driver.count(END_TXN) == 7
 
 
-@both_generations
+@both_versions
 @pytest.mark.parametrize("code", [48, 49], ids=str)
-def test_what_the_coordinator_knows_otherwise_is_told_with_its_code(generation: int, code: int) -> None:
-    driver = resumed(generation)
+def test_what_the_coordinator_knows_otherwise_is_told_with_its_code(transaction_version: int, code: int) -> None:
+    driver = resumed(transaction_version)
     driver.fail(END_TXN, code)
     error = driver.refusal_of(driver.commit())
     assert isinstance(error, BrokerError) and error.code == code and error.api == "EndTxn"
 
 
-@both_generations
+@both_versions
 @pytest.mark.parametrize("code", [47, 90], ids=str)
-def test_a_superseded_receipt_is_fenced(generation: int, code: int) -> None:
-    driver = resumed(generation)
+def test_a_superseded_receipt_is_fenced(transaction_version: int, code: int) -> None:
+    driver = resumed(transaction_version)
     driver.fail(END_TXN, code)
     assert isinstance(driver.refusal_of(driver.commit()), ProducerFenced)
 
 
-@both_generations
-def test_a_resumed_transaction_takes_no_records(generation: int) -> None:
-    driver = resumed(generation)
+@both_versions
+def test_a_resumed_transaction_takes_no_records(transaction_version: int) -> None:
+    driver = resumed(transaction_version)
     assert driver.send() in driver.failed
     assert driver.ok(driver.commit()) and driver.count(PRODUCE) == 0
 
 
-@both_generations
-def test_closing_after_resume_without_an_end_leaves_the_transaction_alone(generation: int) -> None:
-    driver = resumed(generation)
+@both_versions
+def test_closing_after_resume_without_an_end_leaves_the_transaction_alone(transaction_version: int) -> None:
+    driver = resumed(transaction_version)
     assert driver.ok(driver.close()) and driver.names() == []
 
 

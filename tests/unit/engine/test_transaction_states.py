@@ -71,7 +71,13 @@ def transaction_in(state: TransactionState) -> Transaction:
 
 
 def facts_of(transaction: Transaction) -> tuple[object, ...]:
-    return transaction.state, transaction.identity, transaction.generation, transaction.error, transaction.is_started
+    return (
+        transaction.state,
+        transaction.identity,
+        transaction.transaction_version,
+        transaction.error,
+        transaction.is_started,
+    )
 
 
 @pytest.mark.parametrize("state", TransactionState, ids=lambda state: state.name.lower())
@@ -178,9 +184,9 @@ def test_batches_leave_while_the_transaction_may_still_be_committed_and_in_no_ot
 ) -> None:
     alive = state in (TransactionState.IN_TRANSACTION, TransactionState.PREPARING, TransactionState.COMMITTING)
     transaction = transaction_in(state)
-    transaction.generation = 2
+    transaction.transaction_version = 2
     assert transaction.may_send(("t", 0)) is alive
-    transaction.generation = 1
+    transaction.transaction_version = 1
     assert transaction.may_send(("t", 0)) is False
     transaction.registered.add(("t", 0))
     assert transaction.may_send(("t", 0)) is alive

@@ -1,6 +1,6 @@
 """An `EngineDriver` for a producer with a transactional id: wishes on one side, coordinators on the other.
 
-    driver = TransactionDriver(generation=1)      # id known, transactions initialised
+    driver = TransactionDriver(transaction_version=1)      # id known, transactions initialised
     driver.begin()
     batch = driver.send()
     assert driver.ok(driver.commit())
@@ -61,7 +61,7 @@ COORDINATED = (
 class TransactionDriver(EngineDriver):
     def __init__(
         self,
-        generation: int = 1,
+        transaction_version: int = 1,
         *,
         brokers: int = 1,
         leaders: tuple[int, ...] = (0, 0),
@@ -73,7 +73,7 @@ class TransactionDriver(EngineDriver):
         cluster = FakeCluster(
             {node_id: (f"host{node_id}", 9092) for node_id in range(brokers)},
             {"t": dict(enumerate(leaders))},
-            features={"transaction.version": generation},
+            features={"transaction.version": transaction_version},
             api_versions=api_versions,
         )
         self.coordinators = {TRANSACTION: coordinator, GROUP: coordinator}
@@ -234,9 +234,9 @@ def _rows(partitions: list[dict[str, Any]], code: int) -> list[dict[str, Any]]:
     return [{"partition_index": partition["partition_index"], "error_code": code} for partition in partitions]
 
 
-def started(generation: int, **options: Any) -> TransactionDriver:
+def started(transaction_version: int, **options: Any) -> TransactionDriver:
     """A producer with a transaction in which one batch is in the log."""
-    driver = TransactionDriver(generation, **options)
+    driver = TransactionDriver(transaction_version, **options)
     assert driver.ok(driver.begin())
     batch = driver.send()
     assert batch in driver.delivered

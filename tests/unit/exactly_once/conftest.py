@@ -1,10 +1,10 @@
-"""Every test of the driver runs by the rules of both generations."""
+"""Every test of the driver runs by the rules of both transaction versions."""
 
 import pytest
 
 from tests.unit.exactly_once.driver_bench import Bench
 
 
-@pytest.fixture(params=[1, 2], ids=["generation 1", "generation 2"])
+@pytest.fixture(params=[1, 2], ids=["transaction version 1", "transaction version 2"])
 def bench(request: pytest.FixtureRequest) -> Bench:
-    return Bench(generation=request.param)
+    return Bench(transaction_version=request.param)

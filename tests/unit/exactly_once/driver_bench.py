@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Leader, ResponseKind
 from kafka_sink.errors import AuthorizationError, BrokerError, TransportError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import TaskIdentity
 from kafka_sink.exactly_once.ledger import LedgerRecord
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
-from kafka_sink.exactly_once.request import AnswerStatus, DriverAnswer, DriverRequest, LeaderOf
 from kafka_sink.exactly_once.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from tests.model.tiny_broker import LEDGER, NEW, PREPARE, TIMEOUT_MS, TinyBroker
 
 SINK, QUERY = "sink", "query-1"
-LOST, UNSUPPORTED, REFUSED = AnswerStatus.LOST, AnswerStatus.UNSUPPORTED, AnswerStatus.REFUSED
+LOST, UNSUPPORTED, REFUSED = ResponseKind.LOST, ResponseKind.UNSUPPORTED, ResponseKind.REFUSED
 ERRORS = {
     LOST: TransportError("connection reset"),
     UNSUPPORTED: BrokerError("not offered", code=35),
@@ -38,19 +38,19 @@ class after:
 
 @dataclass
 class Bench:
-    generation: int = 2
+    transaction_version: int = 2
     broker: TinyBroker = field(init=False)
     settings: DeliverySettings = field(init=False)
     now_ms: int = 5_000
-    asked: list[DriverRequest] = field(default_factory=list)
+    asked: list[AdminRequest] = field(default_factory=list)
     # Called before each request reaches the broker.
-    before: Callable[[DriverRequest], None] | None = None
+    before: Callable[[AdminRequest], None] | None = None
     # Partition, length, until when: readers are told of its first so many entries only, by a leader that is none.
     outdated: tuple[tuple[str, int], int, int] | None = None
 
     def __post_init__(self) -> None:
-        self.broker = TinyBroker(NEW, self.generation)
-        self.settings = DeliverySettings(ledger_topic=LEDGER, generation=self.generation)
+        self.broker = TinyBroker(NEW, self.transaction_version)
+        self.settings = DeliverySettings(ledger_topic=LEDGER, transaction_version=self.transaction_version)
 
     # ---- tasks ----
 
@@ -89,7 +89,9 @@ class Bench:
             run=run,
             spark_partition=task,
             attempt=attempt,
-            transaction=PreparedTransaction(name, producer_id, epoch, self.generation, timeout_ms, remaining_ms),
+            transaction=PreparedTransaction(name, producer_id, epoch, self.transaction_version),
+            timeout_ms=timeout_ms,
+            remaining_ms=remaining_ms,
             written=(WrittenPartition("t", task, 1, offset, offset),),
             row_count=1,
         )
@@ -129,27 +131,27 @@ class Bench:
             progress = committer.step(self.now_ms, answered)
         return progress.verdict
 
-    def _answer(self, request: DriverRequest, laid_out: dict[str, list[Any]]) -> DriverAnswer:
+    def _answer(self, request: AdminRequest, laid_out: dict[str, list[Any]]) -> AdminResponse:
         if self.before is not None:
             self.before(request)
         listed = laid_out.get(request.key.purpose)
         told = listed.pop(0) if listed else None
         if told is None:
-            return DriverAnswer(request.key, AnswerStatus.ANSWERED, (self._answering_broker(request).answer(request),))
+            return AdminResponse(request, ResponseKind.ANSWERED, (self._answering_broker(request).answer(request),))
         if isinstance(told, after):
             self.broker.answer(request)
             told = told.answer
-        if isinstance(told, AnswerStatus):
-            return DriverAnswer(request.key, told, (), ERRORS[told])
-        return DriverAnswer(request.key, AnswerStatus.ANSWERED, (_with_code(self.broker, request, told),))
+        if isinstance(told, ResponseKind):
+            return AdminResponse(request, told, (), ERRORS[told])
+        return AdminResponse(request, ResponseKind.ANSWERED, (_with_code(self.broker, request, told),))
 
-    def _answering_broker(self, request: DriverRequest) -> TinyBroker:
+    def _answering_broker(self, request: AdminRequest) -> TinyBroker:
         if self.outdated is None or self.now_ms >= self.outdated[2] or request.api.name not in ("ListOffsets", "Fetch"):
             return self.broker
         partition, length, _ = self.outdated
-        if request.target != LeaderOf(*partition):
+        if request.target != Leader(*partition):
             return self.broker
-        outdated = TinyBroker(self.broker.state(), self.generation)
+        outdated = TinyBroker(self.broker.state(), self.transaction_version)
         del outdated.logs[partition][length:]
         return outdated
 
@@ -158,7 +160,7 @@ class Bench:
         assert receipt.transaction is not None
         name = receipt.transaction.transactional_id
 
-        def late(request: DriverRequest) -> None:
+        def late(request: AdminRequest) -> None:
             if request.key.purpose == "commit transaction":
                 self.before = None
                 self.broker.time_out(name)
@@ -192,9 +194,9 @@ class Bench:
         self.settle()
         read = LedgerRead(self.settings, SINK, self.now_ms, is_of_name=True)
         while not read.is_finished:
-            for request in read.inquiry.due(self.now_ms):
+            for request in read.queue.due(self.now_ms):
                 read.on_answer(
-                    self.now_ms, DriverAnswer(request.key, AnswerStatus.ANSWERED, (self.broker.answer(request),))
+                    self.now_ms, AdminResponse(request, ResponseKind.ANSWERED, (self.broker.answer(request),))
                 )
         assert read.state is not None, read.failure
         return dict(read.state.newest)
@@ -203,7 +205,7 @@ class Bench:
         return [request.key.purpose for request in self.asked]
 
 
-def _with_code(broker: TinyBroker, request: DriverRequest, code: int) -> dict[str, Any]:
+def _with_code(broker: TinyBroker, request: AdminRequest, code: int) -> dict[str, Any]:
     """An answer with nothing in it but the code, of the shape that the request asks for."""
     name = request.api.name
     if name == "Produce":

@@ -64,7 +64,8 @@ def test_a_batch_behind_a_decision_of_another_cluster_is_not_committed(bench: Be
     decided(bench)
     receipts = bench.receipts(batch, run=SECOND, attempt=1)
     verdict = bench.commit(receipts, bench.session(SECOND))
-    assert isinstance(verdict.error, CommitAborted) and "was copied" in str(verdict.error)
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6006"
+    assert "was copied" in str(verdict.error)
     assert COMMIT not in bench.purposes() and bench.ledger()["sink"].kind is Kind.INTENT
 
 
@@ -121,7 +122,7 @@ def test_where_a_late_record_could_open_a_transaction_again_nothing_is_swept(ben
     verdict = bench.commit(receipts)
     bench.settle()
     assert verdict.conclusion is Conclusion.DELIVERED
-    if bench.generation == 2:  # each transaction has an epoch of its own, whatever the brokers do
+    if bench.transaction_version == 2:  # each transaction has an epoch of its own, whatever the brokers do
         assert bench.state_of(silent) == "CompleteAbort" and NOT_VERIFIED not in verdict.notes
     else:
         assert bench.state_of(silent) == "Ongoing" and verdict.notes == (NOT_VERIFIED,)

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from kafka_sink.client.admin_request import AdminRequest
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.exactly_once.ledger import Kind
+from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
-from kafka_sink.exactly_once.request import DriverRequest
 from kafka_sink.exactly_once.session import Conclusion, Decision, DriverOperation
 from kafka_sink.records.batch import seal
 from kafka_sink.records.compression import compressor
@@ -121,22 +122,34 @@ def test_c1_a_checkpoint_that_was_rolled_back_is_refused(bench: Bench) -> None:
     late = bench.receipts(0, run="2" * 16)
     verdict = bench.commit(late, bench.session("2" * 16))
     assert isinstance(verdict.error, CommitAborted)
-    assert "rolled back" in str(verdict.error) and "batch 1 of query" in str(verdict.error)
+    assert (
+        verdict.error.name == "PKS-6003"
+        and "rolled back" in str(verdict.error)
+        and "batch 1 of query" in str(verdict.error)
+    )
     assert {bench.state_of(receipt) for receipt in late} == {"Ongoing"}
 
 
 def test_c1_a_stream_that_has_run_before_is_refused_by_an_empty_ledger_unless_told_otherwise(bench: Bench) -> None:
     verdict = bench.commit(bench.receipts(7))
-    assert isinstance(verdict.error, CommitAborted) and "ledger was deleted" in str(verdict.error)
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6005"
+    assert "ledger was deleted" in str(verdict.error)
     bench.settings = replace(bench.settings, accept_unknown_sink=True)
     assert bench.commit(bench.receipts(7)).conclusion is Conclusion.DELIVERED
 
 
-def test_c1_a_run_that_was_replaced_does_not_fence_its_successor_for_good(bench: Bench) -> None:
+@pytest.mark.parametrize("has_claims", [True, False], ids=["claims", "claims compacted"])
+def test_c1_a_run_that_was_replaced_does_not_fence_its_successor_for_good(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, has_claims: bool
+) -> None:
+    """Its successor's claim says so, and where the cleaner has taken that away, its successor's record."""
+    if not has_claims:
+        monkeypatch.setattr(LedgerRead, "_take_claim", lambda *_: None)
     bench.commit(bench.receipts(0))
     bench.commit(bench.receipts(1, run="2" * 16), bench.session("2" * 16))
     verdict = bench.commit(bench.receipts(2), bench.session())
-    assert isinstance(verdict.error, CommitAborted) and "newer run" in str(verdict.error)
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6002"
+    assert "has taken over" in str(verdict.error) and ("newer run" in str(verdict.error)) != has_claims
 
 
 def test_c1_a_ledger_of_a_later_version_is_refused_by_its_number(bench: Bench) -> None:
@@ -149,6 +162,7 @@ def test_c1_a_ledger_of_a_later_version_is_refused_by_its_number(bench: Bench) -
     log += [(77, 0, header + batch.payload, None), (77, 0, None, True)]
     verdict = bench.commit(bench.receipts(1))
     assert isinstance(verdict.error, CommitAborted)
+    assert verdict.error.name == "PKS-6031"
     assert "version '9'" in str(verdict.error) and "this release reads version 1" in str(verdict.error)
 
 
@@ -158,7 +172,8 @@ def test_c2_a_transaction_that_timed_out_before_the_decision_aborts_the_batch_an
     bench.broker.time_out(receipts[0].transaction.transactional_id)
     session = bench.session()
     verdict = bench.commit(receipts, session)
-    assert isinstance(verdict.error, CommitAborted) and "Nothing of it is visible" in str(verdict.error)
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6001"
+    assert "Nothing of it is visible" in str(verdict.error)
     bench.settle()
     assert {bench.state_of(receipt) for receipt in receipts} == {"CompleteAbort"}
     assert session.decisions[receipts[0].key] is Decision.NONE and "sink" not in bench.ledger()
@@ -214,7 +229,8 @@ def test_c3_an_unknown_answer_to_the_decision_is_repeated_until_it_is_known(benc
 def test_c3_a_decision_in_doubt_is_pending_and_abort_leaves_everything_alone(bench: Bench, lost: object) -> None:
     receipts, session = bench.receipts(), bench.session()
     verdict = bench.run(DriverOperation.COMMIT, receipts, session, answers={END: [lost] + [LOST] * 100_000})
-    assert isinstance(verdict.error, CommitPending) and "is not known" in str(verdict.error)
+    assert isinstance(verdict.error, CommitPending) and verdict.error.name == "PKS-6012"
+    assert "is not known" in str(verdict.error)
     assert session.decisions[receipts[0].key] is Decision.IN_DOUBT
     assert bench.run(DriverOperation.ABORT, receipts, session).conclusion is Conclusion.LEFT_ALONE
     assert {bench.state_of(receipt) for receipt in receipts} == {"Ongoing"}
@@ -231,7 +247,7 @@ def test_c3_fenced_after_an_unknown_answer_asks_the_log_whether_the_decision_was
     receipts, session = bench.receipts(), bench.session()
     told = after(LOST) if was_decided else LOST
 
-    def successor(request: DriverRequest) -> None:
+    def successor(request: AdminRequest) -> None:
         if [purpose for purpose in bench.purposes() if purpose == END]:
             bench.before = None
             while bench.broker.init("sink-driver", None)[0]:
@@ -250,7 +266,7 @@ def test_c3_fenced_after_an_unknown_answer_asks_the_log_whether_the_decision_was
 
 
 @pytest.mark.parametrize("unknown", [LOST, after(LOST), 51, 14, 15, 16, 7, 13, -1, 9999], ids=str)
-def test_c4_an_unknown_answer_is_repeated_as_the_same_request_of_the_same_generation(
+def test_c4_an_unknown_answer_is_repeated_as_the_same_request_of_the_same_version(
     bench: Bench, unknown: object
 ) -> None:
     verdict = bench.run(DriverOperation.COMMIT, bench.receipts(), answers={COMMIT: [unknown, unknown, unknown]})
@@ -259,7 +275,7 @@ def test_c4_an_unknown_answer_is_repeated_as_the_same_request_of_the_same_genera
     tries = [request for request in bench.asked if request.key.purpose == COMMIT and request.key.number == 0]
     assert len(tries) >= 2
     assert all(one.body == tries[0].body and one.version_max == tries[0].version_max for one in tries)
-    assert tries[0].version_max == (4 if bench.generation == 1 else 5)
+    assert tries[0].version_max == (4 if bench.transaction_version == 1 else 5)
     if unknown in (LOST, 14, 15, 16, 7, 13, -1):
         assert tries[1].find_again
 
@@ -269,7 +285,7 @@ def test_c4_48_and_an_abort_marker_mean_lost_and_the_ledger_keeps_it_until_an_op
     bench.times_out_before_its_commit(receipts[0])
     verdict = bench.run(DriverOperation.COMMIT, receipts, answers={COMMIT: [48]})
     error = verdict.error
-    assert isinstance(error, CommitLost)
+    assert isinstance(error, CommitLost) and error.name == "PKS-6021"
     for word in ("batch 0 of query", "Spark partition 0", "t-0", "resolve --replay", "resolve --accept", "1 rows"):
         assert word in str(error)
     assert (error.batch_id, error.row_count, error.topics) == (0, 2, ("t",))
@@ -301,7 +317,7 @@ def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for
     before = bench.before
     assert before is not None
 
-    def later(request: DriverRequest) -> None:
+    def later(request: AdminRequest) -> None:
         before(request)
         if bench.before is None:
             (transaction,) = [one.transaction for one in receipts[:1]]
@@ -325,7 +341,7 @@ def test_c4_an_answer_that_says_nothing_sends_the_driver_to_the_marker(
 ) -> None:
     receipts = bench.receipts()
 
-    def ended(request: DriverRequest) -> None:
+    def ended(request: AdminRequest) -> None:
         if request.key.purpose == COMMIT and bench.before is not None:
             bench.before = None
             transaction = receipts[0].transaction
@@ -336,7 +352,7 @@ def test_c4_an_answer_that_says_nothing_sends_the_driver_to_the_marker(
                     transaction.producer_id,
                     transaction.producer_epoch,
                 )
-                bench.broker._end(name, producer_id, epoch, True, bench.generation == 1)
+                bench.broker._end(name, producer_id, epoch, True, bench.transaction_version == 1)
             else:
                 bench.broker.time_out(transaction.transactional_id)
 
@@ -353,7 +369,7 @@ def test_c4_an_answer_that_says_nothing_sends_the_driver_to_the_marker(
 def test_c4_without_any_marker_left_the_fate_is_unresolved_and_said_so(bench: Bench) -> None:
     receipts = bench.receipts()
 
-    def cleaned(request: DriverRequest) -> None:
+    def cleaned(request: AdminRequest) -> None:
         if request.key.purpose == "look for marker":
             bench.broker.logs["t", 0] = [(1, 0, None, True)] * 3
 
@@ -378,7 +394,8 @@ def test_c4_a_missing_permission_leaves_the_decision_open_and_names_what_is_miss
 def test_c4_the_deadline_ends_the_repeating_but_every_transaction_was_asked_for(bench: Bench) -> None:
     receipts = bench.receipts(tasks=2)
     verdict = bench.run(DriverOperation.COMMIT, receipts, answers={COMMIT: [LOST] * 100_000})
-    assert isinstance(verdict.error, CommitPending) and "runs again before" in str(verdict.error)
+    assert isinstance(verdict.error, CommitPending) and verdict.error.name == "PKS-6011"
+    assert "runs again before" in str(verdict.error)
     assert bench.now_ms >= TIME - bench.settings.margin_ms
     assert {request.key.number for request in bench.asked if request.key.purpose == COMMIT} == {0, 1}
     assert bench.run(DriverOperation.ABORT, receipts).conclusion is Conclusion.LEFT_ALONE
@@ -387,7 +404,8 @@ def test_c4_the_deadline_ends_the_repeating_but_every_transaction_was_asked_for(
 def test_c5_a_done_record_that_cannot_be_written_is_pending_and_the_next_run_writes_it(bench: Bench) -> None:
     receipts = bench.receipts()
     verdict = bench.run(DriverOperation.COMMIT, receipts, answers={"write ledger record": [None, 29]})
-    assert isinstance(verdict.error, CommitPending) and "is committed and visible" in str(verdict.error)
+    assert isinstance(verdict.error, CommitPending) and verdict.error.name == "PKS-6013"
+    assert "is committed and visible" in str(verdict.error)
     again = bench.commit(bench.receipts(run="2" * 16), bench.session("2" * 16))
     assert again.conclusion is Conclusion.ALREADY_DELIVERED
     check_delivered(bench)

@@ -9,7 +9,7 @@ from kafka_sink.exactly_once.identity_pool import IDENTITIES_PER_SINK_MAX, SINKS
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction
 
 RUN, NEXT_RUN = "a" * 16, "b" * 16
-PREPARED = PreparedTransaction("x", 7, 3, 2, 60_000, 50_000)
+PREPARED = PreparedTransaction("x", 7, 3, 2)
 
 
 def batch(number: int | str, query: str = "q") -> BatchKey:

@@ -23,9 +23,9 @@ from kafka_sink.exactly_once.ledger import (
     transaction_entry_of,
 )
 from kafka_sink.exactly_once.ledger_codec import (
+    ENTRIES_MAX,
     FORMAT,
     JSON_BYTES_MAX,
-    PLEDGES_MAX,
     TOPICS_MAX,
     VALUE_BYTES_MAX,
     Unrecordable,
@@ -36,11 +36,11 @@ from kafka_sink.exactly_once.messages import lost
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 
 RUN, OLD_RUN = "b" * 16, "a" * 16
-PLEDGE = TransactionEntry(0, 0, 4711, 3, 2, "t", 5, 1_000, 10)
+ENTRY = TransactionEntry(0, 0, 4711, 3, 2, "t", 5, 1_000, 10)
 
 
 def record(kind: Kind, batch: int | str = 5, query: str = "q", run: str = OLD_RUN, **more: object) -> LedgerRecord:
-    has_pledges = kind in (Kind.INTENT, Kind.STUCK)
+    has_entries = kind in (Kind.INTENT, Kind.STUCK)
     made = LedgerRecord(
         kind=kind,
         sink_id="sink",
@@ -48,8 +48,8 @@ def record(kind: Kind, batch: int | str = 5, query: str = "q", run: str = OLD_RU
         run=run,
         row_count=10,
         topics={"t": 10},
-        pledges=(PLEDGE,) if has_pledges else (),
-        fates=(TransactionOutcome.LOST,) if kind is Kind.STUCK else (),
+        entries=(ENTRY,) if has_entries else (),
+        outcomes=(TransactionOutcome.LOST,) if kind is Kind.STUCK else (),
     )
     return replace(made, **more)  # type: ignore[arg-type]
 
@@ -123,13 +123,13 @@ def test_the_list_of_runs_grows_by_each_new_run_and_is_bounded() -> None:
 
 
 def test_ten_thousand_transactions_fit_into_a_megabyte_whatever_their_numbers_are() -> None:
-    pledges = tuple(
+    entries = tuple(
         TransactionEntry(
             spark_partition=number,
             attempt=number % 4,
             producer_id=(number * 2_654_435_761) % 10**9,
             producer_epoch=(number * 40_503) % 32_767,
-            generation=2,
+            transaction_version=2,
             topic=f"a-topic-with-a-rather-long-name-{number % 50}",
             partition=(number * 97) % 1_000,
             last_offset=(number * 11_400_714_819_323_198_485) % 10**15,
@@ -137,7 +137,7 @@ def test_ten_thousand_transactions_fit_into_a_megabyte_whatever_their_numbers_ar
         )
         for number in range(10_000)
     )
-    intent = record(Kind.INTENT, pledges=pledges)
+    intent = record(Kind.INTENT, entries=entries)
     value = encode_record(intent)
     assert len(value) < 500_000
     assert decode_record(value) == intent
@@ -149,19 +149,21 @@ def receipt_of(transactional_id: str, spark_partition: int) -> TaskReceipt:
         RUN,
         spark_partition,
         900,
-        transaction=PreparedTransaction(transactional_id, 4711, 3, 2, 60_000, 50_000),
+        transaction=PreparedTransaction(transactional_id, 4711, 3, 2),
+        timeout_ms=60_000,
+        remaining_ms=50_000,
         written=(WrittenPartition("t", 0, 1, 0, 0),),
         row_count=1,
     )
 
 
-def test_a_pledge_has_the_numbers_of_its_id_and_names_the_task_that_wrote_it() -> None:
+def test_an_entry_has_the_numbers_of_its_id_and_names_the_task_that_wrote_it() -> None:
     used = TaskIdentity("sink", RUN, 3, 41)
-    pledge = transaction_entry_of("sink", RUN, receipt_of(used.transactional_id, spark_partition=1))
-    intent = record(Kind.INTENT, run=RUN, pledges=(pledge,))
+    entry = transaction_entry_of("sink", RUN, receipt_of(used.transactional_id, spark_partition=1))
+    intent = record(Kind.INTENT, run=RUN, entries=(entry,))
     read = decode_record(encode_record(intent))
-    assert read == intent and read.transactional_id(read.pledges[0]) == used.transactional_id
-    assert read.pledges[0].spark_task == 1
+    assert read == intent and read.transactional_id(read.entries[0]) == used.transactional_id
+    assert read.entries[0].spark_task == 1
     assert "Spark partition 1 (1 rows" in str(lost(read, [TransactionOutcome.LOST]))
 
 
@@ -169,11 +171,11 @@ def test_a_record_of_the_release_before_names_the_tasks_by_their_ids() -> None:
     """The column is left out there, and wherever each id is that of its own task."""
     value = encode_record(record(Kind.INTENT))
     assert b"task_partition" not in value
-    assert [pledge.spark_task for pledge in decode_record(value).pledges] == [0]
+    assert [entry.spark_task for entry in decode_record(value).entries] == [0]
 
 
 @pytest.mark.parametrize("name", ["sink-driver", f"other-{RUN}-0-0", f"sink-{OLD_RUN}-0-0", f"sink-{RUN}-0-00"])
-def test_what_is_no_task_id_of_this_sink_and_run_cannot_be_pledged(name: str) -> None:
+def test_what_is_no_task_id_of_this_sink_and_run_cannot_be_recorded(name: str) -> None:
     with pytest.raises(LocalProtocolError, match=f"of run '{RUN}' of sink 'sink'"):
         transaction_entry_of("sink", RUN, receipt_of(name, 0))
 
@@ -202,7 +204,7 @@ def test_what_is_no_record_of_this_version_is_refused_by_what_is_wrong() -> None
         (good.replace(b'"rows":10,', b'"rows":true,'), "no number"),
         (good.replace(b'"rows":10,', b'"rows":1e3,'), "no number"),
         (good.replace(b'"producer_id":[4711]', b'"producer_id":[4711,1]'), "different lengths"),
-        (good.replace(b'"generation":[2]', b'"generation":[0]'), "generation 0"),
+        (good.replace(b'"generation":[2]', b'"generation":[0]'), "of version 0"),
         (good.replace(b'"topic":[0]', b'"topic":[1]'), "no number from 0 to 0"),
         (f"{FORMAT} 1 json\n".encode() + b"[" * 100_000, "not JSON"),
         (f"{FORMAT} 1 json\n[]".encode(), "not an object"),
@@ -225,12 +227,12 @@ def test_a_bomb_is_defused_at_the_limit() -> None:
         (record(Kind.INTENT, "x" * 1_001, ""), "'batch' is no text of at most 1000", "Choose a shorter batch.id"),
         (record(Kind.DONE, "x" * 1_001, ""), "'batch'", "Choose a shorter batch.id"),
         (record(Kind.INTENT, topics={f"t{n}": 1 for n in range(TOPICS_MAX + 1)}), "topics", "fewer topics"),
-        (record(Kind.INTENT, pledges=(PLEDGE,) * (PLEDGES_MAX + 1)), "no list of at most 100000", "fewer tasks"),
-        (record(Kind.INTENT, pledges=(replace(PLEDGE, last_offset=-1),)), "'last_offset'", "the next run"),
-        (record(Kind.INTENT, pledges=(replace(PLEDGE, attempt=2**63),)), "'attempt'", "Start the query again"),
-        (record(Kind.INTENT, pledges=(replace(PLEDGE, producer_epoch=2**15),)), "'producer_epoch'", "report it"),
-        (record(Kind.INTENT, pledges=(replace(PLEDGE, generation=3),)), "'generation'", "report it"),
-        (record(Kind.INTENT, pledges=()), "fields of another kind", "report it"),
+        (record(Kind.INTENT, entries=(ENTRY,) * (ENTRIES_MAX + 1)), "no list of at most 100000", "fewer tasks"),
+        (record(Kind.INTENT, entries=(replace(ENTRY, last_offset=-1),)), "'last_offset'", "the next run"),
+        (record(Kind.INTENT, entries=(replace(ENTRY, attempt=2**63),)), "'attempt'", "Start the query again"),
+        (record(Kind.INTENT, entries=(replace(ENTRY, producer_epoch=2**15),)), "'producer_epoch'", "report it"),
+        (record(Kind.INTENT, entries=(replace(ENTRY, transaction_version=3),)), "'generation'", "report it"),
+        (record(Kind.INTENT, entries=()), "fields of another kind", "report it"),
         (record(Kind.DONE, query="\udc80"), "not Unicode", "report it"),
         (record(Kind.DONE, batch=-1), "'batch' is no number", "batch.id"),
     ],
@@ -248,11 +250,11 @@ def test_a_record_that_is_too_large_to_be_read_is_not_written(
     bound: str, value: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ledger_codec, bound, value)
-    pledges = tuple(replace(PLEDGE, last_offset=pow(3, n, 2**61 - 1)) for n in range(2_000))
+    entries = tuple(replace(ENTRY, last_offset=pow(3, n, 2**61 - 1)) for n in range(2_000))
     with pytest.raises(Unrecordable, match="Write with fewer tasks"):
-        encode_record(record(Kind.INTENT, pledges=pledges))
+        encode_record(record(Kind.INTENT, entries=entries))
 
 
 def test_an_attempt_that_took_other_ids_eight_times_can_be_written() -> None:
-    last = replace(PLEDGE, attempt=8 * 10**9 + 2**31 % 10**9)
-    assert decode_record(encode_record(record(Kind.INTENT, pledges=(last,)))).pledges == (last,)
+    last = replace(ENTRY, attempt=8 * 10**9 + 2**31 % 10**9)
+    assert decode_record(encode_record(record(Kind.INTENT, entries=(last,)))).entries == (last,)

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from kafka_sink.client.admin_request import AdminResponse, ResponseKind
 from kafka_sink.exactly_once.listing import LedgerListing, SingleStep, TransactionListing
-from kafka_sink.exactly_once.request import AnswerStatus, DriverAnswer
 from tests.unit.exactly_once.driver_bench import ERRORS, LOST, REFUSED, SINK, UNSUPPORTED, Bench
 
 
-def transactions(bench: Bench, sink_id: str | None = SINK, **told: AnswerStatus) -> TransactionListing:
+def transactions(bench: Bench, sink_id: str | None = SINK, **told: ResponseKind) -> TransactionListing:
     """`told`: by the name of the request, what comes back instead of the broker's answer."""
     machine = SingleStep(TransactionListing(bench.settings, sink_id, bench.now_ms), bench.now_ms + 1_000)
-    answers: list[DriverAnswer] = []
+    answers: list[AdminResponse] = []
     while True:
         progress = machine.step(bench.now_ms, answers)
         if progress.verdict is not None:
@@ -22,9 +22,9 @@ def transactions(bench: Bench, sink_id: str | None = SINK, **told: AnswerStatus)
         answers = []
         for request in progress.requests:
             bench.asked.append(request)
-            fate = told.get(request.api.name, AnswerStatus.ANSWERED)
-            bodies: tuple[Any, ...] = (bench.broker.answer(request),) if fate is AnswerStatus.ANSWERED else ()
-            answers.append(DriverAnswer(request.key, fate, bodies, ERRORS.get(fate)))
+            kind = told.get(request.api.name, ResponseKind.ANSWERED)
+            bodies: tuple[Any, ...] = (bench.broker.answer(request),) if kind is ResponseKind.ANSWERED else ()
+            answers.append(AdminResponse(request, kind, bodies, ERRORS.get(kind)))
         if not answers:
             assert progress.wake_at_ms is not None
             bench.now_ms = max(bench.now_ms + 1, progress.wake_at_ms)
@@ -51,7 +51,7 @@ def test_open_transactions_of_one_sink_or_of_all_are_found_and_left_as_they_are(
     ],
 )
 def test_a_list_that_is_not_to_be_had_is_no_empty_list(
-    told: dict[str, AnswerStatus], reason: str, bench: Bench
+    told: dict[str, ResponseKind], reason: str, bench: Bench
 ) -> None:
     bench.receipts()
     listing = transactions(bench, **told)

@@ -3,11 +3,11 @@ transaction ended. Behind a fence it cannot be open any more."""
 
 import pytest
 
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse, ResponseKind
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.receipt import TaskReceipt
-from kafka_sink.exactly_once.request import AnswerStatus, DriverAnswer, DriverRequest
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
 from tests.model.tiny_broker import LEDGER
 from tests.unit.exactly_once.driver_bench import LOST, SINK, Bench
@@ -92,7 +92,7 @@ def test_the_end_of_a_later_record_is_not_taken_for_that_of_an_intent_without_a_
     """The done record behind it is written and aborted by the next driver's fence: one marker for two records."""
     session = bench.session()
 
-    def loses_the_marker_of_the_intent(request: DriverRequest) -> None:
+    def loses_the_marker_of_the_intent(request: AdminRequest) -> None:
         if request.key.purpose == COMMIT:
             bench.before = None
             bench.settle()
@@ -115,22 +115,22 @@ def stop_before(bench: Bench, purpose: str, receipts: list[TaskReceipt], session
     progress = committer.step(bench.now_ms)
     while progress.requests[0].key.purpose != purpose:
         answers = [
-            DriverAnswer(request.key, AnswerStatus.ANSWERED, (bench.broker.answer(request),))
+            AdminResponse(request, ResponseKind.ANSWERED, (bench.broker.answer(request),))
             for request in progress.requests
         ]
         progress = committer.step(bench.now_ms, answers)
 
 
-@pytest.mark.parametrize("generation", [1, 2])
+@pytest.mark.parametrize("transaction_version", [1, 2])
 def test_an_intent_that_a_younger_driver_has_open_is_not_taken_for_a_decision_that_lost_its_marker(
-    generation: int,
+    transaction_version: int,
 ) -> None:
     """The first one is fenced before its claim stands in the ledger. Behind that claim it sees what the second one has
     written and not decided."""
-    bench = Bench(generation)
+    bench = Bench(transaction_version)
     younger = bench.receipts(run=SECOND)
 
-    def overtaken(request: DriverRequest) -> None:
+    def overtaken(request: AdminRequest) -> None:
         if request.key.purpose == "claim ledger":
             bench.before = None
             stop_before(bench, END, younger, bench.session(SECOND))

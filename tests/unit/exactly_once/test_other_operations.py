@@ -170,7 +170,8 @@ def test_planning_reports_a_loss_without_writing_it_down(bench: Bench) -> None:
 
 def test_an_unreachable_broker_at_planning_is_said_to_have_changed_nothing(bench: Bench) -> None:
     verdict = bench.run(DriverOperation.RECOVER, answers={"ledger start": [LOST] * 100_000})
-    assert isinstance(verdict.error, CommitAborted) and "Nothing was changed" in str(verdict.error)
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6007"
+    assert "Nothing was changed" in str(verdict.error)
 
 
 def test_finish_closes_the_decision_without_a_query(bench: Bench) -> None:
@@ -211,7 +212,7 @@ def test_a_choice_that_may_not_be_recorded_says_so_and_can_be_made_again(
 ) -> None:
     lost(bench)
     verdict = bench.run(operation, answers={unanswered: [LOST] * 100_000})
-    assert isinstance(verdict.error, CommitPending)
+    assert isinstance(verdict.error, CommitPending) and verdict.error.name == "PKS-6014"
     assert f"is {choice}" in str(verdict.error) and "is committed and visible" not in str(verdict.error)
     bench.settle()
     assert bench.run(operation).conclusion is Conclusion.RESOLVED
@@ -307,7 +308,8 @@ def test_a_write_without_a_ledger_that_is_visible_in_part_says_what_would_have_h
     receipts, session = bench.receipts("", query=""), bench.session()
     bench.times_out_before_its_commit(receipts[0])
     verdict = bench.run(DriverOperation.COMMIT_WITHOUT_LEDGER, receipts, session, answers={COMMIT: [48]})
-    assert isinstance(verdict.error, CommitLost) and "batch.id" in str(verdict.error)
+    assert isinstance(verdict.error, CommitLost) and verdict.error.name == "PKS-6022"
+    assert "batch.id" in str(verdict.error)
     assert bench.run(DriverOperation.ABORT_WITHOUT_LEDGER, receipts, session).conclusion is Conclusion.LEFT_ALONE
 
 

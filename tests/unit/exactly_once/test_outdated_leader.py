@@ -98,5 +98,6 @@ def test_a_batch_waits_for_another_one_that_was_decided_and_cannot_be_finished(b
         bench.receipts("second", run=SECOND), bench.session(SECOND), answers={COMMIT: [LOST] * 100_000}
     )
     assert isinstance(verdict.error, CommitPending)
+    assert verdict.error.name == "PKS-6015"
     assert "was decided earlier and is not finished" in str(verdict.error)
     assert "nothing of it is visible and it may run again" in str(verdict.error)

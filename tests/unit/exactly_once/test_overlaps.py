@@ -2,11 +2,11 @@
 
 import pytest
 
+from kafka_sink.client.admin_request import AdminRequest
 from kafka_sink.errors import CommitAborted, CommitPending
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.exactly_once.request import DriverRequest
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
 from tests.unit.exactly_once.driver_bench import LOST, QUERY, REFUSED, Bench
 
@@ -30,7 +30,7 @@ def first_requests(bench: Bench, session: DriverSession) -> set[str]:
 
 
 def test_the_intent_is_appended_while_the_transactions_are_looked_at(bench: Bench) -> None:
-    written = "renew driver epoch" if bench.generation == 1 else WRITE
+    written = "renew driver epoch" if bench.transaction_version == 1 else WRITE
     assert first_requests(bench, warm(bench)) == {DESCRIBE, written}
 
 
@@ -61,8 +61,8 @@ def test_a_batch_that_fails_the_check_is_not_decided_although_its_intent_is_in_t
     verdict = bench.commit(receipts, session)
     assert isinstance(verdict.error, CommitAborted) and "time-out" in str(verdict.error)
     assert END not in bench.purposes() and COMMIT not in bench.purposes()
-    # With generation 1 two requests come before it, and by then the check has failed.
-    assert (WRITE in bench.purposes()) == (bench.generation == 2)
+    # With transaction version 1 two requests come before it, and by then the check has failed.
+    assert (WRITE in bench.purposes()) == (bench.transaction_version == 2)
     assert bench.state_of(receipts[1]).endswith("Abort")
     # The next run fences, which ends the transaction of the intent by an abort, and delivers the batch anew.
     again = bench.receipts(1, run="2" * 16)
@@ -129,7 +129,7 @@ def test_a_list_that_is_slow_holds_up_no_commit_for_long(bench: Bench) -> None:
     receipts = bench.receipts(1)
     committer = Committer(bench.settings, session, Job(DriverOperation.COMMIT, receipts[0].key, receipts), bench.now_ms)
     progress = committer.step(bench.now_ms)
-    kept: list[DriverRequest] = []
+    kept: list[AdminRequest] = []
     for _ in range(20):
         kept += [request for request in progress.requests if request.key.purpose == LIST]
         answers = [bench._answer(request, {}) for request in progress.requests if request.key.purpose != LIST]

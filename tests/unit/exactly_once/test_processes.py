@@ -7,13 +7,13 @@ import random
 
 import pytest
 
+from kafka_sink.client.admin_request import AdminRequest
 from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.exactly_once.ledger import Kind
-from kafka_sink.exactly_once.request import DriverRequest
 from kafka_sink.exactly_once.session import DECISIONS_MAX, Conclusion, DriverOperation, DriverSession
-from tests.unit.exactly_once.driver_bench import LOST, REFUSED, SINK, Bench
+from tests.unit.exactly_once.driver_bench import LOST, REFUSED, SINK, Bench, after
 
-FENCE, WRITE, END = "fence older drivers", "write ledger record", "end ledger transaction"
+FENCE, CLAIM, WRITE, END = "fence older drivers", "claim ledger", "write ledger record", "end ledger transaction"
 SECOND = "2" * 16
 TASKS = (0, 1)
 
@@ -107,7 +107,7 @@ def test_a_decided_batch_is_never_said_to_be_undecided_when_its_done_record_is_r
 ) -> None:
     session = bench.session()
 
-    def latecomer(request: DriverRequest) -> None:
+    def latecomer(request: AdminRequest) -> None:
         if bench.purposes().count("commit transaction") == len(TASKS):
             bench.before = None
             while bench.broker.init(session.transactional_id, None)[0]:
@@ -179,7 +179,7 @@ def test_a_command_of_an_operator_that_is_fenced_in_between_fences_again(
     bench.settle()
     bench.asked.clear()
 
-    def rival(request: DriverRequest) -> None:
+    def rival(request: AdminRequest) -> None:
         if request.key.purpose == WRITE:
             bench.before = None
             while bench.broker.init("sink-driver", None)[0]:
@@ -210,7 +210,7 @@ def test_a_run_that_claimed_while_an_elder_one_read_is_not_taken_for_an_elder_it
     elder, younger = bench.session(), bench.session(SECOND)
     receipts = bench.receipts(0, run=SECOND)
 
-    def overtaken(request: DriverRequest) -> None:
+    def overtaken(request: AdminRequest) -> None:
         if request.key.purpose == "read ledger":
             bench.before = None
             assert bench.commit(receipts, younger, answers={WRITE: [REFUSED]}).error is not None
@@ -219,3 +219,39 @@ def test_a_run_that_claimed_while_an_elder_one_read_is_not_taken_for_an_elder_it
     verdict = bench.commit(bench.receipts(), elder)
     assert isinstance(verdict.error, CommitAborted) and "has taken over" in str(verdict.error)
     assert not elder.elders
+
+
+def test_of_two_runs_that_claim_in_turn_the_one_that_claimed_first_is_the_elder(bench: Bench) -> None:
+    """The answer to its claim is lost, and what it repeats stands behind the claim of the younger one."""
+    elder, younger = bench.session(), bench.session(SECOND)
+    receipts = bench.receipts(0, run=SECOND)
+    claims = 0
+
+    def overtaken(request: AdminRequest) -> None:
+        nonlocal claims
+        claims += request.key.purpose == CLAIM
+        if claims == 2:
+            bench.before = None
+            assert bench.commit(receipts, younger, answers={WRITE: [REFUSED]}).error is not None
+
+    bench.before = overtaken
+    verdict = bench.commit(bench.receipts(), elder, answers={CLAIM: [after(LOST)]})
+    assert isinstance(verdict.error, CommitAborted) and "has taken over" in str(verdict.error)
+    bench.settle()
+    verdict = bench.commit(bench.receipts(0, run=SECOND, attempt=1), younger)
+    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
+
+
+def test_a_process_of_a_run_that_was_taken_over_meanwhile_says_so(bench: Bench) -> None:
+    """It has claimed nothing itself before; its run has."""
+    delivered(bench, 0, bench.session())
+    younger = bench.session(SECOND)
+    assert bench.commit(bench.receipts(1, run=SECOND), younger, answers={WRITE: [REFUSED]}).error is not None
+    verdict = bench.commit(bench.receipts(1), bench.session())
+    assert isinstance(verdict.error, CommitAborted) and "has taken over" in str(verdict.error)
+
+
+def test_a_driver_whose_time_is_up_while_it_looks_whether_it_was_fenced_says_so(bench: Bench) -> None:
+    said = {END: [None, LOST, 90], "look for marker": [LOST] * 5_000}
+    verdict = bench.commit(bench.receipts(), bench.session(), answers=said)
+    assert isinstance(verdict.error, CommitPending) and "could not be told so: no time left" in str(verdict.error)

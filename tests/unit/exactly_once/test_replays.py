@@ -94,7 +94,8 @@ def test_a_decision_that_is_finished_first_is_compared_as_well(bench: Bench) -> 
 def test_another_export_under_the_label_of_an_earlier_one_is_refused(bench: Bench) -> None:
     bench.commit(bench.receipts("monday", query=""))
     verdict = bench.commit(again(bench, "monday", tasks=1, query=""), bench.session(SECOND))
-    assert isinstance(verdict.error, CommitAborted) and "a batch.id of its own" in str(verdict.error)
+    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6004"
+    assert "a batch.id of its own" in str(verdict.error)
 
 
 def test_a_decision_of_an_older_release_has_counts_to_compare_and_no_digest(bench: Bench) -> None:

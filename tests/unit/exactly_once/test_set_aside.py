@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from kafka_sink.client.admin_request import AdminResponse, ResponseKind
 from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.receipt import BatchKey
-from kafka_sink.exactly_once.request import AnswerStatus, DriverAnswer
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.exactly_once.set_aside import Aside, AsideVerdict, SetAside
 from kafka_sink.records.batch import seal
@@ -64,7 +64,9 @@ def test_a_poisoned_sink_is_refused_until_its_record_is_set_aside_and_a_person_a
     unknown = bench.commit(bench.receipts(1, run=SECOND, attempt=1), bench.session(SECOND))
     assert isinstance(unknown.error, CommitAborted) and "ledger.accept.new.sink=true" in str(unknown.error)
     bench.settings = type(bench.settings)(
-        ledger_topic=bench.settings.ledger_topic, generation=bench.generation, accept_unknown_sink=True
+        ledger_topic=bench.settings.ledger_topic,
+        transaction_version=bench.transaction_version,
+        accept_unknown_sink=True,
     )
     accepted = bench.commit(bench.receipts(1, run=THIRD, attempt=2), bench.session(THIRD))
     assert accepted.conclusion is Conclusion.DELIVERED and bench.ledger()[SINK].kind is Kind.DONE
@@ -129,6 +131,6 @@ def test_a_record_of_more_bytes_than_are_read_stops_its_own_key_only(bench: Benc
 def test_an_answer_after_the_verdict_changes_nothing(bench: Bench) -> None:
     machine = SetAside(bench.settings, SINK, 0, 0, 0)
     (request,) = machine.step(0).requests
-    done = machine.step(0, [DriverAnswer(request.key, AnswerStatus.REFUSED, (), ERRORS[AnswerStatus.REFUSED])])
+    done = machine.step(0, [AdminResponse(request, ResponseKind.REFUSED, (), ERRORS[ResponseKind.REFUSED])])
     assert done.verdict is not None and done.verdict.outcome is Aside.FAILED
-    assert machine.step(1, [DriverAnswer(request.key, AnswerStatus.LOST, (), ERRORS[LOST])]).verdict == done.verdict
+    assert machine.step(1, [AdminResponse(request, ResponseKind.LOST, (), ERRORS[LOST])]).verdict == done.verdict

@@ -49,18 +49,18 @@ def cluster_of(**partition_counts: int) -> ClusterView:
 
 
 class Shell:
-    """An appender with its exchange; what would go to the engine is taken from `posted`."""
+    """An appender with its mailbox; what would go to the engine is taken from `posted`."""
 
     def __init__(self, *, interceptors: Any = None, **options: Any) -> None:
         options.setdefault("max_block_ms", 0)
         self.options = ProducerOptions(bootstrap_servers=(("b", 9092),), client_id="unit", **options)
         self.clock = FakeClock()
         self.wake_count = 0
-        self.exchange = Mailbox(self.clock, self._wake)
-        self.exchange.cluster = cluster_of(t=2, other=1)
+        self.mailbox = Mailbox(self.clock, self._wake)
+        self.mailbox.cluster = cluster_of(t=2, other=1)
         self.metrics = ProducerMetrics(self.options, client_id="unit")
         self.appender = Appender(
-            self.options, self.exchange, self.metrics, random_number=lambda: 0.0, interceptors=interceptors
+            self.options, self.mailbox, self.metrics, random_number=lambda: 0.0, interceptors=interceptors
         )
 
     def _wake(self) -> None:
@@ -84,24 +84,24 @@ class Shell:
         return self.posted()
 
     def posted(self) -> list[ProducerBatch]:
-        appends = [each for each in self.exchange.take_inputs() if isinstance(each, c.Append)]
+        appends = [each for each in self.mailbox.take_inputs() if isinstance(each, c.Append)]
         return [batch for each in appends for batch in each.batches]
 
     def complete(self, batch: ProducerBatch, failed: c.Failed | None = None, *, base_offset: int = 100) -> None:
         """As the sender does it."""
-        with self.exchange.changed:
+        with self.mailbox.changed:
             for share in batch.shares:
                 if failed is not None:
-                    share.token.on_failed(share, failed, self.exchange.calls)
+                    share.token.on_failed(share, failed, self.mailbox.calls)
                 else:
                     batch.base_offset = base_offset
-                    share.token.on_delivered(share, batch, self.exchange.calls)
-            self.exchange.completed_bytes += batch.size
-            self.exchange.completed_records += batch.record_count
-            self.exchange.tell_change()
+                    share.token.on_delivered(share, batch, self.mailbox.calls)
+            self.mailbox.completed_bytes += batch.size
+            self.mailbox.completed_records += batch.record_count
+            self.mailbox.tell_change()
 
     def run_calls(self) -> None:
-        calls, self.exchange.calls = self.exchange.calls, []
+        calls, self.mailbox.calls = self.mailbox.calls, []
         for call in calls:
             call()
 
@@ -168,13 +168,13 @@ class FakeEngine:
 class SenderShell(Shell):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.engine = FakeEngine(self.exchange.cluster)
+        self.engine = FakeEngine(self.mailbox.cluster)
         self.network = FakeNetwork()
         self.sender = Sender(
             self.options,
             self.engine,
             self.network,
-            self.exchange,
+            self.mailbox,
             self.appender,
             self.metrics,  # type: ignore[arg-type]
         )

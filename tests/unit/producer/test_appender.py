@@ -26,7 +26,7 @@ def columns(count: int, size: int = 10) -> RecordColumns:
 
 
 def arrow_future(shell: Shell, rows: int) -> ArrowFuture:
-    return ArrowFuture(shell.exchange, rows, 0)
+    return ArrowFuture(shell.mailbox, rows, 0)
 
 
 # ---- racks ----------------------------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ def racked(shell: Shell, racks: Sequence[str | None]) -> None:
     """The leader of each partition of topic t is a broker in the rack at its place."""
     brokers = {number: Endpoint(f"b{number}", 9092, rack) for number, rack in enumerate(racks)}
     partitions = {number: PartitionLeader(number, 0) for number in range(len(racks))}
-    shell.exchange.cluster = ClusterView(brokers, {"t": TopicView("t", partitions=partitions)})
+    shell.mailbox.cluster = ClusterView(brokers, {"t": TopicView("t", partitions=partitions)})
 
 
 def available(shell: Shell) -> tuple[int, ...]:
@@ -49,12 +49,12 @@ def test_rows_without_a_key_stay_in_the_rack_while_a_partition_is_led_there() ->
     racked(shell, ["far", "near", None, "near"])
     assert available(shell) == (1, 3)
     assert [batch.partition for batch in sent_without_a_key(shell)] == [1]
-    shell.exchange.slow_node_ids = frozenset({1})
+    shell.mailbox.slow_node_ids = frozenset({1})
     assert available(shell) == (3,)
-    shell.exchange.slow_node_ids = frozenset({1, 3})
+    shell.mailbox.slow_node_ids = frozenset({1, 3})
     assert available(shell) == (0, 2)  # far is better than stuck
     racked(shell, ["far", None])
-    shell.exchange.slow_node_ids = frozenset()
+    shell.mailbox.slow_node_ids = frozenset()
     assert available(shell) == (0, 1)
 
 
@@ -147,7 +147,7 @@ def test_a_wish_is_posted_behind_everything_sent_before() -> None:
     shell.send(b"a")
     shell.send(b"b", topic="other")
     operation = shell.appender.post_behind("flush()", c.Flush)
-    *appends, flush = shell.exchange.take_inputs()
+    *appends, flush = shell.mailbox.take_inputs()
     assert sum(batch.record_count for each in appends for batch in each.batches) == 2  # type: ignore[union-attr]
     assert flush == c.Flush(operation.operation_id)
 
@@ -187,7 +187,7 @@ def test_a_full_buffer_closes_what_is_open_so_that_it_drains() -> None:
     (batch,) = shell.posted()
     shell.complete(batch)
     assert shell.send(bytes(600)).done() is False
-    assert len(shell.exchange.waiters) == 0
+    assert len(shell.mailbox.waiters) == 0
 
 
 def test_a_full_buffer_leaves_open_what_is_open_while_another_batch_is_under_way() -> None:
@@ -242,17 +242,17 @@ def test_nobody_overtakes_a_thread_that_waits_for_room() -> None:
     shell = Shell(max_block_ms=1000, buffer_memory=1000)
     room = shell.appender.room
     first, second = BufferWaiter(room), BufferWaiter(room)
-    shell.exchange.waiters.extend((first, second))
+    shell.mailbox.waiters.extend((first, second))
     assert room.has_room(1, 1, first)
     assert not room.has_room(1, 1, second)
-    shell.exchange.waiters.popleft()
+    shell.mailbox.waiters.popleft()
     assert room.has_room(1, 1, second)
 
 
 def test_whoever_leaves_the_queue_in_any_way_leaves_nothing_behind_and_lets_the_next_one_look() -> None:
     shell = Shell(buffer_memory=1000)
     shell.send(bytes(900))
-    changes = shell.exchange.change_count
+    changes = shell.mailbox.change_count
 
     def interrupted() -> None:
         with BufferWaiter(shell.appender.room) as place:
@@ -261,8 +261,8 @@ def test_whoever_leaves_the_queue_in_any_way_leaves_nothing_behind_and_lets_the_
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert len(shell.exchange.waiters) == 0
-    assert shell.exchange.change_count > changes
+    assert len(shell.mailbox.waiters) == 0
+    assert shell.mailbox.change_count > changes
     assert shell.appender.room.used_bytes == 900
 
 
@@ -304,7 +304,7 @@ def test_pieces_cover_all_rows_once_and_stay_within_the_limits(sizes: list[int])
 
 def test_a_refusal_is_raised_and_nothing_is_taken() -> None:
     shell = Shell()
-    shell.exchange.refusal = LocalProtocolError("no transaction")
+    shell.mailbox.refusal = LocalProtocolError("no transaction")
     with pytest.raises(LocalProtocolError, match="no transaction"):
         shell.send()
     assert shell.appender.room.used_records == 0
@@ -341,7 +341,7 @@ def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(monkeypa
     monkeypatch.setattr(shell.appender._assembler, "append", interrupted)
     with pytest.raises(KeyboardInterrupt):
         shell.close_due()
-    assert "nobody knows which are in" in str(shell.exchange.broken)
+    assert "nobody knows which are in" in str(shell.mailbox.broken)
     with pytest.raises(LocalProtocolError, match="This producer is finished"):
         shell.send()
     shell.appender.end(DeliveryError("the end"), LocalProtocolError("closed"))
@@ -380,7 +380,7 @@ def test_the_end_fails_what_was_only_collected_and_refuses_the_rest() -> None:
 def test_a_topic_that_grows_is_used_in_full_after_the_next_look() -> None:
     shell = Shell(linger_ms=0)
     assert shell.collector().partition_count == 2
-    shell.exchange.cluster = cluster_of(t=5)
+    shell.mailbox.cluster = cluster_of(t=5)
     assert shell.collector().partition_count == 5
     assert shell.appender.refreshed("other") is None
 
@@ -388,7 +388,7 @@ def test_a_topic_that_grows_is_used_in_full_after_the_next_look() -> None:
 def test_partitions_of_slow_brokers_are_left_out_as_long_as_there_are_others() -> None:
     shell = Shell()
     assert shell.collector().view.available == (0, 1)
-    shell.exchange.slow_node_ids = frozenset({1})
+    shell.mailbox.slow_node_ids = frozenset({1})
     assert shell.collector().view.available == (0, 1)
-    shell.exchange.slow_node_ids = frozenset({2})
+    shell.mailbox.slow_node_ids = frozenset({2})
     assert shell.collector().view.available == (0, 1)

@@ -101,7 +101,7 @@ def test_rows_without_callbacks_cost_no_call() -> None:
     for number in range(5):
         shell.send(on_delivery=print if number == 3 else None)
     shell.complete(one_batch(shell))
-    assert len(shell.exchange.calls) == 1
+    assert len(shell.mailbox.calls) == 1
 
 
 def share(future: ArrowFuture, first_row: int, count: int, first_record: int = 0) -> Share:
@@ -119,13 +119,13 @@ def batch_of(partition: int, *shares: Share, base_offset: int = 0) -> Any:
 
 def test_an_arrow_future_ends_with_its_last_row_and_names_ranges() -> None:
     shell = Shell()
-    future = ArrowFuture(shell.exchange, 10, 123)
+    future = ArrowFuture(shell.mailbox, 10, 123)
     calls: list[Any] = []
     future.add_done_callback(lambda done: calls.append(done.result(0).row_count))
     pieces = (share(future, 0, 4, 2), share(future, 4, 5), share(future, 9, 1))
     for partition, piece, offset in ((0, pieces[0], 50), (1, pieces[1], 0), (0, pieces[2], 90)):
         assert not future.done()
-        future.on_delivered(piece, batch_of(partition, piece, base_offset=offset), shell.exchange.calls)
+        future.on_delivered(piece, batch_of(partition, piece, base_offset=offset), shell.mailbox.calls)
     shell.run_calls()
     assert calls == [10]
     metadata = future.result(0)
@@ -135,18 +135,18 @@ def test_an_arrow_future_ends_with_its_last_row_and_names_ranges() -> None:
 
 def test_ranges_of_a_partition_join_in_any_order_and_unknown_offsets_do_not_count() -> None:
     shell = Shell()
-    future = ArrowFuture(shell.exchange, 10, 0)
+    future = ArrowFuture(shell.mailbox, 10, 0)
     for first_row, count, offset in ((0, 3, -1), (3, 2, 20), (5, 5, 5)):
         future.on_delivered(share(future, first_row, count), batch_of(0, base_offset=offset), [])
     assert future.result(0).partitions == {("t", 0): PartitionRange(5, 21, 10)}
-    unknown = ArrowFuture(shell.exchange, 3, 0)
+    unknown = ArrowFuture(shell.mailbox, 3, 0)
     unknown.on_delivered(share(unknown, 0, 3), batch_of(0, base_offset=-1), [])
     assert unknown.result(0).partitions == {("t", 0): PartitionRange(-1, -1, 3)}
 
 
 def test_an_arrow_future_with_a_failure_says_how_many_rows_and_which_one_was_named() -> None:
     shell = Shell()
-    future = ArrowFuture(shell.exchange, 5, 0)
+    future = ArrowFuture(shell.mailbox, 5, 0)
     first, second = share(future, 0, 3), share(future, 3, 2)
     future.on_delivered(first, batch_of(0, first), [])
     failed = c.Failed(batch_of(1, second), BrokerError("invalid", code=87), {1: "no key"})
@@ -160,7 +160,7 @@ def test_an_arrow_future_with_a_failure_says_how_many_rows_and_which_one_was_nam
 
 def test_an_arrow_future_tells_a_failure_before_its_other_rows_are_done() -> None:
     shell = Shell()
-    future = ArrowFuture(shell.exchange, 5, 0)
+    future = ArrowFuture(shell.mailbox, 5, 0)
     assert future.failure is None
     future.fail(2, DeliveryError("no room"), [])
     assert not future.done()

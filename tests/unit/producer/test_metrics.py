@@ -218,3 +218,16 @@ def test_averages_forget_what_left_the_window_and_totals_do_not() -> None:
     found = of_producer(subject, 2000)
     assert math.isnan(found["batch-size-avg"]) and found["record-send-rate"] == 0.0
     assert found["record-send-total"] == 10
+
+
+def test_totals_are_the_counters_of_a_snapshot_and_name_the_errors_of_retries() -> None:
+    subject = metrics()
+    subject.on_retried("a", records=3, error_code=6, now_ms=0)
+    subject.on_retried("a", records=2, now_ms=0)
+    subject.on_request(1, request_bytes=500, now_ms=1)
+    subject.on_call("flush", duration_ns=7)
+    snapshot = {name: value for (group, name, _), value in subject.snapshot(5).items() if group == "producer-metrics"}
+    totals = subject.totals(5)
+    assert totals == {name: value for name, value in snapshot.items() if name.endswith("-total")}
+    assert (totals["record-retry-total"], totals["outgoing-byte-total"]) == (5, 500)
+    assert subject.retried_by_error() == {6: 3, None: 2}

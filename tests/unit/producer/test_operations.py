@@ -32,10 +32,10 @@ class Steps:
 
     def __init__(self) -> None:
         options = ProducerOptions(bootstrap_servers=(("a", 9092),), max_block_ms=0)
-        self.exchange = Mailbox(StillClock(), wake=lambda: None)
+        self.mailbox = Mailbox(StillClock(), wake=lambda: None)
         metrics = ProducerMetrics(options, client_id="c")
-        appender = Appender(options, self.exchange, metrics, random_number=lambda: 0.0, interceptors=None)
-        self.operations = Operations(self.exchange, appender, metrics, 0)
+        appender = Appender(options, self.mailbox, metrics, random_number=lambda: 0.0, interceptors=None)
+        self.operations = Operations(self.mailbox, appender, metrics, 0)
 
     def call(self, name: str) -> object:
         return self.operations.step(name, c.InitTransactions)
@@ -44,13 +44,13 @@ class Steps:
         """The id under which the engine knows it."""
         with pytest.raises(OperationTimeout, match="may be called again"):
             self.call(name)
-        (wish,) = self.exchange.take_inputs()
+        (wish,) = self.mailbox.take_inputs()
         assert isinstance(wish, c.InitTransactions)
         return wish.operation_id
 
     def end(self, operation_id: int, error: TransactionAborted | None = None, result: object = None) -> None:
-        with self.exchange.changed:
-            self.exchange.finish(operation_id, error, result)
+        with self.mailbox.changed:
+            self.mailbox.finish(operation_id, error, result)
 
 
 def test_a_step_that_ran_out_of_time_is_waited_for_and_not_asked_for_again() -> None:
@@ -58,7 +58,7 @@ def test_a_step_that_ran_out_of_time_is_waited_for_and_not_asked_for_again() -> 
     operation_id = steps.time_out(COMMIT)
     steps.end(operation_id, result="done")
     assert steps.call(COMMIT) == "done"
-    assert steps.exchange.take_inputs() == []
+    assert steps.mailbox.take_inputs() == []
 
 
 def test_an_error_that_came_after_the_time_out_is_told_at_the_next_call() -> None:

@@ -39,7 +39,7 @@ def test_a_turn_closes_what_is_due_steps_carries_out_and_publishes() -> None:
     shell.engine.answers = [[delivered(batch, 5)]]
     assert shell.sender.turn()
     assert future.result(0).offset == 5
-    assert shell.exchange.completed_bytes == batch.size
+    assert shell.mailbox.completed_bytes == batch.size
 
 
 def test_it_sleeps_until_the_engine_or_a_linger_wants_it() -> None:
@@ -82,10 +82,10 @@ def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> 
     observed: list[c.Command] = [c.BatchObserved("split", batch), c.BatchObserved("split", first)]
     shell.engine.answers = [[*observed, delivered(quarters[0], 0), delivered(second, 2)]]
     shell.sender.turn()
-    assert (shell.exchange.completed_bytes, [future.done() for future in futures]) == (0, [True, False, True, True])
+    assert (shell.mailbox.completed_bytes, [future.done() for future in futures]) == (0, [True, False, True, True])
     shell.engine.answers = [[delivered(quarters[1], 1), c.Finished(flush.operation_id)]]
     shell.sender.turn()
-    assert shell.exchange.completed_bytes == batch.size
+    assert shell.mailbox.completed_bytes == batch.size
     assert shell.appender.room.used_bytes == 0
     assert [future.result(0).offset for future in futures] == [0, 1, 2, 3]
 
@@ -94,35 +94,35 @@ def test_what_was_refused_in_advance_stays_refused_until_the_engine_has_seen_why
     shell = SenderShell()
     refusal = LocalProtocolError("being committed")
     shell.appender.post_behind("commit", lambda operation_id: c.EndTransaction(operation_id, True), refusal=refusal)
-    with shell.exchange.changed:
-        shell.exchange.publish_refusal(None)
-    assert shell.exchange.refusal is refusal
+    with shell.mailbox.changed:
+        shell.mailbox.publish_refusal(None)
+    assert shell.mailbox.refusal is refusal
     shell.sender.turn()
-    assert shell.exchange.refusal is None
+    assert shell.mailbox.refusal is None
 
 
 def test_topics_somebody_waits_for_are_reported_and_others_are_not() -> None:
     shell = SenderShell()
-    shell.exchange.wanted_topics["wanted"] = 1
+    shell.mailbox.wanted_topics["wanted"] = 1
     shell.engine.cluster = cluster_of(t=9)
     shell.sender.turn()
-    assert {topic: report.trouble for topic, report in shell.exchange.topic_reports.items()} == {
+    assert {topic: report.trouble for topic, report in shell.mailbox.topic_reports.items()} == {
         "wanted": "trouble with wanted"
     }
-    assert shell.exchange.cluster is shell.engine.cluster
+    assert shell.mailbox.cluster is shell.engine.cluster
 
 
 def test_nodes_that_take_nothing_for_too_long_are_published_as_one_unchanging_set() -> None:
     shell = SenderShell(partitioner_availability_timeout_ms=100)
     shell.engine.nodes.unavailable_since_ms = 901
     shell.sender.turn()
-    assert shell.exchange.slow_node_ids == frozenset()
+    assert shell.mailbox.slow_node_ids == frozenset()
     shell.clock.now_ms += 1
     shell.sender.turn()
-    found = shell.exchange.slow_node_ids
+    found = shell.mailbox.slow_node_ids
     shell.sender.turn()
     assert found == {1}
-    assert shell.exchange.slow_node_ids is found
+    assert shell.mailbox.slow_node_ids is found
 
 
 class FakeLogger:
@@ -185,7 +185,7 @@ def test_a_finished_close_is_the_last_turn_and_an_abandon_too() -> None:
     assert not shell.sender.turn()
     other = SenderShell(linger_ms=60_000)
     future = other.send()
-    other.exchange.post(c.Abandon(DeliveryError("abandoned")))
+    other.mailbox.post(c.Abandon(DeliveryError("abandoned")))
     other.sender.run()
     assert other.network.is_closed
     with pytest.raises(DeliveryError, match="abandoned"):
@@ -219,7 +219,7 @@ def test_a_bug_in_the_engine_ends_every_future_and_operation_with_it(logger: Fak
 def test_a_forgotten_producer_closes_itself() -> None:
     shell = SenderShell(linger_ms=60_000)
     shell.send()
-    shell.exchange.is_orphaned = True
+    shell.mailbox.is_orphaned = True
     shell.sender.turn()
     assert [type(each) for each in shell.engine.inputs] == [c.Append, c.Close]
 
@@ -229,12 +229,12 @@ def test_waiting_on_the_sender_thread_is_refused() -> None:
     errors: list[BaseException] = []
 
     def on_delivery(*_: object) -> None:
-        shell.exchange.sender_ident = threading.get_ident()
+        shell.mailbox.sender_ident = threading.get_ident()
         try:
             shell.send().result(None)
         except LocalProtocolError as error:
             errors.append(error)
-        shell.exchange.sender_ident = None
+        shell.mailbox.sender_ident = None
 
     shell.send(on_delivery=on_delivery)
     shell.sender.turn()

@@ -281,6 +281,8 @@ def test_every_refusal_says_where_and_what_to_do(
     with pytest.raises(error, match=words) as caught:
         answered(SchemaQuery("value", SUBJECT, **question), lambda _: RegistryAnswer(SOURCE, status, body))
     assert SOURCE in str(caught.value) and "so it is" in str(caught.value)
+    names = {401: "PKS-7007", 403: "PKS-7007", 429: "PKS-7006", 500: "PKS-7006", 503: "PKS-7006"}
+    assert caught.value.name == names.get(status, "PKS-7005")
 
 
 def test_one_who_may_not_register_is_told_so() -> None:
@@ -326,8 +328,9 @@ def test_a_field_that_is_not_what_it_should_be_is_named(field: str, value: Any) 
 )
 def test_what_is_no_json_is_no_registry(body: bytes) -> None:
     for question in (SchemaQuery("value", SUBJECT, version=1), SchemaQuery("value", SUBJECT, ONE, registers=True)):
-        with pytest.raises(RemoteProtocolError, match="is it"):
+        with pytest.raises(RemoteProtocolError, match="is it") as caught:
             answered(question, lambda _: RegistryAnswer(SOURCE, 200, body, "text/html"))
+        assert caught.value.name == "PKS-7008"
 
 
 def test_an_answer_that_is_too_long_is_not_read() -> None:

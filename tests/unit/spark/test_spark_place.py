@@ -41,6 +41,9 @@ class Context:
     def taskAttemptId(self) -> int:
         return 41
 
+    def attemptNumber(self) -> int:
+        return 1
+
 
 def inside_a_task(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]) -> None:
     monkeypatch.setattr(TaskContext, "get", staticmethod(lambda: Context(properties)))
@@ -50,7 +53,8 @@ def test_a_task_of_a_stream_knows_query_batch_run_partition_and_attempt(monkeypa
     inside_a_task(monkeypatch, STREAM)
     place = place_in_stream("sink")
     assert place == TaskPlace(BatchKey("q-1", 7), run_hash("r-1"), 3, 41, f"sink-{run_hash('q-1')}")
-    assert str(place) == "Spark partition 3 (attempt 41) of batch 7 of query q-1"
+    assert place.attempt_number == 1
+    assert str(place) == "Spark partition 3, TID 41, of batch 7 of query q-1"
 
 
 def test_without_a_sink_id_there_is_no_transaction(monkeypatch: pytest.MonkeyPatch) -> None:

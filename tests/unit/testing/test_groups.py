@@ -28,15 +28,15 @@ def promised_id(client: ClusterClient) -> str:
     return str(answer["member_id"])
 
 
-def heartbeat(client: ClusterClient, member_id: str, generation: int) -> int:
-    body = {"group_id": "g", "generation_id": generation, "member_id": member_id}
+def heartbeat(client: ClusterClient, member_id: str, transaction_version: int) -> int:
+    body = {"group_id": "g", "generation_id": transaction_version, "member_id": member_id}
     return int(client.ask(1, apis.HEARTBEAT, 3, body)["error_code"])
 
 
-def sync(client: ClusterClient, member_id: str, generation: int, plan: dict[str, bytes]) -> int:
+def sync(client: ClusterClient, member_id: str, transaction_version: int, plan: dict[str, bytes]) -> int:
     body = {
         "group_id": "g",
-        "generation_id": generation,
+        "generation_id": transaction_version,
         "member_id": member_id,
         "assignments": [{"member_id": name, "assignment": data} for name, data in plan.items()],
     }

@@ -1,4 +1,4 @@
-"""The transaction coordinator of the embedded broker, row by row, for both generations of the protocol."""
+"""The transaction coordinator of the embedded broker, row by row, for both transaction versions of the protocol."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_abort_of_nothing_takes_an_epoch_in_version_2_and_is_refused_before(c
 
 
 @pytest.mark.parametrize(("first", "second", "code"), [(5, 4, 90), (4, 5, 48)])
-def test_a_repeat_in_the_other_generation_misleads(client: ClusterClient, first: int, second: int, code: int) -> None:
+def test_a_repeat_in_the_other_version_misleads(client: ClusterClient, first: int, second: int, code: int) -> None:
     producer_id, epoch = open_transaction(client, version=2)
     assert client.end("tx", producer_id, epoch, COMMIT, version=first)[0] == 0
     client.advance(1)
@@ -222,7 +222,7 @@ def test_a_version_2_produce_waits_a_little_for_the_markers() -> None:
     assert client.produce(data, transactional_id="tx", version=12) == (0, 2)
 
 
-def test_a_delayed_batch_of_an_ended_transaction_is_refused_in_both_generations(client: ClusterClient) -> None:
+def test_a_delayed_batch_of_an_ended_transaction_is_refused_in_both_versions(client: ClusterClient) -> None:
     producer_id, epoch = open_transaction(client, version=2)
     assert client.end("tx", producer_id, epoch, COMMIT, version=5)[0] == 0
     client.advance(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from asking_driver import TIMEOUT_MS, AskingDriver
+from admin_driver import TIMEOUT_MS, AdminDriver
 from fake_cluster import Asked
 
 from kafka_sink.client.admin_request import (
@@ -56,8 +56,8 @@ def described(request: Asked) -> dict[str, Any]:
 
 
 @pytest.fixture
-def driver() -> AskingDriver:
-    driver = AskingDriver()
+def driver() -> AdminDriver:
+    driver = AdminDriver()
     driver.cluster.scripts |= {END_TXN.key: ok, LIST_TRANSACTIONS.key: listed, DESCRIBE_TRANSACTIONS.key: described}
     driver.coordinators = {"a": 0, "b": 1, "c": 2, "d": 1}
     return driver
@@ -66,13 +66,13 @@ def driver() -> AskingDriver:
 # ---- whom it reaches -------------------------------------------------------------------------------------------
 
 
-def test_a_question_reaches_the_coordinator_of_its_id(driver: AskingDriver) -> None:
+def test_a_question_reaches_the_coordinator_of_its_id(driver: AdminDriver) -> None:
     reply = driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY))
-    assert (reply.ending, reply.error, reply.was_sent) == (ResponseKind.ANSWERED, None, True)
+    assert (reply.kind, reply.error, reply.was_sent) == (ResponseKind.ANSWERED, None, True)
     assert [body["producer_id"] for body in reply.bodies] == [1]
 
 
-def test_coordinators_are_remembered_until_they_are_to_be_found_again(driver: AskingDriver) -> None:
+def test_coordinators_are_remembered_until_they_are_to_be_found_again(driver: AdminDriver) -> None:
     driver.ask(Coordinator("b"), END_TXN, END_BODY)
     driver.ask(Coordinator("b"), END_TXN, END_BODY)
     assert driver.count(FIND_COORDINATOR) == 1
@@ -80,29 +80,29 @@ def test_coordinators_are_remembered_until_they_are_to_be_found_again(driver: As
     reply = driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY, find_again=True))
     assert driver.count(FIND_COORDINATOR) == 2
     assert [node_id for node_id, _ in driver.asked(END_TXN)] == [1, 1, 2]
-    assert reply.ending is ResponseKind.ANSWERED
+    assert reply.kind is ResponseKind.ANSWERED
 
 
-def test_many_ids_are_looked_up_together_and_each_coordinator_is_asked_for_its_own(driver: AskingDriver) -> None:
+def test_many_ids_are_looked_up_together_and_each_coordinator_is_asked_for_its_own(driver: AdminDriver) -> None:
     reply = driver.reply_to(driver.ask(Coordinators(("a", "b", "c", "d")), DESCRIBE_TRANSACTIONS))
     assert driver.count(FIND_COORDINATOR) == 1
     assert {node: body["transactional_ids"] for node, body in driver.asked(DESCRIBE_TRANSACTIONS)} == {
         0: ["a"], 1: ["b", "d"], 2: ["c"]
     }  # fmt: skip
     found = {row["transactional_id"]: row["producer_id"] for body in reply.bodies for row in body["transaction_states"]}
-    assert found == driver.coordinators and reply.ending is ResponseKind.ANSWERED
+    assert found == driver.coordinators and reply.kind is ResponseKind.ANSWERED
 
 
 def test_brokers_that_find_one_coordinator_at_a_time_are_asked_for_one_at_a_time() -> None:
-    driver = AskingDriver(api_versions={FIND_COORDINATOR.key: (0, 3)})
+    driver = AdminDriver(api_versions={FIND_COORDINATOR.key: (0, 3)})
     driver.cluster.scripts[DESCRIBE_TRANSACTIONS.key] = described
     driver.coordinators = {"a": 0, "b": 1, "c": 1}
     reply = driver.reply_to(driver.ask(Coordinators(("a", "b", "c")), DESCRIBE_TRANSACTIONS))
     assert sorted(body["key"] for _, body in driver.asked(FIND_COORDINATOR)) == ["a", "b", "c"]
-    assert reply.ending is ResponseKind.ANSWERED and len(reply.bodies) == 2
+    assert reply.kind is ResponseKind.ANSWERED and len(reply.bodies) == 2
 
 
-def test_ids_of_a_thousand_are_asked_for_in_parts(driver: AskingDriver) -> None:
+def test_ids_of_a_thousand_are_asked_for_in_parts(driver: AdminDriver) -> None:
     ids = tuple(f"id-{number}" for number in range(2_500))
     driver.ask(Coordinators(ids), DESCRIBE_TRANSACTIONS)
     assert [len(body["coordinator_keys"]) for _, body in driver.asked(FIND_COORDINATOR)] == [1_000, 1_000, 500]
@@ -133,11 +133,11 @@ def offsets_body(partitions: tuple[tuple[str, int], ...]) -> dict[str, Any]:
 
 
 def test_each_leader_is_asked_once_for_all_of_its_partitions() -> None:
-    driver = AskingDriver(topics={"t": {0: 0, 1: 1, 2: 0}, "u": {0: 1}})
+    driver = AdminDriver(topics={"t": {0: 0, 1: 1, 2: 0}, "u": {0: 1}})
     driver.cluster.scripts[LIST_OFFSETS.key] = offsets_told
     partitions = (("t", 0), ("t", 1), ("t", 2), ("u", 0))
     reply = driver.reply_to(driver.ask(Leaders(partitions), LIST_OFFSETS, offsets_body(partitions), version_min=2))
-    assert reply.ending is ResponseKind.ANSWERED
+    assert reply.kind is ResponseKind.ANSWERED
     told = {
         (topic["name"], row["partition_index"]): row["offset"]
         for body in reply.bodies
@@ -149,22 +149,22 @@ def test_each_leader_is_asked_once_for_all_of_its_partitions() -> None:
 
 
 def test_a_partition_without_a_leader_is_lost_and_the_others_are_asked_all_the_same() -> None:
-    driver = AskingDriver(topics={"t": {0: 0, 1: -1}})
+    driver = AdminDriver(topics={"t": {0: 0, 1: -1}})
     driver.cluster.scripts[LIST_OFFSETS.key] = offsets_told
     partitions = (("t", 0), ("t", 1))
     question = driver.ask(Leaders(partitions), LIST_OFFSETS, offsets_body(partitions), version_min=2)
     driver.sleep(1_000)
     reply = driver.reply_to(question)
-    assert reply.ending is ResponseKind.LOST and "t-1 has no leader" in str(reply.error)
+    assert reply.kind is ResponseKind.LOST and "t-1 has no leader" in str(reply.error)
     assert [len(body["topics"][0]["partitions"]) for body in reply.bodies] == [1]
 
 
-def test_no_ids_are_answered_by_nobody(driver: AskingDriver) -> None:
+def test_no_ids_are_answered_by_nobody(driver: AdminDriver) -> None:
     reply = driver.reply_to(driver.ask(Coordinators(()), DESCRIBE_TRANSACTIONS))
-    assert (reply.ending, reply.bodies) == (ResponseKind.ANSWERED, ()) and driver.count(DESCRIBE_TRANSACTIONS) == 0
+    assert (reply.kind, reply.bodies) == (ResponseKind.ANSWERED, ()) and driver.count(DESCRIBE_TRANSACTIONS) == 0
 
 
-def test_every_broker_is_asked_and_one_that_joined_just_now_is_not_left_out(driver: AskingDriver) -> None:
+def test_every_broker_is_asked_and_one_that_joined_just_now_is_not_left_out(driver: AdminDriver) -> None:
     assert len(driver.reply_to(driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)).bodies) == 3
     driver.cluster.brokers[7] = ("host7", 9092)
     driver.sleep(200)
@@ -173,23 +173,23 @@ def test_every_broker_is_asked_and_one_that_joined_just_now_is_not_left_out(driv
     assert ids == {"of 0", "of 1", "of 2", "of 7"}
 
 
-def test_every_broker_is_asked_at_once_when_the_brokers_have_just_been_learnt(driver: AskingDriver) -> None:
+def test_every_broker_is_asked_at_once_when_the_brokers_have_just_been_learnt(driver: AdminDriver) -> None:
     driver.reply_to(driver.ask(Controller(), LIST_TRANSACTIONS, LIST_BODY))
     question = driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
     # At once: the driver's clock has not moved, and asking for the brokers again would have to wait for its back-off.
     assert len(driver.reply_to(question).bodies) == 3 and driver.count(METADATA) == 1
 
 
-def test_every_broker_can_be_asked_after_every_batch_without_waiting_longer_each_time(driver: AskingDriver) -> None:
+def test_every_broker_can_be_asked_after_every_batch_without_waiting_longer_each_time(driver: AdminDriver) -> None:
     driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
     for _ in range(10):
         driver.sleep(300)
         question = driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
         # At once: the driver's clock has not moved.
-        assert driver.reply_to(question).ending is ResponseKind.ANSWERED
+        assert driver.reply_to(question).kind is ResponseKind.ANSWERED
 
 
-def test_a_leader_that_moved_is_found_again(driver: AskingDriver) -> None:
+def test_a_leader_that_moved_is_found_again(driver: AdminDriver) -> None:
     body: dict[str, Any] = {"acks": -1, "timeout_ms": 1, "topic_data": []}
     driver.cluster.scripts[PRODUCE.key] = lambda request: {"responses": []}
     driver.ask(Leader("t", 1), PRODUCE, body, version_max=12)
@@ -197,18 +197,18 @@ def test_a_leader_that_moved_is_found_again(driver: AskingDriver) -> None:
     driver.ask(Leader("t", 1), PRODUCE, body, version_max=12)
     question = driver.ask(Leader("t", 1), PRODUCE, body, version_max=12, find_again=True)
     driver.sleep(200)
-    assert driver.reply_to(question).ending is ResponseKind.ANSWERED
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
     assert [node_id for node_id, _ in driver.asked(PRODUCE)] == [1, 1, 2]
 
 
-def test_any_broker_one_broker_and_the_controller_can_be_asked(driver: AskingDriver) -> None:
+def test_any_broker_one_broker_and_the_controller_can_be_asked(driver: AdminDriver) -> None:
     for target, wanted in ((AnyBroker(), {0, 1, 2}), (OneBroker(2), {2}), (Controller(), {0})):
         reply = driver.reply_to(driver.ask(target, LIST_TRANSACTIONS, LIST_BODY))
-        assert reply.ending is ResponseKind.ANSWERED
+        assert reply.kind is ResponseKind.ANSWERED
         assert driver.asked(LIST_TRANSACTIONS)[-1][0] in wanted
 
 
-def test_questions_of_one_step_are_all_out_before_the_first_answer(driver: AskingDriver) -> None:
+def test_questions_of_one_step_are_all_out_before_the_first_answer(driver: AdminDriver) -> None:
     driver.cluster.scripts[END_TXN.key] = lambda request: None
     driver.run(*[AdminRequest(Coordinator(key), END_TXN, END_BODY, TIMEOUT_MS) for key in "abcd" * 5])
     assert len(driver.cluster.pending_of(END_TXN)) == 20 and not driver.replies
@@ -221,47 +221,48 @@ def test_questions_of_one_step_are_all_out_before_the_first_answer(driver: Askin
 # ---- what goes wrong -------------------------------------------------------------------------------------------
 
 
-def test_a_disconnect_with_a_question_on_the_wire_loses_it_and_forgets_the_coordinator(driver: AskingDriver) -> None:
+def test_a_disconnect_with_a_question_on_the_wire_loses_it_and_forgets_the_coordinator(driver: AdminDriver) -> None:
     driver.cluster.scripts[END_TXN.key] = lambda request: None
     question = driver.ask(Coordinator("b"), END_TXN, END_BODY)
     driver.cluster.disconnect(1)
     driver.run()
     reply = driver.reply_to(question)
-    assert (reply.ending, reply.was_sent) == (ResponseKind.LOST, True) and isinstance(reply.error, TransportError)
+    assert (reply.kind, reply.was_sent) == (ResponseKind.LOST, True) and isinstance(reply.error, TransportError)
+    assert reply.error.name == "PKS-3003"
     assert driver.count(END_TXN) == 1, "what may have arrived is not sent again"
     driver.cluster.scripts[END_TXN.key] = ok
     driver.coordinators["b"] = 2
     question = driver.ask(Coordinator("b"), END_TXN, END_BODY)
-    assert driver.reply_to(question).ending is ResponseKind.ANSWERED and driver.asked(END_TXN)[-1][0] == 2
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED and driver.asked(END_TXN)[-1][0] == 2
 
 
-def test_a_dead_broker_does_not_hold_up_the_answers_of_the_living(driver: AskingDriver) -> None:
+def test_a_dead_broker_does_not_hold_up_the_answers_of_the_living(driver: AdminDriver) -> None:
     driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
     driver.cluster.refusing.add(1)
     driver.cluster.disconnect(1)
     driver.run()
     to_dead = driver.ask(Coordinator("b"), END_TXN, END_BODY)
     to_living = driver.ask(Coordinator("c"), END_TXN, END_BODY)
-    assert driver.reply_to(to_living).ending is ResponseKind.ANSWERED
+    assert driver.reply_to(to_living).kind is ResponseKind.ANSWERED
     driver.sleep(1_000)
     reply = driver.reply_to(to_dead)
-    assert (reply.ending, reply.was_sent) == (ResponseKind.LOST, False) and "host1:9092" in str(reply.error)
+    assert (reply.kind, reply.was_sent) == (ResponseKind.LOST, False) and "host1:9092" in str(reply.error)
 
 
-def test_of_several_brokers_the_answers_of_those_that_live_are_kept(driver: AskingDriver) -> None:
+def test_of_several_brokers_the_answers_of_those_that_live_are_kept(driver: AdminDriver) -> None:
     driver.cluster.refusing.add(1)
     question = driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
     driver.sleep(1_000)
     reply = driver.reply_to(question)
-    assert reply.ending is ResponseKind.LOST and len(reply.bodies) == 2
+    assert reply.kind is ResponseKind.LOST and len(reply.bodies) == 2
     question = driver.ask(Coordinators(("a", "b", "c", "d")), DESCRIBE_TRANSACTIONS)
     driver.sleep(1_000)
     reply = driver.reply_to(question)
-    assert reply.ending is ResponseKind.LOST
+    assert reply.kind is ResponseKind.LOST
     assert {row["transactional_id"] for body in reply.bodies for row in body["transaction_states"]} == {"a", "c"}
 
 
-def test_silence_ends_at_the_time_limit_and_late_answers_are_nobodys(driver: AskingDriver) -> None:
+def test_silence_ends_at_the_time_limit_and_late_answers_are_nobodys(driver: AdminDriver) -> None:
     driver.cluster.scripts[END_TXN.key] = lambda request: None
     silent = driver.ask(Coordinator("b"), END_TXN, END_BODY)
     quick = driver.ask(Coordinator("b"), LIST_TRANSACTIONS, LIST_BODY)
@@ -269,68 +270,68 @@ def test_silence_ends_at_the_time_limit_and_late_answers_are_nobodys(driver: Ask
     assert not driver.replies
     late = driver.cluster.pending_of(END_TXN)[0]
     driver.sleep(1)
-    assert driver.reply_to(silent).ending is ResponseKind.LOST and driver.reply_to(silent).was_sent
-    assert driver.reply_to(quick).ending is ResponseKind.LOST
+    assert driver.reply_to(silent).kind is ResponseKind.LOST and driver.reply_to(silent).was_sent
+    assert driver.reply_to(quick).kind is ResponseKind.LOST
     driver.sleep(TIMEOUT_MS)
     assert late.connection_id not in driver.cluster.connections, "a connection that owes an answer is given up"
     assert len(driver.replies) == 2
 
 
 def test_nothing_is_sent_after_the_time_limit_to_a_broker_that_could_not_take_it() -> None:
-    driver = AskingDriver(max_in_flight_requests_per_connection=1)
+    driver = AdminDriver(max_in_flight_requests_per_connection=1)
     driver.cluster.scripts[END_TXN.key] = lambda request: None
     first = driver.ask(Coordinator("b"), END_TXN, END_BODY, timeout_ms=20_000)
     second = driver.ask(Coordinator("b"), END_TXN, END_BODY, timeout_ms=1_000)
     driver.sleep(1_000)
     reply = driver.reply_to(second)
-    assert (reply.ending, reply.was_sent) == (ResponseKind.LOST, False)
+    assert (reply.kind, reply.was_sent) == (ResponseKind.LOST, False)
     driver.cluster.answer(driver.cluster.pending_of(END_TXN)[0], {"error_code": 0})
     driver.run()
-    assert driver.reply_to(first).ending is ResponseKind.ANSWERED and driver.count(END_TXN) == 1
+    assert driver.reply_to(first).kind is ResponseKind.ANSWERED and driver.count(END_TXN) == 1
 
 
 def test_a_version_that_the_broker_does_not_speak_is_unsupported() -> None:
-    driver = AskingDriver(api_versions={END_TXN.key: (0, 4), LIST_TRANSACTIONS.key: None})
+    driver = AdminDriver(api_versions={END_TXN.key: (0, 4), LIST_TRANSACTIONS.key: None})
     reply = driver.reply_to(driver.ask(Coordinator("a"), END_TXN, END_BODY, version_min=5))
-    assert (reply.ending, reply.was_sent) == (ResponseKind.UNSUPPORTED, False)
+    assert (reply.kind, reply.was_sent) == (ResponseKind.UNSUPPORTED, False)
     assert isinstance(reply.error, BrokerError) and reply.error.code == 35
     question = driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
     driver.sleep(200)
     reply = driver.reply_to(question)
-    assert reply.ending is ResponseKind.UNSUPPORTED and reply.bodies == ()
+    assert reply.kind is ResponseKind.UNSUPPORTED and reply.bodies == ()
 
 
 def test_a_field_that_has_no_place_in_the_brokers_version_is_unsupported() -> None:
-    driver = AskingDriver(api_versions={LIST_TRANSACTIONS.key: (0, 0)})
+    driver = AdminDriver(api_versions={LIST_TRANSACTIONS.key: (0, 0)})
     reply = driver.reply_to(driver.ask(AnyBroker(), LIST_TRANSACTIONS, {**LIST_BODY, "duration_filter": 5}))
-    assert reply.ending is ResponseKind.UNSUPPORTED and "duration_filter" in str(reply.error)
+    assert reply.kind is ResponseKind.UNSUPPORTED and "duration_filter" in str(reply.error)
 
 
-def test_a_lookup_that_is_not_permitted_is_refused_and_other_ids_go_on(driver: AskingDriver) -> None:
+def test_a_lookup_that_is_not_permitted_is_refused_and_other_ids_go_on(driver: AdminDriver) -> None:
     driver.lookup_codes["b"] = 53
     refused = driver.ask(Coordinator("b"), END_TXN, END_BODY)
-    assert driver.reply_to(refused).ending is ResponseKind.REFUSED
+    assert driver.reply_to(refused).kind is ResponseKind.REFUSED
     assert isinstance(driver.reply_to(refused).error, AuthorizationError)
     reply = driver.reply_to(driver.ask(Coordinators(("a", "b", "c")), DESCRIBE_TRANSACTIONS))
-    assert reply.ending is ResponseKind.REFUSED and len(reply.bodies) == 2 and driver.count(END_TXN) == 0
+    assert reply.kind is ResponseKind.REFUSED and len(reply.bodies) == 2 and driver.count(END_TXN) == 0
 
 
 @pytest.mark.parametrize("code", [14, 15, 16, -1])
-def test_a_coordinator_that_is_not_to_be_found_now_loses_the_question_unsent(driver: AskingDriver, code: int) -> None:
+def test_a_coordinator_that_is_not_to_be_found_now_loses_the_question_unsent(driver: AdminDriver, code: int) -> None:
     driver.lookup_codes["b"] = code
     reply = driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY))
-    assert (reply.ending, reply.was_sent) == (ResponseKind.LOST, False)
+    assert (reply.kind, reply.was_sent) == (ResponseKind.LOST, False)
     assert isinstance(reply.error, BrokerError) and reply.error.code == code and "'b'" in str(reply.error)
     driver.lookup_codes.clear()
-    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).ending is ResponseKind.ANSWERED
+    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
 
 
-def test_lost_outweighs_refused_because_asking_again_may_mend_it(driver: AskingDriver) -> None:
+def test_lost_outweighs_refused_because_engine_again_may_mend_it(driver: AdminDriver) -> None:
     driver.lookup_codes = {"a": 53, "b": 15}
-    assert driver.reply_to(driver.ask(Coordinators(("a", "b")), DESCRIBE_TRANSACTIONS)).ending is ResponseKind.LOST
+    assert driver.reply_to(driver.ask(Coordinators(("a", "b")), DESCRIBE_TRANSACTIONS)).kind is ResponseKind.LOST
 
 
-def test_a_lookup_that_got_lost_is_repeated_elsewhere(driver: AskingDriver) -> None:
+def test_a_lookup_that_got_lost_is_repeated_elsewhere(driver: AdminDriver) -> None:
     driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
     held = driver.cluster.scripts.pop(FIND_COORDINATOR.key)
     question = driver.ask(Coordinator("c"), END_TXN, END_BODY)
@@ -338,71 +339,71 @@ def test_a_lookup_that_got_lost_is_repeated_elsewhere(driver: AskingDriver) -> N
     driver.cluster.scripts[FIND_COORDINATOR.key] = held
     driver.cluster.disconnect(asked_at)
     driver.run()
-    assert driver.reply_to(question).ending is ResponseKind.ANSWERED
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
     assert [node_id for node_id, _ in driver.asked(FIND_COORDINATOR)] != [asked_at] * 2
 
 
-def test_a_coordinator_that_joined_just_now_is_waited_for_until_the_metadata_names_it(driver: AskingDriver) -> None:
+def test_a_coordinator_that_joined_just_now_is_waited_for_until_the_metadata_names_it(driver: AdminDriver) -> None:
     driver.ask(AllBrokers(), LIST_TRANSACTIONS, LIST_BODY)
     driver.cluster.brokers[7] = ("host7", 9092)
     driver.coordinators["e"] = 7
     question = driver.ask(Coordinator("e"), END_TXN, END_BODY)
     driver.sleep(500)
-    assert driver.reply_to(question).ending is ResponseKind.ANSWERED and driver.asked(END_TXN)[-1][0] == 7
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED and driver.asked(END_TXN)[-1][0] == 7
 
 
-def test_a_coordinator_outside_of_the_cluster_loses_the_question(driver: AskingDriver) -> None:
+def test_a_coordinator_outside_of_the_cluster_loses_the_question(driver: AdminDriver) -> None:
     driver.coordinators["e"] = 99
     question = driver.ask(Coordinator("e"), END_TXN, END_BODY)
     driver.sleep(500)
-    assert driver.reply_to(question).ending is ResponseKind.LOST and "99" in str(driver.reply_to(question).error)
+    assert driver.reply_to(question).kind is ResponseKind.LOST and "99" in str(driver.reply_to(question).error)
 
 
-def test_a_partition_without_a_leader_loses_the_question_after_a_fresh_look(driver: AskingDriver) -> None:
+def test_a_partition_without_a_leader_loses_the_question_after_a_fresh_look(driver: AdminDriver) -> None:
     driver.cluster.topics["t"][1] = 99
     question = driver.ask(Leader("t", 1), PRODUCE, {"acks": -1, "timeout_ms": 1, "topic_data": []}, version_max=12)
     driver.sleep(500)
-    assert driver.reply_to(question).ending is ResponseKind.LOST and "t-1 has no leader" in str(
+    assert driver.reply_to(question).kind is ResponseKind.LOST and "t-1 has no leader" in str(
         driver.reply_to(question).error
     )
 
 
-def test_a_topic_that_may_not_be_described_refuses_the_question(driver: AskingDriver) -> None:
+def test_a_topic_that_may_not_be_described_refuses_the_question(driver: AdminDriver) -> None:
     driver.cluster.topic_errors["t"] = 29
     question = driver.ask(Leader("t", 0), PRODUCE, {"acks": -1, "timeout_ms": 1, "topic_data": []}, version_max=12)
     driver.sleep(500)
-    assert driver.reply_to(question).ending is ResponseKind.REFUSED
+    assert driver.reply_to(question).kind is ResponseKind.REFUSED
 
 
 def test_while_nobody_can_be_reached_questions_end_at_once_and_unsent() -> None:
-    driver = AskingDriver()
+    driver = AdminDriver()
     driver.cluster.refusing |= {0, 1, 2}
     for target, api in ((Coordinator("a"), END_TXN), (AllBrokers(), METADATA), (AnyBroker(), API_VERSIONS)):
         reply = driver.reply_to(driver.ask(target, api, END_BODY if api is END_TXN else {"topics": []}))
-        assert (reply.ending, reply.was_sent) == (ResponseKind.LOST, False) and "connection refused" in str(reply.error)
+        assert (reply.kind, reply.was_sent) == (ResponseKind.LOST, False) and "connection refused" in str(reply.error)
     assert driver.wake_at_ms is not None and driver.wake_at_ms > driver.now_ms, "nothing spins"
 
 
-def test_forgotten_questions_have_no_reply_and_leave_the_connections_usable(driver: AskingDriver) -> None:
+def test_forgotten_questions_have_no_reply_and_leave_the_connections_usable(driver: AdminDriver) -> None:
     driver.cluster.scripts[END_TXN.key] = lambda request: None
     driver.ask(Coordinator("b"), END_TXN, END_BODY)
-    driver.asking.forget_questions()
+    driver.asking.forget_requests()
     late = driver.cluster.pending_of(END_TXN)[0]
     driver.cluster.answer(late, ok(late))
     driver.run()
     assert driver.replies == {}
     driver.cluster.scripts[END_TXN.key] = ok
-    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).ending is ResponseKind.ANSWERED
+    assert driver.reply_to(driver.ask(Coordinator("b"), END_TXN, END_BODY)).kind is ResponseKind.ANSWERED
 
 
-def test_a_broker_that_asks_for_a_pause_is_waited_for(driver: AskingDriver) -> None:
+def test_a_broker_that_asks_for_a_pause_is_waited_for(driver: AdminDriver) -> None:
     driver.cluster.scripts[LIST_TRANSACTIONS.key] = lambda request: {**listed(request), "throttle_time_ms": 3_000}
     driver.ask(OneBroker(1), LIST_TRANSACTIONS, LIST_BODY)
     question = driver.ask(Coordinator("b"), END_TXN, END_BODY)
     driver.sleep(2_999)
     assert question not in driver.replies and driver.count(END_TXN) == 0
     driver.sleep(1)
-    assert driver.reply_to(question).ending is ResponseKind.ANSWERED
+    assert driver.reply_to(question).kind is ResponseKind.ANSWERED
 
 
 @pytest.mark.parametrize("error", [AuthenticationError("no"), AuthorizationError("no"), BrokerError("no", code=35)])

@@ -122,8 +122,8 @@ def refused(driver: Driver) -> str:
         driver.nodes.connect(0, driver.now_ms)
         told += notices(driver.run())
     assert len(driver.connects()) == connects == 1
-    assert told == [str(driver.nodes.refusal)]
-    return told[0]
+    assert driver.nodes.refusal is not None and told == [str(driver.nodes.refusal)]
+    return f"{driver.nodes.refusal.name}: {told[0]}"
 
 
 def test_wrong_credentials_are_told_once_in_the_words_of_the_broker_and_never_tried_again() -> None:
@@ -132,6 +132,7 @@ def test_wrong_credentials_are_told_once_in_the_words_of_the_broker_and_never_tr
         **accepted(asked), "error_code": 58, "error_message": "no such user\nfake log line" + "x" * 5000
     }  # fmt: skip
     text = refused(driver)
+    assert text.startswith("PKS-4001: ")
     assert "refused the credentials for PLAIN: SASL_AUTHENTICATION_FAILED (58)" in text
     assert "the broker says: no such user?fake log linexxx" in text
     assert len(text) < 1400 and "hunter2" not in text
@@ -141,14 +142,17 @@ def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
     driver = authenticated()
     offered = ["SCRAM-SHA-512", "evil\n"]
     driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 33, "mechanisms": offered}
-    assert "does not take sasl.mechanism=PLAIN: it offers SCRAM-SHA-512, evil?" in refused(driver)
+    text = refused(driver)
+    assert text.startswith("PKS-4004: ")
+    assert "does not take sasl.mechanism=PLAIN: it offers SCRAM-SHA-512, evil?" in text
     assert SASL_AUTHENTICATE not in apis(driver)
 
 
 def test_a_listener_without_sasl_says_so() -> None:
     driver = authenticated()
     driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 34, "mechanisms": []}
-    assert "does not want SASL on this port" in refused(driver)
+    text = refused(driver)
+    assert text.startswith("PKS-4003: ") and "does not want SASL on this port" in text
 
 
 def test_a_server_that_does_not_prove_itself_is_refused_by_us() -> None:

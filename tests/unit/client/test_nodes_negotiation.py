@@ -225,6 +225,7 @@ def test_a_broker_without_the_api_answers_at_once() -> None:
     driver.await_ready()
     driver.send(request(api=INIT_PRODUCER_ID, body={}, version_min=0))
     (answer,) = driver.take_answers()
+    assert answer.failure is not None and answer.failure.name == "PKS-3008"
     assert "does not offer it" in str(answer.failure)
     assert driver.nodes.version_of(0, INIT_PRODUCER_ID) is None
 

@@ -1,8 +1,8 @@
 """An `AdminEngine` in front of a `FakeCluster`: three brokers, coordinators by name, a clock that the test moves.
 
-    driver = AskingDriver()
+    driver = AdminDriver()
     question = driver.ask(Coordinator("tx-1"), END_TXN, {...})
-    driver.reply_to(question).ending        # None: not yet
+    driver.reply_to(question).kind        # None: not yet
 
 The coordinator of an id is `coordinators[id]`, or the code in `lookup_codes[id]`. END_TXN and the others are answered
 by the test through `cluster.scripts`.
@@ -26,7 +26,7 @@ TIMEOUT_MS = 10_000
 STEPS_MAX = 200
 
 
-class AskingDriver:
+class AdminDriver:
     def __init__(
         self,
         *,
@@ -62,9 +62,9 @@ class AskingDriver:
         for _ in range(STEPS_MAX):
             step = self.asking.step(self.now_ms, _network(events), questions)
             questions = ()
-            for reply in step.replies:
-                assert reply.question not in self.replies, "answered twice"
-                self.replies[reply.question] = reply
+            for reply in step.responses:
+                assert reply.request not in self.replies, "answered twice"
+                self.replies[reply.request] = reply
             self.wake_at_ms = step.wake_at_ms
             events = self.cluster.deliver([one for one in step.commands if isinstance(one, NETWORK)], self.now_ms)
             if not events and (step.wake_at_ms is None or step.wake_at_ms > self.now_ms):

@@ -1,0 +1,299 @@
+"""`check`: a job that is well has nothing to complain of, and each planted mistake is named in its line.
+
+The assumption under test: brokers tell beforehand what they would refuse later, and what they are asked changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kafka_sink
+from kafka_sink.admin.topics import topic_state
+from kafka_sink.checks.environment import sockets, versions, zipped_pyspark
+from kafka_sink.checks.finding import FAIL, OK, WARN
+from kafka_sink.testing import BrokerCluster, EmbeddedRegistry
+from tests.certificates import Authority
+from tests.integration.asking import client_of
+from tests.integration.commanding import Shell
+from tests.integration.planted_mistakes import LEDGER, MISTAKES, SHORT_S, SINK_ID, TOPIC, Mistake, Planting, job, login
+from tests.secured_kafka import SecuredKafka
+from tools.foreign_reader import read_topic
+from tools.kafka_cluster import KafkaCluster
+from tools.waiting import wait_until
+
+# What the machine that runs this test has is no matter of the job.
+OF_THE_MACHINE = {"sockets", "pyspark.zip"}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Planting]:
+    with ExitStack() as stack:
+        yield Planting(stack, tmp_path)
+
+
+def complaints(report: kafka_sink.CheckReport) -> set[str]:
+    return {each.name for each in report if each.verdict != OK} - OF_THE_MACHINE
+
+
+def state_of(core: BrokerCluster) -> Any:
+    logs = {
+        (topic.name, partition.index): partition.log.end_offset
+        for topic in core.cluster.topics.values()
+        for partition in topic.partitions
+    }
+    return logs, sorted(core.coordinator.transactions)
+
+
+# ---- good and bad ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])
+def test_a_job_that_is_well_has_no_complaint_and_nothing_is_written(place: Planting, mode: str) -> None:
+    kafka = place.guarded()
+    before = kafka.do(state_of)
+    report = kafka_sink.check(login(kafka, {"delivery.guarantee": mode}), place.schema, timeout_s=10)
+    assert complaints(report) == {"options"}, report  # its password is readable on the network
+    assert kafka.do(state_of) == before
+    names = {each.name for each in report}
+    assert {"options", "columns", "python", "pyarrow", "pyspark", "bootstrap", "login", "brokers", "versions"} <= names
+    assert {"clock", "topic", "sizes", "permissions", "transactions"} <= names
+    if mode == "exactly-once":
+        assert {"time limits", "coordinator", "ids", "ledger", "decisions"} <= names
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.title)
+def test_a_mistake_is_named_in_its_line_with_what_to_do(place: Planting, mistake: Mistake) -> None:
+    options = mistake.plant(place)
+    # Whatever is tried again until the time is over waits for all of it.
+    waits = mistake.name == "login" and mistake.verdict == FAIL
+    report = kafka_sink.check(options, place.schema, timeout_s=SHORT_S if waits else 10)
+    lines = [each for each in report if each.name == mistake.name and each.verdict == mistake.verdict]
+    assert any(mistake.said in each.text for each in lines), report
+    assert all(each.advice for each in lines)
+    assert report.exit_code >= (2 if mistake.verdict == FAIL else 1)
+
+
+def test_there_are_mistakes_of_every_kind() -> None:
+    assert len(MISTAKES) >= 25 and len({mistake.name for mistake in MISTAKES}) >= 15
+
+
+def test_a_wrong_password_is_tried_once(place: Planting, caplog: pytest.LogCaptureFixture) -> None:
+    """A loop of wrong passwords locks accounts."""
+    kafka = place.guarded()
+    with caplog.at_level("WARNING", logger="kafka_sink"):
+        report = kafka_sink.check(login(kafka, {"kafka.sasl.password": "wrong"}), timeout_s=10)
+    assert [each.name for each in report if each.verdict == FAIL] == ["login"]
+    assert caplog.text.count("refused the credentials") == 1
+
+
+# ---- writing -------------------------------------------------------------------------------------------------------
+
+
+def test_probe_write_leaves_an_aborted_transaction_and_nothing_else(place: Planting) -> None:
+    kafka = place.broker()
+    report = kafka_sink.check(job(kafka), place.schema, probe_write=True, timeout_s=10)
+    (write,) = [each for each in report if each.name == "write"]
+    assert write.verdict == OK and "aborted" in write.text
+    assert {each.text for each in report if each.name == "clock"} == {
+        "this clock and the controller's differ by less than 5 s",
+        "this clock and the coordinator's differ by less than 5 s",
+    }
+
+    def written() -> int:
+        return sum(end for (topic, _), end in kafka.do(state_of)[0].items() if topic == TOPIC)
+
+    # The record, and the abort behind it, which comes after the answer.
+    wait_until(lambda: written() >= 2, "the marker of the abort")
+    logs, ids = kafka.do(state_of)
+    assert ids == [f"{SINK_ID}-check"] and written() == 2
+    assert logs[LEDGER, 0] == 0
+    assert read_topic(kafka.bootstrap_servers, TOPIC) == []
+    before = kafka.do(state_of)
+    assert complaints(kafka_sink.check(job(kafka), place.schema, timeout_s=10)) == set()
+    assert kafka.do(state_of) == before
+
+
+def test_what_could_not_be_taken_back_is_not_written(place: Planting) -> None:
+    kafka = place.broker()
+    before = kafka.do(state_of)
+    report = kafka_sink.check(job(kafka, {"delivery.guarantee": "at-least-once"}), probe_write=True, timeout_s=10)
+    (write,) = [each for each in report if each.name == "write"]
+    assert "could not be taken back" in write.text and kafka.do(state_of) == before
+
+
+# ---- the command ---------------------------------------------------------------------------------------------------
+
+
+def test_the_command_takes_options_as_the_job_does_and_its_exit_code_tells_the_worst(
+    place: Planting, shell: Shell, tmp_path: Path
+) -> None:
+    kafka = place.broker()
+    words = ("--bootstrap-server", kafka.bootstrap_servers, "--sink-id", SINK_ID, "--timeout", "10", "--json")
+    ledger = ("--option", f"ledger.topic={LEDGER}")
+    said = shell("check", *words, *ledger, "--topic", TOPIC, "--columns", "value STRING")
+    found = json.loads(said.out)
+    assert all(list(each) == ["name", "verdict", "text", "advice"] for each in found)
+    assert {each["verdict"] for each in found} <= {OK, WARN, FAIL}
+    worst = {each["verdict"] for each in found}
+    assert said.exit_code == (1 if WARN in worst else 0) and FAIL not in worst
+    kafka.create_topic("loose", 1)
+    assert shell("check", *words, *ledger, "--topic", "loose").exit_code == 1
+    properties = tmp_path / "job.properties"
+    properties.write_text("max.request.size=10485760\nledger.topic=none\nledger.create=false\n")
+    failed = shell("check", *words, "--topic", TOPIC, "--properties", str(properties))
+    bad = {each["name"]: each["verdict"] for each in json.loads(failed.out) if each["verdict"] != OK}
+    assert failed.exit_code == 2 and bad["sizes"] == WARN and bad["ledger"] == FAIL
+
+
+def test_the_table_has_a_mark_and_advice_for_each_line(place: Planting, shell: Shell) -> None:
+    kafka = place.broker(properties={"auto.create.topics.enable": "false"})
+    said = shell("check", "--bootstrap-server", kafka.bootstrap_servers, "--topic", "orderz", "--timeout", "10")
+    lines = said.out.splitlines()
+    (at,) = [index for index, line in enumerate(lines) if "orderz is not there" in line]
+    assert lines[at].split()[1] == "topic" and said.exit_code == 2
+    assert "-> pykafka-sink topic --create --topic orderz" in lines[at + 1]
+
+
+def test_wrong_options_are_a_line_too(shell: Shell) -> None:
+    said = shell("check", "--topic", "t", "--json")
+    (line,) = [each for each in json.loads(said.out) if each["name"] == "options"]
+    assert said.exit_code == 2 and "bootstrap.servers is missing" in line["text"]
+    missing = shell("check", "--properties", "no such file", "--json")
+    assert missing.exit_code == 2 and "cannot be read" in json.loads(missing.out)[0]["text"]
+
+
+def test_a_preset_is_explained_without_a_broker_and_what_is_set_wins(shell: Shell) -> None:
+    said = shell("check", "--preset", "event-hubs", "--explain", "--option", "kafka.compression.type=gzip")
+    assert said.exit_code == 0
+    assert "kafka.compression.type=none (the option that you set wins)" in said.out
+    assert "sets     kafka.connections.max.idle.ms=180000\n" in said.out and "cannot   Transactions" in said.out
+    assert shell("check", "--explain").exit_code == 2
+
+
+def test_a_schema_is_looked_for_and_not_registered(place: Planting) -> None:
+    kafka = place.broker()
+    with EmbeddedRegistry() as registry:
+        options = {"value.format": "avro", "value.columns": "value", "schema.registry.url": registry.url}
+        report = kafka_sink.check(job(kafka, {**options, "auto.register.schemas": "true"}), place.schema, timeout_s=10)
+        assert {each.verdict for each in report if each.name in ("registry", "schema")} == {OK}, report
+        assert not registry.do(lambda core: [each.subjects for each in core.store.contexts.values() if each.subjects])
+
+
+# ---- the machine ---------------------------------------------------------------------------------------------------
+
+
+def test_versions_that_are_too_old_are_named() -> None:
+    told = {each.name: each for each in versions((3, 9, 1), "14.0.2", "4.0.1")}
+    assert told["python"].verdict == FAIL and told["pyarrow"].verdict == FAIL
+    assert told["pyspark"].verdict == WARN and "streams do not" in told["pyspark"].text
+    assert [each.verdict for each in versions((3, 12, 0), "20.0", None)] == [OK, OK, WARN]
+    assert [each.verdict for each in versions((3, 12, 0), None, "3.5.1")] == [OK, FAIL, FAIL]
+
+
+def test_sockets_are_read_from_the_defaults_that_a_new_session_would_have(tmp_path: Path) -> None:
+    environment = {"SPARK_CONF_DIR": str(tmp_path)}
+    assert list(sockets(None, environment)) == []  # nobody knows
+    defaults = tmp_path / "spark-defaults.conf"
+    defaults.write_text("# none\nspark.executor.memory 2g\n")
+    (off,) = sockets(None, environment)
+    defaults.write_text("spark.python.unix.domain.socket.enabled   true\n")
+    (on,) = sockets(None, environment)
+    assert (off.verdict, on.verdict) == (WARN, OK) and off.advice
+
+
+def test_a_zip_that_is_compiled_in_every_process_is_advised_against(tmp_path: Path) -> None:
+    environment = {"SPARK_HOME": str(tmp_path)}
+    (without,) = zipped_pyspark(environment)
+    (tmp_path / "python" / "lib").mkdir(parents=True)
+    (tmp_path / "python" / "lib" / "pyspark.zip").touch()
+    (zipped,) = zipped_pyspark(environment)
+    assert without.advice == "" and "pyspark.zip" in zipped.text and zipped.advice
+
+
+def test_whoever_does_not_answer_in_time_is_a_line(place: Planting) -> None:
+    """A server that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        report = kafka_sink.check({"kafka.bootstrap.servers": servers, "topic": TOPIC}, timeout_s=SHORT_S)
+    assert {each.name: each.verdict for each in report if each.name in ("bootstrap", "login")} == {
+        "bootstrap": OK,
+        "login": FAIL,
+    }
+
+
+def test_a_broker_that_is_silent_where_it_advertises_itself_is_named_and_holds_nobody_up(place: Planting) -> None:
+    kafka = place.broker()
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        options = job(kafka)
+        with kafka.control() as core:
+            core.cluster.brokers[2].port = silent.getsockname()[1]
+        report = kafka_sink.check(options, timeout_s=4)
+    (line,) = [each for each in report if each.name == "brokers"]
+    assert line.verdict == FAIL and "broker 2 is not reached" in line.text, report
+    assert {each.verdict for each in report if each.name in ("topic", "permissions")} == {OK}, report
+
+
+# ---- Apache Kafka ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("listener", "mechanism"), [("SSL", ""), ("SASL_PLAINTEXT", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-256")]
+)
+def test_apache_kafka_lets_in_by_tls_and_sasl(
+    secured: SecuredKafka, topic_name: str, listener: str, mechanism: str
+) -> None:
+    """One node, so topics have one replica: the lines that are judged are the others."""
+    report = kafka_sink.check(
+        of_sink(secured.options(listener, mechanism), secured.kafka.create_topic(topic_name)), timeout_s=20
+    )
+    told = {each.name: each.verdict for each in report}
+    assert told["login"] == told["brokers"] == told["topic"] == told["permissions"] == told["transactions"] == OK, (
+        report
+    )
+    assert report.is_ok, report
+
+
+def test_apache_kafka_refuses_a_wrong_password_a_mechanism_and_an_unknown_authority(
+    secured: SecuredKafka, tmp_path: Path
+) -> None:
+    unknown = {"ssl.truststore.location": str(Authority(tmp_path, "somebody").path)}
+    for options, said in (
+        (secured.options("SASL_PLAINTEXT", "PLAIN", sasl_password="wrong"), "refused the credentials for PLAIN"),
+        ({**secured.options("SSL"), **unknown}, "an authority that is not trusted here"),
+        (secured.options("SSL", security_protocol="SASL_SSL", **LOGIN), "does not want SASL on this port"),
+    ):
+        report = kafka_sink.check(of_sink(options, "t"), timeout_s=20)
+        (line,) = [each for each in report if each.name == "login"]
+        assert line.verdict == FAIL and said in line.text and line.advice, report
+
+
+def test_apache_kafka_is_looked_at_and_left_as_it_was(kafka: KafkaCluster, topic_name: str) -> None:
+    topic = kafka.create_topic(topic_name, partitions=2)
+    options = of_sink({"bootstrap.servers": kafka.bootstrap_servers}, topic)
+    report = kafka_sink.check(options, timeout_s=20)
+    assert {each.name for each in report if each.verdict != OK} <= OF_THE_MACHINE, report
+    assert "clock" in {each.name for each in report}
+    with client_of(kafka.bootstrap_servers) as client:
+        assert topic_state(client, options["ledger.topic"]) is None
+    written = kafka_sink.check(options, timeout_s=20, probe_write=True)
+    assert next(each for each in written if each.name == "write").verdict == OK, written
+    assert {each.verdict for each in written if each.name in ("clock", "coordinator")} == {OK}, written
+    assert read_topic(kafka.bootstrap_servers, topic) == []
+    again = kafka_sink.check(options, timeout_s=20)
+    assert {each.verdict for each in again if each.name == "coordinator"} == {OK}, again
+
+
+LOGIN = {"sasl_mechanism": "PLAIN", "sasl_username": "alice", "sasl_password": "any"}
+
+
+def of_sink(producer: Mapping[str, Any], topic: str) -> dict[str, str]:
+    named = {f"kafka.{name}": str(value) for name, value in producer.items()}
+    return {**named, "topic": topic, "sink.id": topic[-60:], "ledger.topic": f"ledger-{topic[-60:]}"}

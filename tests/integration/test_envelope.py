@@ -1,0 +1,254 @@
+"""Constant headers and CloudEvents as a task writes them, read by librdkafka and the official CloudEvents package."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from cloudevents.core.base import BaseCloudEvent
+from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka_event
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    IntegerType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from kafka_sink.admin.side_plan import SidePlan
+from kafka_sink.errors import ConfigError, DataError
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.producer.pool import POOL
+from kafka_sink.spark.added_headers import AddedHeader, with_headers
+from kafka_sink.spark.columns import written_columns
+from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.testing import EmbeddedBroker
+from tools.foreign_reader import ForeignRecord, read_topic
+
+PLACE = TaskPlace(BatchKey("q-1", 7), "run", 3, 11)
+PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+UTC = dt.timezone.utc
+EVENT = {"cloudevents.type": "shop.order", "cloudevents.source": "/shop"}
+WHEN = dt.datetime(2024, 2, 29, 12, 30, 1, 250000, UTC)
+HEADERS = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
+SCHEMA = (
+    StructType().add("key", StringType()).add("value", StringType()).add("headers", HEADERS).add("order", StringType())
+    .add("seen", TimestampType()).add("rank", IntegerType()).add("paid", BooleanType())
+)  # fmt: skip
+KINDS = [pa.string(), pa.string(), PAIRS, pa.string(), pa.timestamp("us", "Europe/Berlin"), pa.int32(), pa.bool_()]
+ROWS = [
+    ["k1", '{"a": 1}', [{"key": "own", "value": b"1"}], "o-1", WHEN, 5, True],
+    ["k2", '"text"', None, "o-2", None, None, None],
+    [None, None, [], "o-3", WHEN, -1, False],
+]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(1) as broker:
+        yield broker
+    POOL.close()
+
+
+@pytest.fixture
+def topic(broker: EmbeddedBroker, request: pytest.FixtureRequest) -> str:
+    name = f"t{abs(hash(request.node.nodeid))}"
+    broker.create_topic(name, 1)
+    broker.create_topic(f"{name}-dead", 1)
+    return name
+
+
+def batch(rows: list[list[Any]] = ROWS) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(cells, kind) for cells, kind in zip(columns, KINDS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, [field.name for field in SCHEMA.fields])
+
+
+def write(broker: EmbeddedBroker, topic: str, given: pa.RecordBatch, more: dict[str, str]) -> TaskReceipt:
+    where = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic}
+    options = parse_sink_options({**where, **more})
+    columns = written_columns(SCHEMA, topic, options.formats, options.envelope)
+    if options.formats is not None:
+        columns = replace(columns, sides=(SidePlan("value", None),))
+    return write_task(replace(options, formats=None), columns, [given], PLACE)
+
+
+def read(broker: EmbeddedBroker, topic: str) -> list[ForeignRecord]:
+    return read_topic(broker.bootstrap_servers, topic)
+
+
+def event(record: ForeignRecord) -> BaseCloudEvent:
+    headers = {name: value or b"" for name, value in record.headers}
+    return from_kafka_event(KafkaMessage(headers, record.key, record.value or b""))
+
+
+# ---- constant headers ------------------------------------------------------------------------------------------------
+
+
+def test_constant_headers_stand_behind_those_of_the_row(broker: EmbeddedBroker, topic: str) -> None:
+    write(broker, topic, batch(), {"header.batch": "${query.id}/${batch.id}", "header.empty": "", "header.x": "é"})
+    constant = (("batch", b"q-1/7"), ("empty", b""), ("x", "é".encode()))
+    assert [record.headers for record in read(broker, topic)] == [(("own", b"1"), *constant), constant, constant]
+
+
+row_headers = st.lists(
+    st.one_of(st.none(), st.lists(st.tuples(st.text(max_size=2), st.binary(max_size=2)), max_size=3))
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(row_headers, st.data())
+def test_headers_are_added_to_whole_columns_as_to_single_rows(
+    given_headers: list[list[tuple[str, bytes]] | None], data: st.DataObject
+) -> None:
+    count = len(given_headers)
+    added, twin = [], [list(each or ()) for each in given_headers]
+    for number in range(data.draw(st.integers(0, 3))):
+        cells = data.draw(st.lists(st.one_of(st.none(), st.binary(max_size=2)), min_size=count, max_size=count))
+        is_constant = data.draw(st.booleans())
+        column = pa.array(cells, pa.binary())
+        content = b"same" if is_constant else column
+        added.append(AddedHeader(f"h{number}", content, column.is_valid().to_numpy(zero_copy_only=False)))
+        for own, cell in zip(twin, cells, strict=True):
+            if cell is not None:
+                own.append((f"h{number}", b"same" if is_constant else cell))
+    entries = [None if own is None else [{"key": key, "value": value} for key, value in own] for own in given_headers]
+    rows = pa.RecordBatch.from_arrays([pa.array(entries, PAIRS)], ["headers"])
+    found = with_headers(rows, added).column("headers").to_pylist()
+    assert [[(pair["key"], pair["value"]) for pair in own or ()] for own in found] == twin
+
+
+# ---- CloudEvents -----------------------------------------------------------------------------------------------------
+
+ATTRIBUTES = {
+    **EVENT, "cloudevents.id.column": "order", "cloudevents.time.column": "seen", "cloudevents.rank.column": "rank",
+    "cloudevents.paid.column": "paid", "cloudevents.batch": "${batch.id}",
+    "cloudevents.subject": "Zürich 100 %",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+def test_the_official_package_reads_every_attribute(broker: EmbeddedBroker, topic: str, mode: str) -> None:
+    write(
+        broker, topic, batch(), {**ATTRIBUTES, "cloudevents": mode, "cloudevents.datacontenttype": "application/json"}
+    )
+    first, second, third = events = [event(record) for record in read(broker, topic)]
+    assert [each.get_id() for each in events] == ["o-1", "o-2", "o-3"]
+    assert {(each.get_type(), each.get_source(), each.get_specversion()) for each in events} == {
+        ("shop.order", "/shop", "1.0")
+    }
+    # The package gives the time of reading to an event without one.
+    assert (first.get_time(), third.get_time()) == (WHEN, WHEN) != (second.get_time(), WHEN)
+    assert {each.get_subject() for each in events} == {"Zürich 100 %"}
+    assert [str(each.get_extension("batch")) for each in events] == ["7"] * 3
+    as_types = {
+        "binary": (["5", None, "-1"], ["true", None, "false"]),
+        "structured": ([5, None, -1], [True, None, False]),
+    }
+    found = tuple([each.get_extension(name) for each in events] for name in ("rank", "paid"))
+    assert found == as_types[mode]
+    assert (first.get_data(), second.get_data()) == ({"a": 1}, "text")
+    assert not third.get_data()
+    keys = [record.key for record in read(broker, topic)]
+    assert keys == [b"k1", b"k2", None]
+
+
+def test_in_binary_mode_the_value_stays_what_it_is(broker: EmbeddedBroker, topic: str) -> None:
+    write(broker, topic, batch(), {**EVENT, "cloudevents": "binary", "cloudevents.subject": "s"})
+    records = read(broker, topic)
+    assert [record.value for record in records] == [b'{"a": 1}', b'"text"', None]
+    assert dict(records[0].headers) == {
+        "own": b"1", "ce_specversion": b"1.0", "ce_source": b"/shop", "ce_type": b"shop.order", "ce_subject": b"s",
+        "ce_id": b"q-1-7-3-0",
+    }  # fmt: skip
+
+
+def test_in_structured_mode_the_value_is_one_json_object(broker: EmbeddedBroker, topic: str) -> None:
+    write(broker, topic, batch(), {**EVENT, "cloudevents": "structured"})
+    records = read(broker, topic)
+    about = {"specversion": "1.0", "type": "shop.order", "source": "/shop", "datacontenttype": "application/json"}
+    assert [json.loads(record.value or b"") for record in records] == [
+        {**about, "id": "q-1-7-3-0", "data": {"a": 1}},
+        {**about, "id": "q-1-7-3-1", "data": "text"},
+        {**about, "id": "q-1-7-3-2"},
+    ]
+    assert records[1].headers == (("content-type", b"application/cloudevents+json; charset=UTF-8"),)
+
+
+def test_columns_as_json_are_the_data(broker: EmbeddedBroker, topic: str) -> None:
+    formats = {"value.format": "json", "value.columns": "order,rank"}
+    write(broker, topic, batch(), {**EVENT, **formats, "cloudevents": "structured"})
+    data = [event(record).get_data() for record in read(broker, topic)]
+    assert data == [{"order": "o-1", "rank": 5}, {"order": "o-2"}, {"order": "o-3", "rank": -1}]
+
+
+@pytest.mark.parametrize(("kind", "expected"), [(pa.string(), "Zürich"), (pa.binary(), "Zürich".encode())])
+def test_data_that_is_no_json_is_told_as_text_or_base64(
+    broker: EmbeddedBroker, topic: str, kind: pa.DataType, expected: Any
+) -> None:
+    given_batch = batch()
+    values = pa.array(["Zürich"] * 3).cast(kind)
+    given_batch = given_batch.set_column(1, "value", values)
+    write(
+        broker, topic, given_batch, {**EVENT, "cloudevents": "structured", "cloudevents.datacontenttype": "text/plain"}
+    )
+    assert [event(record).get_data() for record in read(broker, topic)] == [expected] * 3
+
+
+BAD = [
+    ["k", "{}", None, "o-1", None, None, None],
+    ["k", "{]", None, "o-2", None, None, None],
+    ["k", "{}", None, None, None, None, None],
+    ["k", "NaN", None, "", None, None, None],
+]
+
+
+def test_rows_that_make_no_event_follow_record_errors(broker: EmbeddedBroker, topic: str) -> None:
+    options = {**EVENT, "cloudevents": "structured", "cloudevents.id.column": "order"}
+    with pytest.raises(DataError, match="value of row 1 is no JSON") as raised:
+        write(broker, topic, batch(BAD), options)
+    assert raised.value.row == 1
+    dead = {"record.errors": "dead-letter", "dead.letter.topic": f"{topic}-dead"}
+    receipt = write(broker, topic, batch(BAD), {**options, **dead, "delivery.guarantee": "at-least-once"})
+    assert receipt.record_errors == {"bad value": 1, "bad cloudevents.id": 2}
+    assert [event(record).get_id() for record in read(broker, topic)] == ["o-1"]
+    letters = read(broker, f"{topic}-dead")
+    assert [letter.value for letter in letters] == [b"{]", b"{}", b"NaN"]
+    said = [dict(letter.headers)["pykafka-sink.row"] for letter in letters]
+    assert said == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"cloudevents": "binary", "cloudevents.source": "/"}, "needs cloudevents.type"),
+        ({"cloudevents": "both", **EVENT}, "one of binary, structured"),
+        (EVENT, "set cloudevents=binary or structured"),
+        ({"cloudevents": "binary", **EVENT, "cloudevents.type.column": "order"}, "are both set"),
+        ({"cloudevents": "binary", **EVENT, "cloudevents.specversion": "2"}, "it is 1.0"),
+        ({"cloudevents": "binary", **EVENT, "cloudevents.a_b": "2"}, "small letters and digits"),
+        ({"cloudevents": "structured", **EVENT, "value.format": "avro", "value.schema": '"int"'}, "value.format=json"),
+        ({"cloudevents": "structured", **EVENT, "cloudevents.datacontenttype.column": "x"}, "same for all rows"),
+        ({"header.x": "${env:HOME}"}, r"\$\{env:HOME\} is no placeholder"),
+        ({"header.": "x"}, "a header needs a name"),
+        ({"cloudevents": "binary", **EVENT, "cloudevents.id.column": "nothing"}, "the DataFrame has the columns key"),
+        ({"cloudevents": "binary", **EVENT, "cloudevents.id.column": "headers"}, r"CAST\(headers AS STRING\)"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_any_task(options: dict[str, str], text: str) -> None:
+    def plan() -> None:
+        parsed = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t", **options})
+        written_columns(SCHEMA, "t", parsed.formats, parsed.envelope)
+
+    with pytest.raises(ConfigError, match=text):
+        plan()

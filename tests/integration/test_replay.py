@@ -1,0 +1,297 @@
+"""`pykafka-sink replay`: dead letters become their records again, exactly once, wherever the run is killed.
+
+Assumed, and broken here on purpose: a run may die at any request, its last commit may be carried out without anybody
+hearing of it, and another run may begin while one is at it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from kafka_sink import Producer
+from kafka_sink.errors import DataError
+from kafka_sink.spark.unsendable import Unsendable
+from kafka_sink.testing import EmbeddedBroker, Fault
+from tests.integration.commanding import Shell
+from tools.foreign_reader import ForeignRecord, read_topic
+from tools.kafka_cluster import KafkaCluster
+
+ROOT = Path(__file__).parents[2]
+DEAD, BACK = "orders-dead", "orders"
+PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+TIME_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(topics={DEAD: 2, BACK: 3}) as broker:
+        yield broker
+
+
+def rows(count: int, first: int = 0) -> pa.RecordBatch:
+    numbers = range(first, first + count)
+    headers = [[{"key": "trace", "value": b"%d" % number}, {"key": "none", "value": None}] for number in numbers]
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([b"key-%d" % (number % 7) if number % 5 else None for number in numbers], pa.binary()),
+            pa.array([b"\x00\xff%d" % number for number in numbers], pa.binary()),
+            pa.array(headers, PAIRS),
+            pa.array([TIME_MS + number for number in numbers], pa.int64()),
+        ],
+        ["key", "value", "headers", "timestamp"],
+    )
+
+
+def letters(given: pa.RecordBatch, reason: str | None = None, told: tuple[str, ...] = ()) -> pa.RecordBatch:
+    errors = [DataError(f"row {row} is bad", row=row, column=reason) for row in range(given.num_rows)]
+    unsendable = Unsendable(given, list(range(given.num_rows)), errors, told)
+    place = {"batch.id": "7", "query.id": "q"}
+    return unsendable.letters(place=place, topic="t", first_row=0, request_bytes_max=1_000_000)
+
+
+def send(servers: str, batch: pa.RecordBatch, *, aborted: bool = False, topic: str = DEAD) -> None:
+    with Producer({"bootstrap.servers": servers, "transactional.id": "letters", "linger.ms": 0}) as producer:
+        producer.init_transactions()
+        for start in range(0, batch.num_rows, 250):
+            producer.begin_transaction()
+            producer.send_arrow(batch.slice(start, 250), topic)
+            if aborted:
+                producer.flush()
+                producer.abort_transaction()
+            else:
+                producer.commit_transaction()
+
+
+def words(servers: str, *more: str) -> tuple[str, ...]:
+    return ("replay", "--bootstrap-server", servers, "--from", DEAD, "--to", BACK, *more)
+
+
+def content(record: ForeignRecord) -> tuple[Any, ...]:
+    return record.key, record.value, record.headers, record.timestamp_ms
+
+
+def expected(given: pa.RecordBatch) -> Counter[tuple[Any, ...]]:
+    return Counter(
+        (
+            row["key"],
+            row["value"],
+            tuple((pair["key"], pair["value"]) for pair in row["headers"]),
+            row["timestamp"],
+        )
+        for row in given.to_pylist()
+    )
+
+
+def back(servers: str) -> Counter[tuple[Any, ...]]:
+    return Counter(map(content, read_topic(servers, BACK)))
+
+
+def test_letters_come_back_byte_for_byte_and_a_second_run_writes_only_what_is_new(
+    broker: EmbeddedBroker, shell: Shell
+) -> None:
+    check_coming_back(broker.bootstrap_servers, shell)
+
+
+def test_letters_come_back_on_apache_kafka(kafka: KafkaCluster, shell: Shell) -> None:
+    for name in (DEAD, BACK):
+        kafka.create_topic(name, partitions=2)
+    check_coming_back(kafka.bootstrap_servers, shell)
+
+
+def check_coming_back(servers: str, shell: Shell) -> None:
+    first, more = rows(600), rows(50, first=1000)
+    send(servers, letters(first))
+    send(servers, letters(rows(100, first=5000)), aborted=True)
+    looked = shell(*words(servers, "--dry-run", "--json"))
+    assert (looked.exit_code, looked.content["would_write"], looked.content["reasons"]) == (0, 600, {"too large": 600})
+    assert read_topic(servers, BACK) == []
+    done = shell(*words(servers, "--yes", "--batch-size", "100"))
+    assert done.exit_code == 0 and "600 records written to orders" in done.out
+    assert "the letters stay" in done.err
+    assert back(servers) == expected(first)
+
+    again = shell(*words(servers, "--yes", "--json"))
+    assert (again.exit_code, again.content["written_now"], again.content["written"]) == (0, 0, 600)
+    send(servers, letters(more))
+    third = shell(*words(servers, "--yes", "--json"))
+    assert (third.content["written_now"], third.content["written"]) == (50, 650)
+    assert "Earlier runs have written 600" in third.err
+    assert back(servers) == expected(first) + expected(more)
+    # It stands in the ledger beside decisions, and is none.
+    shown = shell("ledger", "--bootstrap-server", servers)
+    assert shown.exit_code == 0 and "holds no decision" in shown.out
+
+
+def test_filters_choose_and_what_cannot_be_written_again_is_counted(broker: EmbeddedBroker, shell: Shell) -> None:
+    servers = broker.bootstrap_servers
+    send(servers, letters(rows(10)))
+    send(servers, letters(rows(20, first=100), "partition"))
+    send(servers, letters(rows(5, first=200), told=("value",)))
+    send(servers, rows(3, first=300))
+    done = shell(*words(servers, "--filter", "reason=no such partition", "--filter", "batch.id=7", "--yes", "--json"))
+    assert done.content["written_now"] == 20 and done.content["left_out_now"] == {
+        "left out by --filter": 15, "no dead letter of this sink": 3,
+    }  # fmt: skip
+    assert back(servers) == expected(rows(20, first=100))
+    others = shell(*words(servers, "--filter", "reason=too large", "--yes", "--json"))
+    assert others.content["written_now"] == 10
+    assert others.content["left_out_now"]["kept as JSON, since it did not fit its schema"] == 5
+    assert "Another replay of the same letters has written 20 to orders" in others.err
+    assert back(servers) == expected(rows(20, first=100)) + expected(rows(10))
+
+
+def test_a_letter_of_a_letter_becomes_the_letter(broker: EmbeddedBroker, shell: Shell) -> None:
+    once = letters(rows(4))
+    send(broker.bootstrap_servers, letters(once))
+    assert shell(*words(broker.bootstrap_servers, "--yes")).exit_code == 0
+    assert back(broker.bootstrap_servers) == expected(once)
+
+
+@pytest.mark.parametrize(("answer", "exit_code"), [("no\n", 1), ("", 2)])
+def test_nothing_is_written_without_a_yes(
+    answer: str, exit_code: int, broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = broker.bootstrap_servers
+    send(servers, letters(rows(4)))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    refused = shell(*words(servers))
+    assert refused.exit_code == exit_code and "nothing was changed" in refused.err
+    assert "Up to 5 are left to look at, in 2 partitions" in refused.err.replace("Up to 6", "Up to 5")
+    assert read_topic(servers, BACK) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        (("--to", DEAD), "are the same topic"),
+        (("--to", "nowhere"), "--to nowhere: there is no such topic"),
+        (("--from", "nowhere"), "--from nowhere: there is no such topic"),
+        (("--filter", "colour=red"), "can be chosen by reason, topic"),
+        (("--name", "a b"), "sink.id"),
+    ],
+)
+def test_wrong_words_are_answered_before_anything_is_written(
+    more: tuple[str, ...], text: str, broker: EmbeddedBroker, shell: Shell
+) -> None:
+    refused = shell(*words(broker.bootstrap_servers), *more)
+    assert refused.exit_code == 2 and text in refused.err
+
+
+def test_a_letter_that_cannot_be_sent_is_named_and_those_before_it_stay(broker: EmbeddedBroker, shell: Shell) -> None:
+    servers = broker.bootstrap_servers
+    large = pa.RecordBatch.from_pydict({"value": [b"x" * 5000]})
+    for each in (rows(1), large):
+        send(servers, letters(each))
+    refused = shell(*words(servers, "--yes", "--batch-size", "1", "--option", "kafka.max.request.size=2000"))
+    assert refused.exit_code != 0 and "the letter at offset" in refused.err and "max.request.size" in refused.err
+    done = shell(*words(servers, "--yes"))
+    assert done.exit_code == 0
+    assert sorted(len(record.value or b"") for record in read_topic(servers, BACK)) == [3, 5000]
+
+
+def test_a_topic_that_was_made_anew_has_letters_of_its_own(broker: EmbeddedBroker, shell: Shell) -> None:
+    servers = broker.bootstrap_servers
+    send(servers, letters(rows(4)))
+    assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 4
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.delete_topics([DEAD])[DEAD].result(20)
+    broker.create_topic(DEAD, 2)
+    send(servers, letters(rows(2, first=50)))
+    assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 2
+    assert back(servers) == expected(rows(4)) + expected(rows(2, first=50))
+
+
+# ---- death -----------------------------------------------------------------------------------------------------------
+
+
+def start(servers: str, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "kafka_sink.cli", *words(servers, "--yes", *more)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+
+
+class Killer:
+    """Kills the process at its n-th request of a kind, before the broker has handled it. `arrives`: it does handle it,
+    and there is nobody to hear the answer."""
+
+    def __init__(self, api: str, number: int, *, arrives: bool) -> None:
+        self._left = number
+        self._api = api
+        self._arrives = arrives
+        self.process: subprocess.Popen[str] | None = None
+        self.is_ready = threading.Event()
+
+    def __call__(self, api: str, _version: int, _broker_id: int, _body: Mapping[str, Any]) -> Fault | None:
+        if api != self._api or self._left <= 0:
+            return None
+        self._left -= 1
+        if self._left:
+            return None
+        assert self.is_ready.wait(20) and self.process is not None
+        os.kill(self.process.pid, signal.SIGKILL)
+        return None if self._arrives else Fault(disconnect=True)
+
+
+# Of a run: InitProducerId, then a transaction with its claim, then one for each 40 letters.
+MOMENTS = [
+    ("InitProducerId", 1, True),
+    ("EndTxn", 1, True),
+    ("Produce", 4, True),
+    ("EndTxn", 3, False),
+    ("EndTxn", 4, True),
+]
+
+
+def test_a_run_killed_at_any_moment_loses_and_doubles_nothing(broker: EmbeddedBroker, shell: Shell) -> None:
+    """One replay, killed five times on its way."""
+    servers, given = broker.bootstrap_servers, rows(2000)
+    send(servers, letters(given))
+    seen = 0
+    for api, number, arrives in MOMENTS:
+        killer = Killer(api, number, arrives=arrives)
+        broker.do(lambda cluster, killer=killer: setattr(cluster.faults, "interceptor", killer))
+        killer.process = start(servers, "--batch-size", "40")
+        killer.is_ready.set()
+        output, _ = killer.process.communicate(timeout=120)
+        assert killer.process.returncode == -signal.SIGKILL, f"{api} {number}: {output}"
+        broker.do(lambda cluster: setattr(cluster.faults, "interceptor", None))
+        # What it had begun is open still, and holds foreign readers back.
+        written = shell(*words(servers, "--dry-run", "--json")).content["written"]
+        assert written >= seen
+        seen = written
+    assert 0 < seen < 2000
+    assert shell(*words(servers, "--yes")).exit_code == 0
+    assert back(servers) == expected(given)
+
+
+def test_of_two_runs_at_once_the_younger_one_goes_on(broker: EmbeddedBroker, shell: Shell) -> None:
+    servers, given = broker.bootstrap_servers, rows(2000)
+    send(servers, letters(given))
+    has_begun = threading.Event()
+
+    def watch(api: str, *_: object) -> None:
+        if api == "EndTxn":
+            has_begun.set()
+
+    broker.do(lambda cluster: setattr(cluster.faults, "interceptor", watch))
+    elder = start(servers, "--batch-size", "10")
+    assert has_begun.wait(60)
+    younger = shell(*words(servers, "--yes", "--json"))
+    output, _ = elder.communicate(timeout=120)
+    assert back(servers) == expected(given)
+    assert {younger.exit_code, elder.returncode} in ({0}, {0, 4}), output + younger.err

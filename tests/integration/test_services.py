@@ -1,0 +1,133 @@
+"""Presets on the embedded broker with the quirk that each is for, and what the quirk does without one.
+
+The assumption under test: a service says what it lacks when it is asked which requests it serves, or refuses a request
+with one of Kafka's codes. What was run in every mode, with Spark, is in docs/services.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.types import StringType, StructType
+
+from kafka_sink import Producer
+from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
+from kafka_sink.options.presets import PRESETS
+from kafka_sink.spark.planning import planned_batch, planned_stream
+from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Settings
+from kafka_sink.testing.quirks import QUIRKS
+from kafka_sink.wire.apis import API_VERSIONS
+from kafka_sink.wire.frames import encode_request
+from tests.integration.asking import client_of
+from tools.services_table import sections
+
+SCHEMA = StructType().add("value", StringType())
+LEDGER = "ledger"
+
+
+def options_of(kafka: EmbeddedBroker, preset: str, **more: str) -> dict[str, str]:
+    named = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t", "ledger.topic": LEDGER}
+    return {**named, "kafka.security.protocol": "PLAINTEXT", "preset": preset, "sink.id": f"s-{preset}", **more}
+
+
+def configs_of(kafka: EmbeddedBroker, topic: str) -> dict[str, str]:
+    return kafka.do(lambda core: dict(core.cluster.topics[topic].configs))
+
+
+def test_every_preset_has_a_quirk() -> None:
+    assert list(PRESETS) == list(QUIRKS)
+    with pytest.raises(ConfigError, match="knows the quirks of confluent-cloud"):
+        Settings(quirks="kafka-as-a-service")
+
+
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name != "event-hubs"])
+def test_exactly_once_is_planned_with_the_preset(preset: str) -> None:
+    with EmbeddedBroker(3, quirks=preset) as kafka:
+        planned_stream(options_of(kafka, preset, **{"topic.create": "true"}), SCHEMA, overwrite=False)
+        assert {"t", LEDGER} <= kafka.do(lambda core: set(core.cluster.topics))
+        assert configs_of(kafka, LEDGER)["cleanup.policy"] == "compact"
+
+
+@pytest.mark.parametrize(
+    ("preset", "said"), [("confluent-cloud", "segment.bytes"), ("msk-serverless", "cannot be set")]
+)
+def test_the_ledger_of_these_services_cannot_be_made_without_the_preset(preset: str, said: str) -> None:
+    with EmbeddedBroker(3, topics={"t": 1}, quirks=preset) as kafka:
+        options = options_of(kafka, preset)
+        with pytest.raises(BrokerError, match=said):
+            planned_stream({name: value for name, value in options.items() if name != "preset"}, SCHEMA, False)
+        assert LEDGER not in kafka.do(lambda core: core.cluster.topics)
+
+
+@pytest.mark.parametrize("preset", ["redpanda", "warpstream", "bufstream"])
+def test_services_without_kip_890_get_transactions_of_the_first_generation(preset: str) -> None:
+    with EmbeddedBroker(3, quirks=preset) as kafka, client_of(kafka.bootstrap_servers) as client:
+        assert client.transaction_support() == (1, False)
+
+
+# ---- Event Hubs without transactions ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("planned", [planned_batch, planned_stream])
+def test_exactly_once_is_refused_where_there_are_no_transactions(planned: Any) -> None:
+    with EmbeddedBroker(3, topics={"t": 1}, quirks="event-hubs") as kafka:
+        with pytest.raises(ConfigError, match=r"offer no transactions .*delivery\.fallback=at-least-once"):
+            planned(options_of(kafka, "event-hubs"), SCHEMA, overwrite=False)
+        assert LEDGER not in kafka.do(lambda core: core.cluster.topics)
+
+
+@pytest.mark.parametrize("planned", [planned_batch, planned_stream])
+def test_it_falls_back_by_the_users_word_alone_and_says_so(planned: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with EmbeddedBroker(3, topics={"t": 1}, quirks="event-hubs") as kafka:
+        options = options_of(kafka, "event-hubs", **{"delivery.fallback": "at-least-once"})
+        with caplog.at_level(logging.WARNING, logger="kafka_sink"):
+            writer = planned(options, SCHEMA, overwrite=False)
+        assert "rows are written at least once" in caplog.text
+        assert vars(writer)["_sink_id"] is None and not vars(writer)["_options"].is_exactly_once
+
+
+def test_the_fallback_changes_nothing_where_there_are_transactions() -> None:
+    with EmbeddedBroker(3, topics={"t": 1}) as kafka:
+        writer = planned_stream(
+            options_of(kafka, "redpanda", **{"delivery.fallback": "at-least-once"}), SCHEMA, overwrite=False
+        )
+        assert vars(writer)["_sink_id"] == "s-redpanda" and vars(writer)["_options"].is_exactly_once
+
+
+@pytest.mark.parametrize("codec", ["lz4", "gzip"])
+def test_compressed_batches_are_refused(codec: str) -> None:
+    with EmbeddedBroker(topics={"t": 1}, quirks="event-hubs") as kafka:
+        compressing = Producer({"bootstrap.servers": kafka.bootstrap_servers, "compression.type": codec})
+        with compressing, pytest.raises(KafkaSinkError, match="UNSUPPORTED_COMPRESSION_TYPE"):
+            compressing.send("t", value=b"x" * 1000).result(20)
+        with Producer({"bootstrap.servers": kafka.bootstrap_servers}) as producer:
+            assert producer.send("t", value=b"x" * 1000).result(20).offset == 0
+
+
+def test_large_requests_and_idle_connections_are_closed() -> None:
+    core = BrokerCluster(settings=Settings(quirks="event-hubs"))
+    about_us = {"client_software_name": "a", "client_software_version": "1"}
+    ask = encode_request(API_VERSIONS, 4, correlation_id=1, client_id="c", body=about_us)
+    assert core.on_bytes(1, 7, ask, 1_000)[0][1] is not None
+    assert core.tick(240_000) == [] and core.next_deadline_ms == 241_000
+    core.on_bytes(1, 7, ask, 200_000 + 40_000)
+    assert core.tick(479_999) == [] and core.tick(480_000) == [(7, None)]
+    assert core.on_bytes(1, 8, (1_046_529).to_bytes(4, "big"), 480_001) == [(8, None)]
+
+
+# ---- the page --------------------------------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_the_presets_are_and_what_happened_in_each_mode() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "services.md").read_text(encoding="utf-8")
+    assert sections() in page
+    rows = {
+        line.split("|")[1].strip(" `"): line for line in page.splitlines() if line.startswith("| `") and "rows" in line
+    }
+    assert list(rows) == list(PRESETS)
+    assert rows["event-hubs"].count("refused") == 4 and all(
+        row.split("|")[2:6] == [" 100 of 100 rows "] * 4 for name, row in rows.items() if name != "event-hubs"
+    )

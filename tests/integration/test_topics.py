@@ -1,0 +1,146 @@
+"""Topics that the sink makes: before any task and any schema, known to every broker, and never changed afterwards.
+
+The assumption under test: a broker that is asked a moment after another one made a topic may not know it yet.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import StringType, StructType
+
+from kafka_sink.errors import AuthorizationError, ConfigError
+from kafka_sink.spark.planning import planned_batch
+from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, Fault
+from tests.integration.asking import client_of
+from tests.integration.commanding import Shell
+from tools.kafka_cluster import KafkaCluster
+from tools.kafka_views import view_of
+
+SCHEMA = StructType().add("value", StringType())
+WANTED = {
+    "topic.create": "true", "topic.partitions": "4", "topic.replication.factor": "2",
+    "topic.config.max.message.bytes": "2000000",
+}  # fmt: skip
+UNKNOWN_TOPIC = 3
+
+
+@pytest.fixture
+def broker() -> Iterator[EmbeddedBroker]:
+    with EmbeddedBroker(3) as broker:
+        yield broker
+
+
+def plan(servers: str, topic: str = "new", **options: str) -> None:
+    named = {"kafka.bootstrap.servers": servers, "topic": topic, "ledger.topic": f"{topic}-ledger"}
+    planned_batch({**named, **WANTED, **options}, SCHEMA, overwrite=False)
+
+
+def test_a_missing_topic_is_made_as_wanted_and_the_one_for_dead_letters_without_its_configuration(
+    broker: EmbeddedBroker,
+) -> None:
+    plan(broker.bootstrap_servers, **{"record.errors": "dead-letter", "dead.letter.topic": "bad"})
+    topics = broker.do(lambda core: dict(core.cluster.topics))
+    made = {name: [len(each.replicas) for each in topics[name].partitions] for name in ("new", "bad")}
+    assert made == {"new": [2] * 4, "bad": [2] * 4}
+    assert topics["new"].configs == {"max.message.bytes": "2000000"} and topics["bad"].configs == {}
+
+
+def test_every_broker_knows_the_topic_when_the_plan_is_made(broker: EmbeddedBroker) -> None:
+    late = broker.inject(Fault("Metadata", UNKNOWN_TOPIC, broker_id=2, topic="new", skip=1, times=3))
+    later = broker.inject(Fault("Metadata", UNKNOWN_TOPIC, broker_id=3, topic="new", skip=1, times=3))
+    plan(broker.bootstrap_servers)
+    assert (late.times, later.times) == (0, 0)
+
+
+def test_every_apache_broker_knows_the_topic_when_the_plan_is_made(
+    kafka_three_nodes: KafkaCluster, topic_name: str
+) -> None:
+    topic = topic_name[-60:].lstrip("-")
+    plan(kafka_three_nodes.bootstrap_servers, topic)
+    for server in kafka_three_nodes.bootstrap_servers.split(","):
+        partitions = [each for each in view_of(server, topic).partitions if each.topic == topic]
+        assert sorted(each.index for each in partitions) == [0, 1, 2, 3] and all(
+            each.leader >= 0 for each in partitions
+        )
+    with client_of(kafka_three_nodes.bootstrap_servers) as client:
+        assert client.topic_configs(topic, ["max.message.bytes"]) == {"max.message.bytes": "2000000"}
+
+
+def test_a_topic_that_is_there_and_differs_stays_and_is_told_once(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create_topic("new", 1)
+    with caplog.at_level(logging.WARNING, logger="kafka_sink"):
+        plan(broker.bootstrap_servers)
+        plan(broker.bootstrap_servers)
+    told = [record.getMessage() for record in caplog.records if "stays as it is" in record.getMessage()]
+    differs = "partitions=1 instead of 4; replicas=3 instead of 2; max.message.bytes=1048588 instead of 2000000"
+    assert told == [f"topic new was there before, and stays as it is: {differs}"]
+    assert len(broker.do(lambda core: core.cluster.topics["new"].partitions)) == 1
+
+
+def test_a_topic_that_is_there_and_is_as_wanted_is_no_warning(
+    broker: EmbeddedBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan(broker.bootstrap_servers)
+    with caplog.at_level(logging.WARNING, logger="kafka_sink"):
+        plan(broker.bootstrap_servers, **{"sink.id": "another", "batch.id": "plan"})
+    assert "stays as it is" not in caplog.text
+
+
+def test_no_schema_is_registered_for_a_topic_that_cannot_be_made(broker: EmbeddedBroker) -> None:
+    with EmbeddedRegistry() as registry:
+        options = {
+            "value.format": "avro", "value.columns": "value", "auto.register.schemas": "true",
+            "schema.registry.url": registry.url, "topic.replication.factor": "7",
+        }  # fmt: skip
+        with pytest.raises(ConfigError, match="topic new was not created: INVALID_REPLICATION_FACTOR"):
+            plan(broker.bootstrap_servers, **options)
+        subjects = registry.do(lambda core: [list(each.subjects) for each in core.store.contexts.values()])
+        assert subjects in ([], [[]])
+        plan(broker.bootstrap_servers, **{**options, "topic.replication.factor": "3"})
+        assert ["new-value"] in registry.do(lambda core: [list(each.subjects) for each in core.store.contexts.values()])
+
+
+def test_a_missing_permission_is_named() -> None:
+    with EmbeddedBroker(3, acls=[]) as broker, pytest.raises(AuthorizationError, match="Describe on it"):
+        plan(broker.bootstrap_servers)
+
+
+# ---- the command -----------------------------------------------------------------------------------------------------
+
+
+def test_the_command_shows_creates_and_compares(
+    broker: EmbeddedBroker, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("topic", "--bootstrap-server", broker.bootstrap_servers, "--topic", "new")
+    assert shell(*words).exit_code == 1 and "there is no topic new" in shell(*words).out
+    create = (*words, "--create", "--partitions", "2", "--config", "cleanup.policy=compact")
+    monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
+    asked = shell(*create)
+    assert asked.exit_code == 1 and "partitions: 2" in asked.err and "cleanup.policy=compact" in asked.err
+    assert "new" not in broker.do(lambda core: list(core.cluster.topics))
+    made = shell(*create, "--yes", "--json")
+    assert made.exit_code == 0 and made.content["configs"]["cleanup.policy"] == "compact"
+    assert [each["partition"] for each in made.content["partitions"]] == [0, 1]
+    shown = shell(*words)
+    assert shown.exit_code == 0 and shown.out.splitlines()[0].split() == [
+        "PARTITION",
+        "LEADER",
+        "REPLICAS",
+        "IN",
+        "SYNC",
+    ]
+    again = shell(*words, "--create", "--partitions", "9", "--yes")
+    assert again.exit_code == 1 and "stays as it is: partitions=2 instead of 9" in again.out
+    assert shell(*words, "--partitions", "9").exit_code == 2
+
+
+def test_the_command_needs_a_person_or_a_yes(broker: EmbeddedBroker, shell: Shell, tmp_path: Path) -> None:
+    said = shell("topic", "--bootstrap-server", broker.bootstrap_servers, "--topic", "../x")
+    assert said.exit_code == 2 and "a topic name" in said.err

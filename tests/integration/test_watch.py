@@ -1,0 +1,104 @@
+"""`pykafka-sink watch` and `ledger --follow` while a sink delivers, holds a transaction open, and delivers again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kafka_sink.cli import refresh
+from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.testing import EmbeddedBroker
+from tests.integration.commanding import ROWS_PER_TASK, Shell, Sink
+from tools.foreign_reader import end_offsets
+
+
+@pytest.fixture
+def sink() -> Iterator[Sink]:
+    with EmbeddedBroker() as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
+        sink.create()
+        yield sink
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """What happens where the command would wait for its next look, one call after the other."""
+
+    def plan(*acts: Callable[[], object]) -> None:
+        coming = list(acts)
+        monkeypatch.setattr(refresh, "sleep", lambda _seconds: coming.pop(0)())
+
+    return plan
+
+
+def batch(number: int) -> BatchKey:
+    return BatchKey("query-1", number)
+
+
+def test_each_look_tells_batches_paces_transactions_and_what_is_held_back(
+    shell: Shell, sink: Sink, between: Callable[..., None]
+) -> None:
+    sink.deliver(batch(0))
+    between(lambda: sink.task(batch(1), 0), lambda: (sink.deliver(batch(1)), sink.deliver(batch(2))))
+    said = shell.about(sink, "watch", "--count", "3", "--json")
+    assert said.exit_code == 0
+    first, second, third = (json.loads(line) for line in said.out.splitlines())
+    assert [each["batches"][0]["batch_id"] for each in (first, second, third)] == [0, 0, 2]
+    assert [each["batches"][0]["rows_per_s"][0] for each in (first, second, third)] == ["-", "0", "~"]
+    assert [len(each["open_transactions"]) for each in (first, second)] == [0, 1]
+    held = {(each["topic"], each["partition"]): each["behind"] for each in second["partitions"]}
+    assert sum(held.values()) == ROWS_PER_TASK
+    ends = end_offsets(sink.servers, "t")
+    assert {each["partition"]: each["end"] for each in third["partitions"]} == ends
+
+
+def test_what_is_no_terminal_gets_a_line_per_look_and_a_terminal_a_screen(
+    shell: Shell, sink: Sink, between: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink.deliver(batch(0))
+    between(lambda: None)
+    line, again = shell.about(sink, "watch", "--count", "2").out.splitlines()
+    assert (
+        line.startswith("sink orders; 0 of query-1 delivered") and "0 open transactions; 0 offsets not visible" in line
+    )
+    assert "0 rows/s" in again
+    monkeypatch.setitem(__import__("sys").modules, "rich.live", None)  # as if it were not installed
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    screen = shell.about(sink, "watch", "--count", "1").out
+    assert screen.startswith(refresh.CLEAR) and "PARTITION  END  STABLE  BEHIND" in screen
+
+
+def test_a_watch_ends_by_ctrl_c_and_a_sink_that_nobody_knows_is_an_error(
+    shell: Shell, sink: Sink, between: Callable[..., None]
+) -> None:
+    sink.deliver(batch(0))
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    between(interrupt)
+    assert shell.about(sink, "watch").exit_code == 0
+    said = shell("watch", "--bootstrap-server", sink.servers, "--ledger-topic", "ledger", "--sink-id", "order")
+    assert (said.exit_code, "did you mean orders?" in said.err) == (2, True)
+
+
+def test_metrics_that_are_not_served_are_a_note_and_no_end(shell: Shell, sink: Sink) -> None:
+    sink.deliver(batch(0))
+    said = shell.about(sink, "watch", "--count", "1", "--metrics-url", "http://127.0.0.1:1")
+    assert said.exit_code == 0 and "no figures at http://127.0.0.1:1/metrics.json" in said.out
+
+
+def test_following_a_ledger_tells_what_is_new(shell: Shell, sink: Sink, between: Callable[..., None]) -> None:
+    sink.deliver(batch(0))
+    between(lambda: sink.deliver(batch(1)), lambda: None)
+    lines = shell.about(sink, "ledger", "--follow", "--count", "3").out.splitlines()
+    rows = 2 * ROWS_PER_TASK
+    name = lines[0].partition(":")[0]
+    assert lines == [
+        f"{name}: batch 0 of query-1 delivered, {rows} rows", f"{name}: batch 1 of query-1 delivered, {rows} rows",
+        "nothing new",
+    ]  # fmt: skip
+    with pytest.raises(SystemExit):
+        shell.about(sink, "ledger", "--count", "3")

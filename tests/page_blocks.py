@@ -1,0 +1,86 @@
+"""The blocks of code in the pages: which are run, which are not and why, and how.
+
+A block says its language behind the fence. `python` and `sh` are run, `text` right after a block is what it prints. A
+comment `<!-- not run: reason -->` right before a block takes it out.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+# The pages whose blocks are run with a Spark session and an embedded broker, in this order.
+PAGES = (
+    "README.md",
+    *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "guides").glob("*.md")),
+    *(f"docs/{name}.md" for name in ("quickstart", "migration", "operations", "faq", "how-it-works", "exactly-once")),
+    *(f"docs/{name}.md" for name in ("schemas", "producer", "embedded-broker")),
+)
+# Whatever stands in a page for something of the reader's.
+BROKER, REGISTRY, FOLDER = "broker:9092", "http://registry:8081", "/data/"
+# Languages of blocks that are to be run, or to say why not. Others are no code: output, configuration, diagrams.
+CODE = frozenset({"python", "sh"})
+
+_FENCE = re.compile(
+    r"^(?:<!-- not run: (?P<reason>[^>]+) -->\n)?(?P<fence>```+)(?P<language>\w*)\n(?P<code>.*?)^(?P=fence)[ ]*$",
+    re.MULTILINE | re.DOTALL,
+)
+_TOPIC = re.compile(r'\.option\("topic", "([\w.-]+)"\)')
+
+
+@dataclass(frozen=True)
+class Block:
+    page: str
+    line: int
+    language: str
+    code: str
+    reason: str  # why it is not run; empty: it is
+    prints: str | None  # the text block right behind it
+
+    @property
+    def name(self) -> str:
+        return f"{self.page}:{self.line}"
+
+
+def blocks(page: str) -> list[Block]:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = list(_FENCE.finditer(text))
+    every = []
+    for match, following in zip_longest(found, found[1:]):
+        is_output = (
+            following is not None
+            and following["language"] == "text"
+            and not text[match.end() : following.start()].strip()
+        )
+        line = text.count("\n", 0, match.start("code")) + 1
+        prints = following["code"] if following is not None and is_output else None
+        every.append(Block(page, line, match["language"], match["code"], (match["reason"] or "").strip(), prints))
+    return every
+
+
+def code_blocks(page: str) -> list[Block]:
+    return [block for block in blocks(page) if block.language in CODE]
+
+
+def placed(code: str, places: Mapping[str, str]) -> str:
+    """The code with the addresses of this run in place of those of the page."""
+    for before, after in places.items():
+        code = code.replace(before, after)
+    return code
+
+
+def topics_written(page: str) -> set[str]:
+    """To the broker of this run, by a block that is run: there must be rows afterwards."""
+    written = (block.code for block in code_blocks(page) if not block.reason and BROKER in block.code)
+    return {name for code in written for name in _TOPIC.findall(code)}
+
+
+def commands(code: str) -> list[list[str]]:
+    """The words of each command line of a shell block."""
+    lines = code.replace("\\\n", " ").splitlines()
+    return [shlex.split(line) for line in lines]

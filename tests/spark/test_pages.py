@@ -1,0 +1,80 @@
+"""The code in README and in the guides does what it says: each block is run, in the order of its page, and what it
+prints is compared with the block of output behind it. Pages that write to a broker leave rows there.
+
+`python` blocks of one page share their names, as in a notebook; of `sh` blocks the lines of `pykafka-sink` are run.
+"""
+
+from __future__ import annotations
+
+import io
+from contextlib import ExitStack, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from kafka_sink import Producer
+from kafka_sink.cli.__main__ import main
+from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry
+from tests.page_blocks import BROKER, FOLDER, PAGES, REGISTRY, Block, code_blocks, commands, placed, topics_written
+
+# Of all code blocks of these pages, at least so many are run.
+RUN_MIN = 35
+
+
+def run_my_job(options: dict[str, str]) -> None:
+    """What the pages about tests call the reader's own code."""
+    if "bootstrap.servers" in options:
+        with Producer(options) as producer:
+            producer.send("events", b"a row").result(60)
+
+
+def run(block: Block, names: dict[str, Any], places: dict[str, str]) -> str:
+    """What it printed."""
+    code = placed(block.code, places)
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        if block.language == "python":
+            exec(compile(code, block.name, "exec"), names)
+        else:
+            for program, *words in commands(code):
+                assert program == "pykafka-sink", f"{block.name}: {program} is not run by this test; say so there"
+                assert main(words) == 0, f"{block.name}: {' '.join(words)}"
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(not block.reason for block in code_blocks(page))])
+def test_the_code_of_a_page_runs(
+    page: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)  # the session is that of all tests
+    frame = spark.range(3).selectExpr("CAST(id AS STRING) AS id", "concat('row ', id) AS value", "value AS payload")
+    names: dict[str, Any] = {"__name__": "page", "spark": spark, "frame": frame, "run_my_job": run_my_job}
+    wanted = [block for block in code_blocks(page) if not block.reason]
+    with ExitStack() as stack:
+        kafka = stack.enter_context(EmbeddedBroker(topics={"input": 1}))  # others are made when they are written
+        places = {BROKER: kafka.bootstrap_servers, FOLDER: f"{tmp_path}/"}
+        if any(REGISTRY in block.code for block in wanted):
+            places[REGISTRY] = stack.enter_context(EmbeddedRegistry()).url
+        if wanted[0].language == "sh":
+            # The page is about a sink that is there.
+            options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": "t", "sink.id": "orders"}
+            frame.write.format("pykafka-sink").mode("append").options(**options, **{"batch.id": "first"}).save()
+        try:
+            for block in wanted:
+                printed = run(block, names, places)
+                assert block.prints is None or printed == block.prints, block.name
+        finally:
+            for query in spark.streams.active:
+                query.stop()
+            if isinstance(names.get("kafka"), EmbeddedBroker):
+                names["kafka"].stop()  # again, where the page has done it
+        assert [topic for topic in sorted(topics_written(page)) if not kafka.records(topic)] == []
+
+
+def test_every_block_of_code_is_run_or_says_why_not() -> None:
+    every = [block for page in PAGES for block in code_blocks(page)]
+    left_out = [block for block in every if block.reason]
+    assert [block.name for block in left_out if len(block.reason) < 10] == []
+    assert len(every) - len(left_out) >= RUN_MIN

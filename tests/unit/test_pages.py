@@ -1,0 +1,127 @@
+"""README and the pages of docs/: links lead somewhere, figures are those of the benchmarks, generated pages are new."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.page_blocks import ROOT
+from tools import api_reference, site_pages, speed_picture
+
+PAGES = sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LINK = re.compile(r"\]\(([^)\s#]+)[^)\s]*\)")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+# Of each line of README's comparison: the page, the row or section there, the column of each sink's figure.
+SINKS = ("**ours**, exactly once", "Spark's own sink, tuned alike", "confluent-kafka in foreachPartition")
+
+
+def links(page: str) -> list[str]:
+    return LINK.findall(FENCE.sub("", (ROOT / page).read_text(encoding="utf-8")))
+
+
+def benchmark(name: str) -> str:
+    return (ROOT / "docs" / "benchmarks" / f"{name}.md").read_text(encoding="utf-8")
+
+
+def comparison(title: str) -> list[str]:
+    """README's figures in the row that begins so, sink by sink."""
+    (row,) = re.findall(rf"^\| {re.escape(title)}.*$", README, re.MULTILINE)
+    return [re.sub(r"\*|rows/s|ms", "", cell).strip() for cell in row.strip("|").split("|")][1:]
+
+
+def rates(case: str) -> list[str]:
+    (section,) = re.findall(rf"^## {case}:.*?(?=^## |\Z)", benchmark("spark-sinks"), re.MULTILINE | re.DOTALL)
+    return [
+        row.split("|")[2].strip() for sink in SINKS for row in section.splitlines() if row.startswith(f"| {sink} |")
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_to_a_file_leads_to_one(page: str) -> None:
+    here = (ROOT / page).parent
+    assert [link for link in links(page) if "://" not in link and not (here / link).exists()] == []
+
+
+def test_each_proof_names_files_that_are_there() -> None:
+    proofs = [link for link in links("docs/proof.md") if link.startswith("../tests/")]
+    assert len(proofs) > 25
+    assert [link for link in proofs if not (ROOT / "docs" / link).exists()] == []
+
+
+def test_readme_is_short_and_has_one_picture_and_the_way_to_the_proofs() -> None:
+    assert README.count("\n") <= 150
+    assert "docs/proof.md" in README and README.count("![") <= 2
+
+
+@pytest.mark.parametrize("size", ["100", "1000"])
+def test_the_rates_that_readme_compares_are_those_of_the_benchmark(size: str) -> None:
+    title = {"100": "100 B rows, keyed", "1000": "1 kB rows, keyed"}[size]
+    pairs = zip(rates(f"{size}B-keyed-lz4"), rates(f"{size}B-keyed-none"), strict=True)
+    assert comparison(title)[:3] == [f"{lz4} / {none}" for lz4, none in pairs]
+
+
+def test_the_rates_of_large_rows_are_those_of_the_benchmark() -> None:
+    rows = [
+        re.findall(rf"^\| 10000B-keyed-{codec} .*$", benchmark("spark-shapes"), re.MULTILINE)
+        for codec in ("lz4", "none")
+    ]
+    cells = [[cell.strip() for cell in row.split("|")] for (row,) in rows]
+    assert comparison("10 kB rows, keyed")[:2] == [f"{cells[0][n]} / {cells[1][n]}" for n in (3, 4)]
+
+
+def test_the_times_that_readme_compares_are_those_of_the_benchmarks() -> None:
+    steps = {
+        row.split("|")[1].strip(): row.split("|")
+        for row in benchmark("commit-cost").splitlines()
+        if row.startswith("|")
+    }
+    batch = [[re.sub(r"\(.*\)", "", steps[tasks][column]).strip() for tasks in ("2", "64")] for column in (2, 4)]
+    assert [cell.replace(",", "") for cell in comparison("micro-batch of 1000 rows")[:2]] == [
+        " / ".join(one) for one in batch
+    ]
+    (latency,) = re.findall(r"^\| 100,000 .*$", benchmark("latency"), re.MULTILINE)
+    ages = [latency.split("|")[column].split(",")[0].strip() for column in (2, 4)]
+    assert comparison("row to reader")[:2] == ages
+    firsts = [
+        re.findall(rf"^\| {sink} \| ([\d,]+)", benchmark("cold-start"), re.MULTILINE)
+        for sink in ("ours, exactly once", "Spark's own sink")
+    ]
+    seconds = [f"{int(found.replace(',', '')) / 1000:.1f} s" for (found,) in firsts]
+    assert comparison("first write")[:2] == seconds
+
+
+def test_the_committed_reference_of_the_api_is_up_to_date_and_has_every_public_name() -> None:
+    text = api_reference.reference()
+    assert api_reference.PATH.read_text(encoding="utf-8") == text, "run: python -m tools.api_reference"
+    assert api_reference.names_of_groups() == api_reference.public_names()
+
+
+def test_the_picture_of_speeds_is_that_of_the_benchmark(tmp_path: Path) -> None:
+    shapes = [row for row in benchmark("spark-shapes").splitlines() if row.startswith("|")][2:]
+    assert len(speed_picture.ratios(benchmark("spark-shapes"))) == len(shapes) > 10
+    assert speed_picture.main([str(tmp_path / "speed.svg")]) == 0
+    assert (tmp_path / "speed.svg").read_text(encoding="utf-8") == speed_picture.PATH.read_text(encoding="utf-8")
+
+
+def test_a_link_out_of_the_docs_leads_to_a_copy_and_one_to_a_page_stays_one() -> None:
+    text = "[a](../../setup.py), [b](../options.md#x), [c](../../README.md), [d](https://x.org/), [e](nowhere.md)"
+    assert site_pages.relinked(text, "docs/guides/batch.md") == (
+        "[a](../source/setup.py.txt), [b](../options.md#x), [c](../index.md), [d](https://x.org/), [e](nowhere.md)"
+    )
+    assert site_pages.linked(text, "docs/guides/batch.md") == ["README.md", "docs/options.md", "setup.py"]
+    assert site_pages.relinked("[`a`](docs/options.md)", "README.md") == "[`a`](options.md)"
+    assert site_pages.relinked("```\n[a](docs/options.md)\n```\n", "README.md") == "```\n[a](docs/options.md)\n```\n"
+
+
+def test_the_navigation_takes_each_page_once_and_leaves_none_out() -> None:
+    sections = [{"First": ["b*.md", "a.md"]}, {"Second": ["bb.md", "gone.md"]}]
+    found = site_pages.navigation(sections, ["a.md", "b.md", "bb.md", "new.md"])
+    assert found == [{"First": ["b.md", "a.md"]}, {"Second": ["bb.md"]}, {"More": ["new.md"]}]
+
+
+def test_the_command_of_the_reference_writes_the_file_it_is_given(tmp_path: Path) -> None:
+    assert api_reference.main([str(tmp_path / "api.md")]) == 0
+    assert (tmp_path / "api.md").read_text(encoding="utf-8") == api_reference.reference()

@@ -1,0 +1,46 @@
+"""What is published: the same bytes for the same files, and the same number everywhere."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import tarfile
+from pathlib import Path
+
+from kafka_sink.version import VERSION
+from tools.release import normalised
+
+ROOT = Path(__file__).parents[2]
+
+
+def sdist(names: list[str], time_s: int, owner: str) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name in names:
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime, entry.uname, entry.mode = len(name), time_s, owner, 0o664
+            archive.addfile(entry, io.BytesIO(name.encode()))
+    return gzip.compress(packed.getvalue(), mtime=time_s)
+
+
+def test_an_sdist_has_the_same_bytes_whoever_packed_it_and_when() -> None:
+    one = normalised(sdist(["a/setup.py", "a/README.md"], 1_700_000_000, "me"), 1_800_000_000)
+    other = normalised(sdist(["a/README.md", "a/setup.py"], 1_700_000_009, "you"), 1_800_000_000)
+    assert one == other
+    with tarfile.open(fileobj=io.BytesIO(one)) as archive:
+        entries = {entry.name: archive.extractfile(entry) for entry in archive.getmembers()}
+        assert list(entries) == ["a/README.md", "a/setup.py"]
+        assert all(found is not None and found.read().decode() == name for name, found in entries.items())
+
+
+def test_another_content_has_other_bytes() -> None:
+    assert normalised(sdist(["a"], 1, "me"), 2) != normalised(sdist(["b"], 1, "me"), 2)
+
+
+def test_the_changelog_and_the_pages_know_the_version() -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\d+\.\d+\.\d+) - \d{4}-\d\d-\d\d$", changelog, re.MULTILINE)[0] == VERSION
+    for path in (*(ROOT / "docs").glob("*.md"), *(ROOT / "spark_jobs").glob("*.py"), ROOT / "README.md"):
+        named = set(re.findall(r"pykafka_sink-(\d[\w.]*)\.zip", path.read_text(encoding="utf-8")))
+        assert named <= {VERSION}, path
