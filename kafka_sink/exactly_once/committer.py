@@ -248,7 +248,8 @@ class Committer:
             self._session.ledger = part.state
             self._session.meet(part.state, self._claim_offset)
             if part.unmarked_offset > self._ended_offset:
-                # It may be of a driver that fenced this one before its claim was there, and be open still.
+                # It may be of a driver that fenced this one before its claim was there, and be open still: believed,
+                # it could be aborted later, and then the ledger would not know what Spark was told.
                 self._ended_offset = self._claim_offset
                 self._follow(now_ms, NextStep(StepKind.FENCE))
                 return

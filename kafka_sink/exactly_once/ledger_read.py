@@ -13,9 +13,10 @@ cleaner keeps as long as the records, so it was committed.
 
 A fence ends every transaction of the drivers before. A record that was there when it began, and still has no marker
 behind the claim that follows, has lost it with its only replica (KAFKA-20734), and whether it was committed cannot be
-told any more. An intent is then taken for decided, because the opposite could double its rows; `Committer` sees
-to it that there was such a fence, and what has become of its transactions. How a decision ended (done, stuck) is a fact
-whether or not its record was committed. A choice of an operator is none: it is asked for again.
+told any more. An intent is then taken for decided, because the opposite could double its rows. How a decision ended
+(done, stuck) is a fact whether or not its record was committed. A choice of an operator is none: it is asked for again.
+`Committer` sees to it that there was such a fence (a record that is merely open could still be aborted, and nothing in
+the ledger would say what was believed), and what has become of the transactions of an intent.
 
 A null value (set_aside.py) takes away what its key had before, as compaction does.
 """
@@ -74,7 +75,7 @@ class LedgerRead(CommitStep):
     ) -> None:
         super().__init__(settings)
         self.state: LedgerState | None = None
-        # Of the last intent that is taken for decided although it has no marker; -1: there is none.
+        # Of the last record that is believed although it has no marker; -1: there is none.
         self.unmarked_offset = -1
         self._sink_id = sink_id
         self._named_sink_id = named_sink_id
@@ -219,11 +220,11 @@ class LedgerRead(CommitStep):
             for offset, record in self._believed(found_unmarked):
                 if key not in doubtful:
                     newest[key] = record
+                self.unmarked_offset = max(self.unmarked_offset, offset)
                 if record.kind is not Kind.INTENT:
                     settled[key] = record
                     break
                 doubtful.add(key)
-                self.unmarked_offset = max(self.unmarked_offset, offset)
         older_key = self._older_key(newest)
         if older_key is None:
             newest.pop(self._named_sink_id, None)

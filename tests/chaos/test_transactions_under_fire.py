@@ -117,4 +117,10 @@ def test_exactly_the_committed_transactions_are_visible(kafka_under_fire: KafkaC
     assert beside.verdict() == []
     assert beside.record_count == afterwards.record_count > 0
     assert loop.fates.count(Fate.ABORTED) > 0
-    assert Fate.UNKNOWN not in loop.fates, loop.last_error
+    assert Fate.UNKNOWN not in loop.fates, "\n".join([loop.last_error, *told_by_brokers(kafka)])
+
+
+def told_by_brokers(kafka: KafkaCluster) -> list[str]:
+    """Why a coordinator fenced the only producer there is, or ended a transaction of its own accord, is in its log."""
+    logs = [(node_id, kafka.log_path(node_id).read_text()) for node_id in kafka.node_ids]
+    return [f"node {node_id}: {line}" for node_id, log in logs for line in log.splitlines() if TRANSACTIONAL_ID in line]

@@ -24,10 +24,12 @@ class SeenClaim(NamedTuple):
 
 class Claims:
     def __init__(self, log: PartitionLog, *, is_strict: bool) -> None:
-        """`is_strict`: a run has one process. Another one of it knows of the run's first claim by the ledger alone."""
+        """`is_strict`: a run has one process, which remembers its first claim once it has acted on it. Another one, or
+        one whose first claim got no answer, knows of that claim by the ledger alone."""
         self._log = log
         self._is_strict = is_strict
         self.seen: list[SeenClaim] = []
+        self._acted: set[str] = set()
         # Intents of runs that were taken over, by producer id: a sin once they are committed.
         self._late: dict[int, str] = {}
         store = log._store
@@ -48,9 +50,12 @@ class Claims:
             content = _content(record.value or b"")
             if content.get("kind") == "claim":
                 self.seen.append(SeenClaim(content["sink"], content["run"], offset))
-            elif content.get("kind") == "intent" and self._is_late(content["sink"], content["run"]):
-                text = f"run {content['run']} of {content['sink']} decides batch {content['batch']}, but was taken over"
-                self._late[batch.producer_id] = text
+            elif content.get("kind") == "intent":
+                sink_id, run = content["sink"], content["run"]
+                if self._is_late(sink_id, run):
+                    text = f"run {run} of {sink_id} decides batch {content['batch']}, but was taken over"
+                    self._late[batch.producer_id] = text
+                self._acted.add(run)
 
     def _is_late(self, sink_id: str, run: str) -> bool:
         """It has claimed again behind the first claim of a run that is younger, and could see that claim."""
@@ -63,7 +68,7 @@ class Claims:
         if not between:
             return False
         kept = self._kept()
-        is_known = self._is_strict or claims[first].offset in kept
+        is_known = (self._is_strict and run in self._acted) or claims[first].offset in kept
         return is_known and any(claim.run in between and claim.offset in kept for claim in claims)
 
     def _kept(self) -> set[int]:

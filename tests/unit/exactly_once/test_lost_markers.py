@@ -11,6 +11,7 @@ from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
 from tests.model.tiny_broker import LEDGER
 from tests.unit.exactly_once.driver_bench import LOST, SINK, Bench
+from tests.unit.exactly_once.test_commit import without_rows
 
 COMMIT, END = "commit transaction", "end ledger transaction"
 SECOND, THIRD = "2" * 16, "3" * 16
@@ -140,6 +141,28 @@ def test_an_intent_that_a_younger_driver_has_open_is_not_taken_for_a_decision_th
     assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
     assert visible(bench) == [1, 1]
     assert bench.purposes().count("fence older drivers") >= 2
+
+
+@pytest.mark.parametrize("transaction_version", [1, 2])
+def test_a_stream_whose_first_record_was_open_and_is_aborted_later_goes_on(transaction_version: int) -> None:
+    """The first batch has no rows, so that record is all that the ledger knows of the stream. The first driver finds it
+    behind its claim; the younger one that has it open never comes back, and its transaction ends by its time-out."""
+    bench = Bench(transaction_version)
+
+    def overtaken(request: AdminRequest) -> None:
+        if request.key.purpose == "claim ledger":
+            bench.before = None
+            stop_before(bench, END, [without_rows(0, SECOND)], bench.session(SECOND))
+
+    bench.before = overtaken
+    session = bench.session()
+    assert bench.commit([without_rows(0)], session).error is None
+    bench.settle()
+    bench.broker.time_out(session.transactional_id)
+    bench.settle()
+    verdict = bench.commit(bench.receipts(1, run=THIRD), bench.session(THIRD))
+    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
+    assert visible(bench) == [1, 1]
 
 
 def test_below_an_intent_that_nobody_decided_the_done_record_without_a_marker_still_counts(bench: Bench) -> None:
