@@ -11,12 +11,14 @@ import sys
 from tools.kafka_jars import VERSIONS, KafkaUnavailable, msk_iam_jars
 from tools.kafka_node import make_archive
 from tools.spark_jars import java_sink_jars
+from tools.spark_jvm import make_spark_archive
 
 
 def main() -> None:
     try:
         for version in VERSIONS:
             make_archive(version)
+        make_spark_archive()
         java_sink_jars()
         msk_iam_jars()
     except KafkaUnavailable as missing:
