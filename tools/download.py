@@ -18,9 +18,9 @@ def main() -> None:
     try:
         for version in VERSIONS:
             make_archive(version)
-        make_spark_archive()
         java_sink_jars()
         msk_iam_jars()
+        make_spark_archive()
     except KafkaUnavailable as missing:
         sys.stdout.write(f"{missing}\n")
 
