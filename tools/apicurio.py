@@ -6,8 +6,8 @@ Confluent's clients speak.
 
 from __future__ import annotations
 
+import http.client
 import shutil
-import socket
 import subprocess
 import tarfile
 import tempfile
@@ -16,6 +16,7 @@ import urllib.request
 from pathlib import Path
 
 from tools.kafka_jars import KafkaUnavailable, cache_folder, cache_lock, java_command
+from tools.kafka_node import free_port
 
 VERSION = "2.6.13.Final"
 _NAME = f"apicurio-registry-app-{VERSION}"
@@ -26,8 +27,7 @@ _DOWNLOAD_TIMEOUT_S, _START_TIMEOUT_S = 600, 180
 class Apicurio:
     def __init__(self) -> None:
         self._folder = _fetched()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port: int = free.getsockname()[1]
+        self._port = free_port()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed when it ends)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -65,7 +65,7 @@ class Apicurio:
         try:
             with urllib.request.urlopen(f"{self.url}/subjects", timeout=5) as answer:
                 return bool(answer.status == 200)
-        except OSError:
+        except (OSError, http.client.HTTPException):
             return False
 
 

@@ -11,11 +11,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pyspark
-
 from tools import kafka_watchdog
 from tools.kafka_jars import java_command
-from tools.spark_cluster import QUICK_JVM
+from tools.spark_jvm import QUICK_JVM, quick_settings, spark_home
 
 ROOT = Path(__file__).parent.parent
 JOB = ROOT / "spark_jobs" / "demo.py"
@@ -47,10 +45,10 @@ class Driver:
         java_command()  # says what to install if there is no Java; spark-submit would say something else
 
     def start(self) -> None:
-        submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-        jvm = f"{QUICK_JVM} -Djava.io.tmpdir={self._folder / 'tmp'}"
+        submit = spark_home() / "bin" / "spark-submit"
         command = [str(submit), "--properties-file", str(CONF)]
-        command += ["--conf", f"spark.driver.extraJavaOptions={jvm}", "--conf", "spark.ui.enabled=false"]
+        for name, value in {**quick_settings(self._folder / "tmp"), "spark.ui.enabled": "false"}.items():
+            command += ["--conf", f"{name}={value}"]
         if len(str(self._folder)) > FOLDER_OF_SOCKETS_MAX:
             command += ["--conf", "spark.python.unix.domain.socket.enabled=false"]
         command += ["--conf", "spark.log.level=ERROR", str(JOB), *self._arguments]
@@ -119,7 +117,7 @@ class Driver:
         return {
             **ours,
             kafka_watchdog.MARK: str(self._folder),
-            "SPARK_HOME": str(Path(pyspark.__file__).parent),
+            "SPARK_HOME": str(spark_home()),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(self._folder / "local"),
             "SPARK_LAUNCHER_OPTS": QUICK_JVM,

@@ -11,6 +11,7 @@ import sys
 from tools.kafka_jars import VERSIONS, KafkaUnavailable, msk_iam_jars
 from tools.kafka_node import make_archive
 from tools.spark_jars import java_sink_jars
+from tools.spark_jvm import make_spark_archive
 
 
 def main() -> None:
@@ -19,6 +20,7 @@ def main() -> None:
             make_archive(version)
         java_sink_jars()
         msk_iam_jars()
+        make_spark_archive()
     except KafkaUnavailable as missing:
         sys.stdout.write(f"{missing}\n")
 

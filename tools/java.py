@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tools.kafka_jars import class_path, java_command, tools_version
+from tools.kafka_node import archive_options
 
 PRODUCER_PERFORMANCE = "org.apache.kafka.tools.ProducerPerformance"
 # From Kafka 3.8 on.
 CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 
-_QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Xshare:auto")
+_QUIET = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error",)
 # A tool runs for seconds; the second compiler tier would cost more than it gains.
 _SHORT_RUN = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
@@ -78,7 +79,7 @@ def _run(
     environment: Mapping[str, str] | None = None,
 ) -> bytes:
     jars = os.pathsep.join([class_path(version), *map(str, more_jars)])
-    command = [java_command(), *_QUIET, *options, "-cp", jars, *program]
+    command = [java_command(), *_QUIET, *archive_options(version), *options, "-cp", jars, *program]
     whole = {**os.environ, **(environment or {})}
     run = subprocess.run(command, input=input_bytes, capture_output=True, timeout=timeout_s, env=whole)
     if run.returncode != 0:

@@ -56,6 +56,7 @@ SPARK_SETTINGS = {"spark.sql.streaming.stopTimeout": f"{END_PATIENCE_S}s"}
 IN_FOREACH_BATCH = 5  # every so many streams
 # How Spark tells that a Python process went away in the middle of a call.
 ENDED_BY_SPARK = ("exited unexpectedly", "EOFException", "Connection reset", "Broken pipe")
+RESTARTED, KILLED = "stream stopped and started", "planning or committing process killed"
 _CAUSE = re.compile(r"(: |Caused by: )?[\w.]+(Error|Exception)\b")
 
 
@@ -109,7 +110,8 @@ class ManyStreams:
         self._wait_until_warm()
         restart_s, kill_s, told_s = (self._later(RESTART_PAUSE_S), self._later(KILL_PAUSE_S), 0.0)
         end_s, committed = self._age_s() + seconds, 0
-        while self._age_s() < end_s and not self.is_interrupted.is_set():
+        # Where a stop or a start takes longer than all the time given, it goes on until each has been tried.
+        while (self._age_s() < end_s or not self._is_each_fault_tried) and not self.is_interrupted.is_set():
             self._start_what_has_ended()
             if self._age_s() >= restart_s and self._commit_count > committed:
                 # On a slow machine nothing would ever be committed between two restarts.
@@ -124,6 +126,10 @@ class ManyStreams:
                 told_s = self._age_s() + TOLD_EVERY_S
             time.sleep(0.2)
         self._come_to_the_end()
+
+    @property
+    def _is_each_fault_tried(self) -> bool:
+        return bool(self.faults[RESTARTED]) and (bool(self.faults[KILLED]) or not self._has_kills)
 
     def _wait_until_warm(self) -> None:
         """The first batch of each stream loads everything once; stopped again and again, it would never get there."""
@@ -146,12 +152,12 @@ class ManyStreams:
         time.sleep(self._dice.uniform(*DOWN_S))
         for stream in chosen:
             stream.start(processingTime=self._trigger)
-            self.faults["stream stopped and started"] += 1
+            self.faults[RESTARTED] += 1
 
     def _kill_one(self) -> None:
         found = driver_processes()
         if found and kill(self._dice.choice(found)):
-            self.faults["planning or committing process killed"] += 1
+            self.faults[KILLED] += 1
 
     def _start_what_has_ended(self) -> None:
         for stream in self.streams:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tools.spark_cluster import QUICK_JVM
+from tools.spark_jvm import QUICK_JVM, quick_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ def quiet_session(
     settings = {
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={folder}",
+        **quick_settings(folder),
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",

@@ -30,11 +30,11 @@ from pathlib import Path
 
 from tools import kafka_watchdog
 from tools.kafka_node import free_port
+from tools.spark_jvm import QUICK_JVM, jars_first, quick_options, quick_settings, spark_home
 from tools.waiting import wait_until
 from tools.workspace import workspace
 
 MASTER_HOST = "127.0.0.1"
-QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 
 _EXECUTOR_CLASS = b"org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _PYTHON_DAEMON = b"pyspark.daemon"
@@ -182,7 +182,7 @@ class SparkCluster:
         properties_file: Path | None = None,
     ) -> SubmittedJob:
         """Start spark-submit in client mode. `wait()` of the answer is for its end."""
-        command = [str(_spark_home() / "bin" / "spark-submit"), "--master", self.master_url]
+        command = [str(spark_home() / "bin" / "spark-submit"), "--master", self.master_url]
         if properties_file is not None:
             command += ["--properties-file", str(properties_file), "--load-spark-defaults"]
         for name, value in (conf or {}).items():
@@ -206,7 +206,7 @@ class SparkCluster:
         # The master holds a dead worker for alive until it has seen the connection break.
         self._gone |= {worker["id"] for worker in self._known_workers() if worker["host"] == host}
         folder = self.folder / f"worker-{number}"
-        command = [str(_spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
+        command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.worker.Worker"]
         command += ["--host", host, "--port", "0", "--webui-port", "0", "--work-dir", str(folder / "work")]
         command += ["--cores", str(self._cores), "--memory", "4g", self.master_url]
         self._workers[number] = self._start(command, folder, host)
@@ -283,7 +283,7 @@ class SparkCluster:
     def _start_master(self, deadline: float) -> None:
         self._port = free_port()
         self._web_port = free_port()
-        command = [str(_spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
+        command = [str(spark_home() / "bin" / "spark-class"), "org.apache.spark.deploy.master.Master"]
         command += ["--host", MASTER_HOST, "--port", str(self._port), "--webui-port", str(self._web_port)]
         self._start(command, self.folder / "master", MASTER_HOST)
         self._wait_until(lambda: self._known_workers() == [], deadline, "the master answers")
@@ -316,19 +316,17 @@ class SparkCluster:
         return {
             **ours,
             kafka_watchdog.MARK: str(self.folder),
-            "SPARK_HOME": str(_spark_home()),
+            "SPARK_HOME": str(spark_home()),
             "SPARK_CONF_DIR": str(self.folder / "conf"),
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             "SPARK_LOCAL_IP": host,
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": self._java_options(),
+            "SPARK_DAEMON_JAVA_OPTS": quick_options(self.folder / "tmp"),
+            "SPARK_DAEMON_CLASSPATH": jars_first(),
             "SPARK_LAUNCHER_OPTS": QUICK_JVM,
             "PYSPARK_PYTHON": sys.executable,
             "TMPDIR": str(self.folder / "tmp"),
         }
-
-    def _java_options(self) -> str:
-        return f"{QUICK_JVM} -Djava.io.tmpdir={self.folder / 'tmp'}"
 
     def _write_configuration(self) -> None:
         for name in ("conf", "local", "tmp"):
@@ -337,8 +335,7 @@ class SparkCluster:
             "spark.driver.memory": "512m",
             "spark.executor.memory": "512m",
             "spark.executor.cores": str(self._cores),
-            "spark.driver.extraJavaOptions": self._java_options(),
-            "spark.executor.extraJavaOptions": self._java_options(),
+            **quick_settings(self.folder / "tmp"),
             "spark.driver.host": MASTER_HOST,
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
@@ -363,12 +360,6 @@ class SparkCluster:
     def _log_tails(self) -> str:
         logs = sorted(self.folder.glob("master/stderr")) + sorted(self.folder.glob("worker-*/stderr"))
         return "\n".join(f"{log.parent.name}: {log.read_text(errors='replace')[-2000:]}" for log in logs)
-
-
-def _spark_home() -> Path:
-    import pyspark
-
-    return Path(pyspark.__file__).parent
 
 
 def _parent(process_id: int) -> int:

@@ -89,6 +89,14 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, self.path)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
+
+    @cached_property
+    def functions(self) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        return [node for node in self.nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
     @property
     def is_python(self) -> bool:
         return self.path.endswith(".py")
@@ -111,10 +119,14 @@ class Source:
         inner = self.path.removeprefix(PACKAGE + "/")
         return self.layer not in SHELLS and inner not in SHELL_MODULES and inner != "__init__.py"
 
-    def imports(self) -> Iterator[tuple[int, str]]:
+    @cached_property
+    def imports(self) -> list[tuple[int, str]]:
         """Line and full dotted name of everything imported, at the top or inside a function."""
+        return list(self._imports())
+
+    def _imports(self) -> Iterator[tuple[int, str]]:
         here = self.module.split(".") if self.path.endswith("__init__.py") else self.module.split(".")[:-1]
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from ((node.lineno, alias.name) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -129,7 +141,7 @@ def layers(source: Source) -> Iterator[str]:
     if source.layer not in LAYERS:
         yield f"{source.path}: unknown layer {source.layer}"
         return
-    for line, name in source.imports():
+    for line, name in source.imports:
         parts = name.split(".")
         if parts[0] == PACKAGE and len(parts) > 1:
             wanted = parts[1]
@@ -142,10 +154,10 @@ def layers(source: Source) -> Iterator[str]:
 def purity(source: Source) -> Iterator[str]:
     if not source.in_package or not source.is_pure:
         return
-    for line, name in source.imports():
+    for line, name in source.imports:
         if name.split(".")[0] in IMPURE_IMPORTS:
             yield f"{source.path}:{line}: a pure module must not import {name.split('.')[0]}"
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and _called_name(node) in IMPURE_CALLS:
             yield f"{source.path}:{node.lineno}: a pure module must not call {_called_name(node)}()"
         if isinstance(node, ast.Attribute) and node.attr == "random" and _is_name(node.value, ("np", "numpy")):
@@ -158,7 +170,7 @@ def sizes(source: Source) -> Iterator[str]:
     line_count = source.text.count("\n")
     if line_count > FILE_LINES_MAX:
         yield f"{source.path}: {line_count} lines, at most {FILE_LINES_MAX}"
-    for function in _functions(source.tree):
+    for function in source.functions:
         length = (function.end_lineno or function.lineno) - function.lineno + 1
         if length > FUNCTION_LINES_MAX:
             yield f"{source.path}:{function.lineno}: {function.name} has {length} lines, at most {FUNCTION_LINES_MAX}"
@@ -188,7 +200,7 @@ def verdicts(source: Source) -> Iterator[str]:
     """A test needs an assert, a pytest.raises, or a call of something that checks: by its name, or by its body."""
     if not (source.path.startswith("tests/") and source.path.rsplit("/", 1)[-1].startswith("test_")):
         return
-    functions = list(_functions(source.tree))
+    functions = source.functions
     checking = {function.name for function in functions if _checks(function, frozenset())}
     grown = True
     while grown:
@@ -261,7 +273,7 @@ def _imported_modules(sources: Iterable[Source]) -> set[str]:
     names = {
         name
         for source in sources
-        for _, name in source.imports()
+        for _, name in source.imports
         # A module that imports itself does not keep itself alive; a package that imports its parts does.
         if source.path.endswith("__init__.py") or not f"{name}.".startswith(f"{source.module}.")
     }
@@ -272,12 +284,6 @@ def _imported_modules(sources: Iterable[Source]) -> set[str]:
 def _is_entry_point(source: Source) -> bool:
     name = source.path.rsplit("/", 1)[-1]
     return name in ("__init__.py", "__main__.py", "pytest_plugin.py") or '__name__ == "__main__"' in source.text
-
-
-def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
 
 
 def _checks(function: ast.AST, checking: frozenset[str]) -> bool:

@@ -70,8 +70,8 @@ class CountingBroker:
 class Client:
     def __init__(self, proxy: KafkaProxy) -> None:
         host, _, port = proxy.bootstrap_servers.partition(":")
-        self._socket = socket.create_connection((host, int(port)), 5)
-        self._socket.settimeout(5)
+        self._socket = socket.create_connection((host, int(port)), PATIENCE_S)
+        self._socket.settimeout(PATIENCE_S)
 
     def ask(self, correlation_id: int) -> None:
         data = encode_request(END_TXN, VERSION, correlation_id=correlation_id, client_id="c", body=END_BODY)
@@ -102,7 +102,7 @@ def broker() -> Iterator[CountingBroker]:
     yield broker
     broker.listener.shutdown(socket.SHUT_RDWR)
     broker.listener.close()
-    thread.join(5)
+    thread.join(PATIENCE_S)
 
 
 @pytest.fixture

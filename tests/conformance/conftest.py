@@ -95,8 +95,8 @@ def write_acls(cluster: KafkaCluster, acls: list[Acl]) -> None:
     """And wait until the broker goes by them."""
     admin = confluent.AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     for written in admin.create_acls([binding(one) for one in acls]).values():
-        written.result(30)
-    wait_until(lambda: len(admin.describe_acls(EVERY_ACL).result(30)) == len(acls), "every ACL is known to the broker")
+        written.result(60)
+    wait_until(lambda: len(admin.describe_acls(EVERY_ACL).result(60)) == len(acls), "every ACL is known to the broker")
 
 
 EVERY_ACL = confluent.AclBindingFilter(

@@ -75,7 +75,7 @@ def run(shell: str, *arguments: str, folder: Path) -> list[str]:
     path = shutil.which(shell)
     if path is None:
         pytest.skip(f"{shell} is not installed")
-    done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=60, cwd=folder)
+    done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=300, cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.split("\n")[:-1]
 

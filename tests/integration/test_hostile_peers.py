@@ -151,7 +151,7 @@ def test_a_good_broker_among_bad_ones_is_found() -> None:
         options = {**settings(servers), "max.block.ms": 20_000, "delivery.timeout.ms": 30_000}
         with Producer(options) as producer:
             futures = [producer.send("rows", value=b"%d" % number) for number in range(100)]
-            assert all(future.result(20).offset >= 0 for future in futures)
+            assert all(future.result(60).offset >= 0 for future in futures)
 
 
 def test_nobody_listens_and_a_name_that_does_not_resolve_are_told_apart() -> None:

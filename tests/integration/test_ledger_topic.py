@@ -31,7 +31,7 @@ def about(ledger: str, replication_factor: int = -1, **more: str) -> SinkOptions
 
 def replicas_of(servers: str, topic: str) -> list[int]:
     """By a client that is not ours."""
-    found = AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=20).topics[topic]
+    found = AdminClient({"bootstrap.servers": servers}).list_topics(topic, timeout=60).topics[topic]
     return [len(partition.replicas) for partition in found.partitions.values()]
 
 

@@ -91,7 +91,7 @@ def test_send_ends_in_buffer_exhausted_after_max_block_ms_and_goes_on_when_there
     kafka_4.create_topic(topic_name)
     settings = {"bootstrap.servers": line.bootstrap_servers, "buffer.memory": 1_000_000, "max.block.ms": 2000}
     with Producer(settings) as producer:
-        assert producer.send(topic_name, value=b"-1").result(30).offset == 0
+        assert producer.send(topic_name, value=b"-1").result(60).offset == 0
         line.bytes_per_s = 0
         accepted = 0
         error: BufferExhausted | None = None
@@ -111,10 +111,10 @@ def test_send_ends_in_buffer_exhausted_after_max_block_ms_and_goes_on_when_there
         assert error.ambiguous is False and error.name == "PKS-5003"
 
         with pytest.raises(BufferExhausted):
-            producer.send_arrow(pa.table({"value": [b"x" * 1000] * 500}), topic=topic_name).result(30)
+            producer.send_arrow(pa.table({"value": [b"x" * 1000] * 500}), topic=topic_name).result(60)
         line.bytes_per_s = None
         producer.flush(timeout_s=60)
-        assert producer.send(topic_name, value=b"last").result(30).offset == accepted + 1
+        assert producer.send(topic_name, value=b"last").result(60).offset == accepted + 1
     values = [record.value for record in read_topic(kafka_4.bootstrap_servers, topic_name)]
     assert values == [b"%d" % number for number in range(-1, accepted)] + [b"last"]
 

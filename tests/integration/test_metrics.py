@@ -23,6 +23,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ from kafka_sink.testing import EmbeddedBroker, Fault
 from pyspark_pykafka_sink import DefaultSource
 from tests.integration.local_server import LocalServer, QuietHandler
 from tools.foreign_reader import read_topic
+from tools.kafka_node import free_port
 from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -144,14 +146,8 @@ class Export:
         self.writer.abort([message])
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
-
-
 def served(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         text: str = answer.read().decode()
         return text
 

@@ -35,6 +35,7 @@ from kafka_sink.registry.schema import AVRO, ResolvedSchema, Schema
 from kafka_sink.testing import EmbeddedRegistry, RegistryFault
 from tests.certificates import Authority, Issued
 from tests.integration.token_server import TokenServer
+from tools.kafka_node import free_port
 
 ONE = Schema(AVRO, '{"type":"record","name":"shop.Order","fields":[{"name":"a","type":"int"}]}')
 TWO = Schema(AVRO, '{"type":"record","name":"shop.Order","fields":[{"name":"b","type":"int"}]}')
@@ -230,12 +231,6 @@ def test_a_file_that_is_none_of_ours_is_as_if_it_were_not_there(
 
 
 # ---- down, slow, and several addresses -------------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        port: int = one.getsockname()[1]
-        return port
 
 
 def test_a_registry_that_is_down_is_named(registry: EmbeddedRegistry) -> None:

@@ -207,7 +207,7 @@ def test_a_topic_that_was_made_anew_has_letters_of_its_own(broker: EmbeddedBroke
     send(servers, letters(rows(4)))
     assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 4
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_topics([DEAD])[DEAD].result(20)
+    admin.delete_topics([DEAD])[DEAD].result(60)
     broker.create_topic(DEAD, 2)
     send(servers, letters(rows(2, first=50)))
     assert shell(*words(servers, "--yes", "--json")).content["written_now"] == 2
@@ -242,7 +242,7 @@ class Killer:
         self._left -= 1
         if self._left:
             return None
-        assert self.is_ready.wait(20) and self.process is not None
+        assert self.is_ready.wait(90) and self.process is not None
         os.kill(self.process.pid, signal.SIGKILL)
         return None if self._arrives else Fault(disconnect=True)
 
@@ -267,7 +267,7 @@ def test_a_run_killed_at_any_moment_loses_and_doubles_nothing(broker: EmbeddedBr
         broker.do(lambda cluster, killer=killer: setattr(cluster.faults, "interceptor", killer))
         killer.process = start(servers, "--batch-size", "40")
         killer.is_ready.set()
-        output, _ = killer.process.communicate(timeout=120)
+        output, _ = killer.process.communicate(timeout=300)
         assert killer.process.returncode == -signal.SIGKILL, f"{api} {number}: {output}"
         broker.do(lambda cluster: setattr(cluster.faults, "interceptor", None))
         # What it had begun is open still, and holds foreign readers back.
@@ -292,6 +292,6 @@ def test_of_two_runs_at_once_the_younger_one_goes_on(broker: EmbeddedBroker, she
     elder = start(servers, "--batch-size", "10")
     assert has_begun.wait(60)
     younger = shell(*words(servers, "--yes", "--json"))
-    output, _ = elder.communicate(timeout=120)
+    output, _ = elder.communicate(timeout=300)
     assert back(servers) == expected(given)
     assert {younger.exit_code, elder.returncode} in ({0}, {0, 4}), output + younger.err

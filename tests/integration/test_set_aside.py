@@ -147,5 +147,5 @@ def test_a_decision_of_another_cluster_stops_the_sink_until_a_person_chooses(
 
 def test_a_decision_names_the_cluster_of_its_brokers(kafka: KafkaCluster, topic_name: str) -> None:
     with client_of(kafka.bootstrap_servers) as client:
-        told = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=20).cluster_id
+        told = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=60).cluster_id
         assert client.cluster_id() and client.cluster_id() == told

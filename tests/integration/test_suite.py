@@ -16,6 +16,17 @@ from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PASSES = "def test_passes(tmp_path):\n    assert True\n"
+# Spelled in pieces: the word alone makes the runner load it.
+LOADS_NO_MORE_THAN_IT_ASKS_FOR = "import sys\ndef test_loaded():\n    assert 'hypo' + 'thesis' not in sys.modules\n"
+DRAWS = """
+from hypothesis import HealthCheck, given, settings, strategies
+
+@settings(max_examples=5, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+@given(strategies.integers())
+def test_draws(number):
+    print('drew', number)
+    assert isinstance(number, int)
+"""
 WAITS = """
 import pathlib, subprocess, time, pytest
 HERE = pathlib.Path(__file__).parent
@@ -75,12 +86,12 @@ def suite(tmp_path: Path) -> SmallSuite:
 def test_the_last_line_has_the_sums_of_all_files_and_the_exit_code_is_zero(suite: SmallSuite) -> None:
     skips = "import pytest\ndef test_skips():\n    pytest.skip('no moon')\n"
     skips += "@pytest.mark.xfail\ndef test_known():\n    assert 0\n"
-    suite.write(one=PASSES, two=PASSES, three=skips, none="X = 1\n")
+    suite.write(one=PASSES, two=LOADS_NO_MORE_THAN_IT_ASKS_FOR, three=skips, none="X = 1\n")
     code, output = suite.run()
     assert code == 0
     assert output.splitlines()[-1] == "2 passed, 0 failed, 2 skipped"
     assert "  1 in tests/unit/test_three.py: no moon" in output.splitlines()
-    assert len(re.findall(r"^\[ +\d+/4  0:\d\d, \d min left\] tests/unit/test_\w+\.py: ", output, re.MULTILINE)) == 3
+    assert len(re.findall(r"^\[ +\d+/4 +\d+:\d\d, \d+ min left\] tests/unit/test_\w+\.py: ", output, re.MULTILINE)) == 3
     assert suite.left_behind() == ([], [])
 
 
@@ -114,12 +125,13 @@ def test_a_process_that_ends_before_its_tests_counts_as_failed(suite: SmallSuite
 
 def test_what_follows_two_dashes_is_for_pytest_and_a_seed_gives_the_same_order_again(suite: SmallSuite) -> None:
     many = "".join(f"def test_{number}():\n    print('ran {number}')\n    assert {number}\n" for number in range(9))
-    suite.write(many=many, other=PASSES)
+    suite.write(many=many + DRAWS, other=PASSES)
     orders = []
     for seed in ("3", "3", "4"):
         code, output = suite.run("tests/unit/test_many.py", "--seed", seed, "--", "-s", "-k", "not test_8")
-        assert code == 1 and output.splitlines()[-1] == "7 passed, 1 failed, 0 skipped"
-        orders.append(re.findall(r"ran (\d)", output))
+        assert code == 1 and output.splitlines()[-1] == "8 passed, 1 failed, 0 skipped"
+        orders.append((re.findall(r"ran (\d)", output), re.findall(r"drew (\S+)", output)))
+        assert all(orders[-1])
     assert orders[0] == orders[1] != orders[2]
 
 

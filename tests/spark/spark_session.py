@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tools.foreign_reader import read_topic
 from tools.quiet_spark import quiet_configuration
-from tools.spark_cluster import QUICK_JVM
+from tools.spark_jvm import QUICK_JVM, quick_settings
 
 # Two tasks at a time; a task that fails is tried once more, which a plain local[2] would not do.
 MASTER = "local[2,2]"
@@ -35,7 +35,7 @@ def start_session(folder: Path, jars: Sequence[Path] = ()) -> SparkSession:
     os.environ["SPARK_CONF_DIR"] = str(quiet_configuration(folder / "conf"))
     (folder / "tmp").mkdir()
     settings = {
-        "spark.driver.extraJavaOptions": f"{QUICK_JVM} -Djava.io.tmpdir={folder / 'tmp'}",
+        **quick_settings(folder / "tmp"),
         "spark.driver.memory": "1g",
         "spark.driver.host": "127.0.0.1",
         "spark.jars": ",".join(str(jar) for jar in jars),

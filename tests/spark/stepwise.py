@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools.driver_processes import driver_processes, kill
 from tools.quiet_spark import quiet_configuration
-from tools.spark_cluster import QUICK_JVM
+from tools.spark_jvm import QUICK_JVM, quick_settings
 from tools.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -34,13 +34,16 @@ class StepwiseStream:
         self._said = 0
         number = len(list(folder.glob("conf-*")))
         self._output = folder / f"output-{number}"
+        conf = quiet_configuration(folder / f"conf-{number}")
+        settings = quick_settings(conf)
+        (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in settings.items()))
         environment = {
             **os.environ,
             "PYTHONPATH": str(package),
             "PYSPARK_PYTHON": sys.executable,
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LAUNCHER_OPTS": QUICK_JVM,
-            "SPARK_CONF_DIR": str(quiet_configuration(folder / f"conf-{number}")),
+            "SPARK_CONF_DIR": str(conf),
         }
         arguments = [str(self._source), checkpoint, *(f"{name}={value}" for name, value in options.items())]
         with self._output.open("wb") as output, (folder / f"errors-{number}").open("wb") as errors:

@@ -94,25 +94,14 @@ def test_a_line_of_the_properties_file_that_is_no_option_is_named(tmp_path: Path
     assert "line 3: NAME=VALUE is needed, not 'nonsense'" in run.stderr
 
 
-def test_with_py_files_the_driver_and_the_tasks_have_the_package_from_the_zip(
+def test_with_py_files_the_driver_and_the_tasks_on_both_workers_have_the_package_from_the_zip(
     submit: Callable[..., SubmittedJob],
 ) -> None:
-    paths = submit(Path(__file__).parent / "jobs" / "where_package_is.py").wait(PATIENCE_S).split()
-    assert len(paths) == 3
-    assert all(path.endswith("pykafka_sink.zip/kafka_sink/__init__.pyc") for path in paths)
-
-
-def test_a_table_is_exported_whole(
-    submit: Callable[..., SubmittedJob], kafka_three_nodes: KafkaCluster, topic_name: str
-) -> None:
-    kafka_three_nodes.create_topic(topic_name, partitions=3)
-    query = "SELECT CAST(id AS STRING) AS key, concat('row ', id) AS value FROM range(0, 5000, 1, 4)"
-    job = submit(JOBS / "export_to_kafka.py", "--sql", query, *to(kafka_three_nodes, topic_name))
-    assert job.wait(PATIENCE_S).endswith("exported 5000 rows\n")
-    records = read_topic(kafka_three_nodes.bootstrap_servers, topic_name)
-    assert keys(records) == Counter(range(5000))
-    assert all(record.value == b"row " + (record.key or b"") for record in records)
-    assert {record.partition for record in records} == {0, 1, 2}
+    lines = submit(Path(__file__).parent / "jobs" / "where_package_is.py").wait(PATIENCE_S).splitlines()
+    paths, hosts = zip(*(line.split() for line in lines[1:]), strict=True)
+    assert len(lines) == 3
+    assert all(path.endswith("pykafka_sink.zip/kafka_sink/__init__.pyc") for path in (lines[0], *paths))
+    assert sorted(hosts) == ["127.0.0.2", "127.0.0.3"]
 
 
 def test_an_export_that_cannot_be_done_ends_with_1_and_says_why(
@@ -156,7 +145,8 @@ def test_every_row_is_there_once_though_an_executor_was_killed_in_the_middle_of_
     servers = kafka_three_nodes.bootstrap_servers
     # Rows are made slowly enough (a hash over each, many times) that there is time to look for the executor.
     text = "sha2(" * 8 + "CAST(id AS STRING)" + ", 512)" * 8
-    query = f"SELECT CAST(id AS STRING) AS key, {text} AS value FROM range(0, {count}, 1, 2)"
+    value = f"concat('row ', id, ' ', {text})"
+    query = f"SELECT CAST(id AS STRING) AS key, {value} AS value FROM range(0, {count}, 1, 2)"
     job = submit(JOBS / "export_to_kafka.py", "--sql", query, *to(kafka_three_nodes, topic_name))
     wait_until(lambda: sum(end_offsets(servers, topic_name).values()) > 0 or job.check("rows"), "rows", PATIENCE_S)
     killed = spark_cluster.executors()[0]
@@ -164,4 +154,7 @@ def test_every_row_is_there_once_though_an_executor_was_killed_in_the_middle_of_
     assert sum(end_offsets(servers, topic_name).values()) < count
     assert job.wait(PATIENCE_S).endswith(f"exported {count} rows\n")
     assert f"executor {killed.executor_id}" in job.log.lower()
-    assert keys(read_topic(servers, topic_name)) == Counter(range(count))
+    records = read_topic(servers, topic_name)
+    assert keys(records) == Counter(range(count))
+    assert all((record.value or b"").startswith(b"row %b " % record.key) for record in records)
+    assert {record.partition for record in records} == {0, 1, 2}

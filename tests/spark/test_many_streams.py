@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tests.spark.parity import writable_topic
 from tools.kafka_cluster import KafkaCluster
-from tools.many_streams import ManyStreams, names_of
+from tools.many_streams import KILLED, RESTARTED, ManyStreams, names_of
 
 STREAMS, SECONDS = 5, 25
 
@@ -34,5 +34,5 @@ def test_five_streams_that_are_stopped_started_and_robbed_of_processes_deliver_e
     is_right = streams.judge()
     told = capsys.readouterr().out
     assert is_right, f"seed {seed}\n{told}\n{chr(10).join(streams.findings()[:2])}"
-    assert streams.faults["stream stopped and started"] > 0
-    assert streams.faults["planning or committing process killed"] > 0
+    assert streams.faults[RESTARTED] > 0
+    assert streams.faults[KILLED] > 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,14 @@ from pyspark.sql import SparkSession
 from kafka_sink import sink_metrics
 from kafka_sink.metrics.notebook import application_folder_of
 from kafka_sink.testing import EmbeddedBroker
-from tests.integration.test_metrics import exporter_of, served, value
+from tests.integration.test_metrics import answers, exporter_of, served, value
 from tests.spark.parity import Folder, start
 from tests.spark.spark_session import read_rows, run_to_end
 from tools.driver_processes import driver_processes, kill
+from tools.kafka_node import free_port
+from tools.waiting import wait_until
 
 TOPICS = ("figures-a", "figures-b")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
-        return port
 
 
 def test_figures_outlive_the_processes_that_plan_commit_and_serve(spark: SparkSession, tmp_path: Path) -> None:
@@ -56,6 +51,7 @@ def test_figures_outlive_the_processes_that_plan_commit_and_serve(spark: SparkSe
                 assert [kill(each) for each in driver_processes()].count(True) >= 1
             elif round_ == 1:
                 os.kill(exporter_of(application_folder_of(spark)), signal.SIGKILL)
+                wait_until(lambda: not answers(port), "the exporter to end")
         found = sink_metrics(spark)
         assert {stream.sink: stream.value("rows") for stream in found} == dict.fromkeys(TOPICS, 30)
         assert [batch["batch_id"] for batch in found.of(TOPICS[0]).recent] == [0, 1, 2]

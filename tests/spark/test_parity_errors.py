@@ -73,7 +73,7 @@ def test_the_option_topic_beats_the_column_even_one_of_a_wrong_type(
     append(spark.range(3).selectExpr("'foo' as topic", "'a' as value"), kafka_4, topic=f" {topic_name} ")
     append(spark.range(3).selectExpr("id as topic", "'b' as value"), kafka_4, topic=topic_name)
     assert values(kafka_4, topic_name) == [b"a"] * 3 + [b"b"] * 3
-    assert "foo" not in AdminClient({"bootstrap.servers": kafka_4.bootstrap_servers}).list_topics(timeout=20).topics
+    assert "foo" not in AdminClient({"bootstrap.servers": kafka_4.bootstrap_servers}).list_topics(timeout=60).topics
 
 
 def test_two_columns_of_one_name_are_refused_by_spark_in_plain_words(

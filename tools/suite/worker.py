@@ -38,7 +38,8 @@ class Worker:
         environment = {**os.environ, plugin.PIPE: str(writing), "TMPDIR": str(home / "tmp")}
         environment[kafka_watchdog.MARK] = str(home.parent)
         command = [sys.executable, "-m", "pytest", "-p", plugin.__name__, "-p", "no:cacheprovider"]
-        command += ["--continue-on-collection-errors", "--basetemp", str(home / "pytest"), *arguments, *bundle.files]
+        command += ["--continue-on-collection-errors", "--basetemp", str(home / "pytest")]
+        command += [*with_or_without_hypothesis(bundle.files, arguments), *bundle.files]
         try:
             with open(home / "output", "wb") as output:
                 self.process = subprocess.Popen(
@@ -110,3 +111,12 @@ class Worker:
 
     def close(self) -> None:
         os.close(self.pipe)
+
+
+def with_or_without_hypothesis(files: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    """Its plugin imports it at the end of any process, half of what the start of pytest costs: none where no file asks
+    for it. Its seed is then an argument that nobody knows."""
+    if any("hypothesis" in Path(file).read_text(encoding="utf-8", errors="replace") for file in files):
+        return list(arguments)
+    others = [one for one in arguments if not one.startswith("--hypothesis-seed")]
+    return others if "hypothesis" in " ".join(others) else ["-p", "no:hypothesispytest", *others]

@@ -1,5 +1,6 @@
-"""Prints where the driver and the tasks have the package from, as paths."""
+"""Prints where the driver and two tasks have the package from, and on which host each of the tasks runs."""
 
+import os
 from collections.abc import Iterator
 
 from pyspark.sql import SparkSession
@@ -7,14 +8,16 @@ from pyspark.sql import SparkSession
 import kafka_sink
 
 
-def origin(_: Iterator[int]) -> Iterator[str]:
+def origin(_: Iterator[int]) -> Iterator[tuple[str, str]]:
     import kafka_sink
 
-    yield str(kafka_sink.__file__)
+    yield str(kafka_sink.__file__), os.environ["SPARK_LOCAL_IP"]
 
 
-spark = SparkSession.builder.getOrCreate()
+# Both tasks start at the same time, as soon as there are two executors: until then Spark looks again, every second.
+again = "spark.scheduler.barrier.maxConcurrentTasksCheck"
+spark = SparkSession.builder.config(f"{again}.interval", "1s").config(f"{again}.maxFailures", "400").getOrCreate()
 print(kafka_sink.__file__)
-for path in spark.sparkContext.parallelize(range(2), 2).mapPartitions(origin).collect():
-    print(path)
+for path, host in spark.sparkContext.parallelize(range(2), 2).barrier().mapPartitions(origin).collect():
+    print(path, host)
 spark.stop()
