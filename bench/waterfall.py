@@ -1,4 +1,4 @@
-"""One micro-batch from trigger to visible row: `python -m bench.waterfall [--tasks N ...] [--batches N] [--quick]`.
+"""One micro-batch from trigger to visible row: `python -m bench.waterfall [--tasks N ...] [--batches N] [--rows N]`.
 
 A warm stream of a thousand rows per micro-batch into our sink, exactly once, and into Spark's own sink and the null
 sink beside it, with the same settings of Spark. What takes the time is put together from three places: Spark's progress
@@ -61,15 +61,15 @@ class Batch:
         return self.phases["triggerExecution"]
 
 
-def micro_batches(arena: Arena, sink: str, tasks: int, count: int, folder: Path) -> list[Batch]:
+def micro_batches(arena: Arena, sink: str, tasks: int, count: int, folder: Path, rows_per_batch: int) -> list[Batch]:
     servers = arena.kafka.bootstrap_servers
     topic = arena.kafka.create_topic(f"waterfall-{uuid.uuid4().hex[:12]}", partitions=PARTITIONS)
     end_offsets(servers, topic)
     reader = subprocess.Popen(
-        [sys.executable, "-m", "bench.visible_reader", servers, topic, str(PARTITIONS), str(ROWS)],
+        [sys.executable, "-m", "bench.visible_reader", servers, topic, str(PARTITIONS), str(rows_per_batch)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    rows = arena.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=ROWS, numPartitions=tasks)
+    rows = arena.spark.readStream.format("rate-micro-batch").options(rowsPerBatch=rows_per_batch, numPartitions=tasks)
     frame = rows.load().selectExpr("CAST(value AS STRING) AS key", "CAST(timestamp AS STRING) AS value")
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = frame.writeStream.format(SINKS[sink]).option("topic", topic)
@@ -205,9 +205,9 @@ def middle(batches: Sequence[Batch]) -> Batch:
 Found = dict[int, dict[str, list[Batch]]]
 
 
-def markdown(found: Found, about: Mapping[str, str]) -> str:
+def markdown(found: Found, about: Mapping[str, str], rows: int) -> str:
     lines = ["# One micro-batch, from trigger to visible row", ""]
-    lines += [f"Written by `python -m bench.waterfall`: {ROWS} rows per micro-batch, milliseconds, medians. Times of a"]
+    lines += [f"Written by `python -m bench.waterfall`: {rows} rows per micro-batch, milliseconds, medians. Times of a"]
     lines += ["step within commit and planning are those in which at least one request of its kind was out; steps of a"]
     lines += ["task are of the median task. `begun`, `ended`, `visible` are moments since the trigger.", ""]
     lines += [", ".join(f"{name} {text}" for name, text in about.items()) + "."]
@@ -229,13 +229,13 @@ def _medians(batches: Sequence[Batch]) -> dict[str, float]:
     return {step: median(times) for step, times in steps.items()}
 
 
-def measure(arena: Arena, task_counts: Sequence[int], count: int, folder: Path) -> Found:
+def measure(arena: Arena, task_counts: Sequence[int], count: int, folder: Path, rows: int) -> Found:
     found: Found = {tasks: {sink: [] for sink in SINKS} for tasks in task_counts}
     for sink in SINKS:  # warms up: the JVM compiles what all of them use
-        micro_batches(arena, sink, task_counts[0], 1, folder)
+        micro_batches(arena, sink, task_counts[0], 1, folder, rows)
     for tasks in task_counts:
         for _, sink in product(range(ROUNDS), SINKS):
-            batches = micro_batches(arena, sink, tasks, count, folder)
+            batches = micro_batches(arena, sink, tasks, count, folder, rows)
             found[tasks][sink] += batches
             print(f"{tasks:3} tasks  {sink:20} {median(each.whole_ms for each in batches):6.0f} ms", flush=True)
     return found
@@ -245,22 +245,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.waterfall", description="Where a micro-batch's time goes.")
     parser.add_argument("--tasks", type=int, nargs="+", default=[2, 16, 64])
     parser.add_argument("--batches", type=int, default=20, help="micro-batches that count, per sink and round")
+    parser.add_argument(
+        "--rows", type=int, default=ROWS, help="rows per micro-batch; others than 1000: to build/bench/"
+    )
     parser.add_argument("--quick", action="store_true", help="8 micro-batches each, to build/bench/")
     options = parser.parse_args()
     pages, count = (PARTIAL, 8) if options.quick else (PAGES, options.batches)
+    if options.rows != ROWS:
+        pages = PARTIAL
     with tempfile.TemporaryDirectory(prefix="pykafka-sink-spans-") as folder:
         os.environ[FOLDER] = folder
         with open_arena() as arena:
             for sink in (TracedSink, TracedNullSink):
                 arena.spark.dataSource.register(sink)
-            found = measure(arena, options.tasks, count, Path(folder))
+            found = measure(arena, options.tasks, count, Path(folder), options.rows)
     about = {"micro-batches": f"{ROUNDS} x {count} each, alternating, each time after {WARM_UP}", **machine()}
     figures = {
         str(tasks): {sink: _medians(batches) for sink, batches in sinks.items()} for tasks, sinks in found.items()
     }
-    publish("waterfall", markdown(found, about), {"about": about, "ms": figures}, pages)
+    publish("waterfall", markdown(found, about, options.rows), {"about": about, "ms": figures}, pages)
     for tasks, sinks in found.items():
-        title = f"{tasks} tasks, {ROWS} rows, exactly once: milliseconds since the trigger"
+        title = f"{tasks} tasks, {options.rows} rows, exactly once: milliseconds since the trigger"
         (pages / f"waterfall-{tasks}.svg").write_text(waterfall(title, lanes_of(middle(sinks[OURS]))))
 
 

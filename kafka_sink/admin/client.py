@@ -105,10 +105,12 @@ V_co = TypeVar("V_co", covariant=True)
 
 class TransactionSupport(NamedTuple):
     """`transaction_version`: 2 from KIP-890 on, else 1. `verifies`: a record that arrives after the end of its
-    transaction is refused, in place of opening one that no coordinator knows."""
+    transaction is refused, in place of opening one that no coordinator knows. `missing`: requests without which there
+    are no transactions; with one of them nothing else is asked."""
 
     transaction_version: int
     verifies: bool
+    missing: tuple[str, ...] = ()
 
 
 class Machine(Protocol[V_co]):
@@ -242,21 +244,15 @@ class Client:
 
     def features(self) -> dict[str, int]:
         """Finalised features and their levels, such as transaction.version. Empty before they existed."""
-        rows = self._versions().get("finalized_features") or ()
-        return {row["name"]: row["max_version_level"] for row in rows}
+        return _features(self._versions())
 
     def served_apis(self) -> frozenset[int]:
         """By their keys, as one of the brokers says."""
-        return frozenset(row["api_key"] for row in self._versions()["api_keys"])
+        return _served(self._versions())
 
     def _versions(self) -> Mapping[str, Any]:
         limit_ms = self.options.max_block_ms
         return self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
-
-    def missing_for_transactions(self) -> list[str]:
-        """Which requests without which there are no transactions the brokers do not offer."""
-        served = self.served_apis()
-        return [api.name for api in TRANSACTION_APIS if api.key not in served]
 
     def answers_of_all(self, api: Api, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
         """Of every broker that answers; one that is away cannot be asked."""
@@ -287,11 +283,15 @@ class Client:
 
     def transaction_version(self) -> int:
         """By which rules the cluster ends transactions: 2 from KIP-890 on, else 1."""
-        return 2 if self.features().get(TRANSACTION_FEATURE, 0) >= VERSION_2_LEVEL else 1
+        return _transaction_version(self._versions())
 
     def transaction_support(self) -> TransactionSupport:
-        transaction_version = self.transaction_version()
-        return TransactionSupport(transaction_version, transaction_version == 2 or self._brokers_verify())
+        """One broker is asked once; all of them only where that leaves open whether they verify."""
+        versions = self._versions()
+        served, transaction_version = _served(versions), _transaction_version(versions)
+        missing = tuple(api.name for api in TRANSACTION_APIS if api.key not in served)
+        verifies = not missing and (transaction_version == 2 or self._brokers_verify())
+        return TransactionSupport(transaction_version, verifies, missing)
 
     def cluster_id(self) -> str:
         """Empty if the brokers do not name their cluster."""
@@ -563,6 +563,18 @@ class Client:
         network, self._network, self._engine = self._network, None, None
         if network is not None:
             network.close_descriptors()
+
+
+def _features(versions: Mapping[str, Any]) -> dict[str, int]:
+    return {row["name"]: row["max_version_level"] for row in versions.get("finalized_features") or ()}
+
+
+def _served(versions: Mapping[str, Any]) -> frozenset[int]:
+    return frozenset(row["api_key"] for row in versions["api_keys"])
+
+
+def _transaction_version(versions: Mapping[str, Any]) -> int:
+    return 2 if _features(versions).get(TRANSACTION_FEATURE, 0) >= VERSION_2_LEVEL else 1
 
 
 _open: weakref.WeakSet[Client] = weakref.WeakSet()

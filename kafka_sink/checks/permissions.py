@@ -67,7 +67,7 @@ def _on_topic(client: Client, topic: str, operations: tuple[int, ...]) -> Iterat
 
 def coordinator(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     """Is there one, and may ids of this sink be used?"""
-    if not job.options.is_exactly_once or client.missing_for_transactions():
+    if not job.options.is_exactly_once or client.transaction_support().missing:
         return
     seen = metadata_of(client, _TRANSACTION_LOG)["error_code"]
     if seen == UNKNOWN_TOPIC:

@@ -25,16 +25,15 @@ def availability(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         text = "not needed by delivery.guarantee=at-least-once: rows may appear twice"
         yield ProbeResult("transactions", OK, text)
         return
-    missing = client.missing_for_transactions()
-    if missing:
-        text = f"these brokers offer no transactions ({', '.join(missing)} missing)"
+    support = client.transaction_support()
+    if support.missing:
+        text = f"these brokers offer no transactions ({', '.join(support.missing)} missing)"
         if job.options.falls_back:
             yield ProbeResult("transactions", WARN, f"{text}: by delivery.fallback rows are written at least once")
         else:
             advice = "choose delivery.guarantee=at-least-once, or delivery.fallback=at-least-once"
             yield ProbeResult("transactions", FAIL, f"{text}: exactly-once is refused", advice)
         return
-    support = client.transaction_support()
     text = f"offered, transaction.version {support.transaction_version}"
     if support.verifies:
         yield ProbeResult("transactions", OK, text)

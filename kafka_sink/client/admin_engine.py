@@ -2,7 +2,8 @@
 
 A request names whom it is for by role: the leader of a partition, the coordinator of a transactional id, every broker.
 Here the brokers are found, the request divided where there are several, sent over the connections that `NodeSet`
-keeps, and the parts of the response put together. All requests are on their way at the same time.
+keeps, and the parts of the response put together. All requests are on their way at the same time; the ends of many
+transactions over several connections to a coordinator, which carries out one request of a connection after the other.
 
     begun -> brokers known -> divided -> each part sent -> each part answered or lost -> one response
 
@@ -40,11 +41,15 @@ from kafka_sink.client.cluster import ClusterView
 from kafka_sink.client.commands import NetworkCommand, NetworkEvent
 from kafka_sink.client.coordinator_lookup import CoordinatorLookup, LookupRequest
 from kafka_sink.client.metadata import Metadata
+from kafka_sink.client.node import broker_of
 from kafka_sink.client.nodes import NodeSet
 from kafka_sink.client.request import Answer, Request
 from kafka_sink.errors import KafkaSinkError, TransportError
 from kafka_sink.options import ProducerOptions
-from kafka_sink.wire.apis import FIND_COORDINATOR
+from kafka_sink.wire.apis import END_TXN, FIND_COORDINATOR
+
+# Of one connection: one is carried out while the next are there already. More are better left to another connection.
+ENDS_IN_FLIGHT = 4
 
 
 class AdminStep(NamedTuple):
@@ -105,8 +110,14 @@ _GRAVITY = {ResponseKind.LOST: 0, ResponseKind.REFUSED: 1, ResponseKind.UNSUPPOR
 
 class AdminEngine:
     def __init__(
-        self, options: ProducerOptions, *, jitter: Callable[[], float], authenticator: Authenticator | None = None
+        self,
+        options: ProducerOptions,
+        *,
+        jitter: Callable[[], float],
+        authenticator: Authenticator | None = None,
+        ends_in_flight: int = ENDS_IN_FLIGHT,
     ) -> None:
+        self._ends_in_flight = ends_in_flight
         self.nodes = NodeSet(options, jitter=jitter, authenticator=authenticator)
         self.metadata = Metadata(options, self.nodes, jitter=jitter)
         self._lookup = CoordinatorLookup(request_timeout_ms=options.request_timeout_ms)
@@ -273,6 +284,11 @@ class AdminEngine:
         if node_id is None:
             return False
         if self._can_use(node_id, now_ms):
+            if asked.api is END_TXN:
+                lane = self.nodes.lane(node_id, now_ms, self._ends_in_flight)
+                if lane is None:
+                    return False
+                node_id = lane
             request = Request(asked.api, part.body, part, asked.timeout_ms, asked.version_min, asked.version_max)
             self.nodes.send(node_id, request, now_ms)
             return True
@@ -332,7 +348,7 @@ class AdminEngine:
     def _on_part_answered(self, part: _BrokerRequest, answer: Answer) -> None:
         call = part.call
         if answer.failure is not None and answer.was_sent:
-            self._on_node_lost(answer.node_id)
+            self._on_node_lost(broker_of(answer.node_id))
         if call.is_over:
             return
         call.was_sent = call.was_sent or answer.was_sent

@@ -18,6 +18,14 @@ from kafka_sink.client.commands import Address
 from kafka_sink.client.connection import Connection, ConnectionState
 from kafka_sink.errors import KafkaSinkError
 
+# Node ids of brokers have 32 bits: what lies above says which further connection to it a node is.
+LANE_STEP = 2**32
+
+
+def broker_of(node_id: int) -> int:
+    """The broker that a node is a connection to."""
+    return node_id if node_id < LANE_STEP else node_id % LANE_STEP
+
 
 @dataclass(slots=True, eq=False)
 class Node:
@@ -47,7 +55,7 @@ class Node:
 
     @property
     def title(self) -> str:
-        name = "bootstrap server" if self.is_bootstrap else f"node {self.node_id}"
+        name = "bootstrap server" if self.is_bootstrap else f"node {broker_of(self.node_id)}"
         return f"{self.endpoint.host}:{self.endpoint.port} ({name})"
 
     @property

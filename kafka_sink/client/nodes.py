@@ -1,7 +1,8 @@
 """All brokers and the connections to them: who can take a request now, who must be waited for, who answered what.
 
 Bootstrap servers are nodes too, with the ids -2, -3, ... in the order of their listing. They are connected to only
-while no broker is known: at the start, and again after `rebootstrap`. There is one connection per node.
+while no broker is known: at the start, and again after `rebootstrap`. There is one connection per node, and more of
+them only for requests whose order does not matter (`lane`): each of them is a node of its own, with the same broker.
 
 It must not know what requests mean, nor which of them is worth a connection: callers ask `connect` for that. It
 decides when a connection is given up; it never decides that a request is tried again.
@@ -30,13 +31,15 @@ from kafka_sink.client.commands import (
 )
 from kafka_sink.client.connection import Connection, ConnectionState
 from kafka_sink.client.connection_failure import failure_of_loss, is_final, notice_level, notice_text
-from kafka_sink.client.node import Node, first_due_ms
+from kafka_sink.client.node import LANE_STEP, Node, broker_of, first_due_ms
 from kafka_sink.client.request import Answer, Request
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransportError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import Api
 
 BOOTSTRAP_ID_FIRST = -2
+# A broker carries out one request of a connection after the other, and several connections at once.
+LANES_MAX = 4
 
 
 class NodeSet:
@@ -56,6 +59,8 @@ class NodeSet:
             for index, (host, port) in enumerate(options.bootstrap_servers)
         }
         self._brokers: dict[int, Node] = {}
+        # Further connections to them.
+        self._lanes: dict[int, Node] = {}
         self._by_connection: dict[int, Node] = {}
         self._next_connection_id = 1
         self.answers: list[Answer] = []
@@ -76,8 +81,14 @@ class NodeSet:
 
     def set_brokers(self, now_ms: int, brokers: Mapping[int, Endpoint]) -> None:
         self._has_changed = True
+        self._set(now_ms, self._brokers, brokers)
+        if self._lanes:
+            there = {lane: brokers[broker_of(lane)] for lane in self._lanes if broker_of(lane) in brokers}
+            self._set(now_ms, self._lanes, there)
+
+    def _set(self, now_ms: int, nodes: dict[int, Node], brokers: Mapping[int, Endpoint]) -> None:
         for node_id, endpoint in brokers.items():
-            node = self._brokers.setdefault(node_id, Node(node_id, endpoint))
+            node = nodes.setdefault(node_id, Node(node_id, endpoint))
             node.is_leaving = False
             # Another rack is no other place.
             if (node.endpoint.host, node.endpoint.port) != (endpoint.host, endpoint.port):
@@ -87,9 +98,9 @@ class NodeSet:
                 node.endpoint = Endpoint(endpoint.host, endpoint.port)
             self._settle(node)
             self._note_availability(node, now_ms)
-        for node_id in self._brokers.keys() - brokers.keys():
-            self._brokers[node_id].is_leaving = True
-            self._settle(self._brokers[node_id])
+        for node_id in nodes.keys() - brokers.keys():
+            nodes[node_id].is_leaving = True
+            self._settle(nodes[node_id])
 
     def rebootstrap(self, now_ms: int) -> None:
         """Forget the brokers; what they still owe is awaited, within its time limits.
@@ -104,7 +115,7 @@ class NodeSet:
     # ---- questions -------------------------------------------------------------------------------------------------
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
-        node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
+        node = self._brokers.get(node_id) or self._find(node_id)
         return node is not None and node.can_take(now_ms, self._in_flight_max)
 
     def is_full(self, node_id: int, now_ms: int) -> bool:
@@ -146,6 +157,26 @@ class NodeSet:
         node = self._find(node_id)
         return None if node is None or node.connection is None else node.connection.version_for(api)
 
+    def lane(self, node_id: int, now_ms: int, in_flight_max: int) -> int | None:
+        """For a request to this broker, which `is_ready`, that need not keep its place among others: the connection
+        with the fewest in flight. None: all of them have enough to do; another one is begun if there may be more."""
+        lanes = [node_id + number * LANE_STEP for number in range(LANES_MAX)]
+        free = [
+            lane
+            for lane in lanes
+            if self.in_flight_count(lane) < in_flight_max and (lane == node_id or self.is_ready(lane, now_ms))
+        ]
+        if free:
+            return min(free, key=self.in_flight_count)
+        for lane in lanes[1:]:
+            node = self._lanes.setdefault(lane, Node(lane, self._brokers[node_id].endpoint))
+            if node.is_preparing:
+                break
+            if node.is_connectable(now_ms):
+                self.connect(lane, now_ms)
+                break
+        return None
+
     def least_loaded(self, now_ms: int) -> int | None:
         """Whom to ask what any broker can answer: connected before connecting before connectable."""
         active = list(self._active().values())
@@ -182,8 +213,7 @@ class NodeSet:
         if self.answers:
             return now_ms
         if self._has_changed:
-            nodes = [*self._brokers.values(), *self._bootstrap.values()]
-            self.due_ms = first_due_ms(nodes, now_ms, self._options.connections_max_idle_ms)
+            self.due_ms = first_due_ms(self._all(), now_ms, self._options.connections_max_idle_ms)
             self._has_changed = False
         return self.due_ms
 
@@ -206,7 +236,7 @@ class NodeSet:
 
     def send(self, node_id: int, request: Request, now_ms: int) -> None:
         """Only if it `is_ready`."""
-        node = self._brokers.get(node_id) or self._bootstrap.get(node_id)
+        node = self._brokers.get(node_id) or self._find(node_id)
         if node is None or node.connection is None:
             raise LocalProtocolError(f"{request.api.name} sent to node {node_id}, which is not ready")
         refusal = node.connection.send(request, now_ms)
@@ -392,6 +422,7 @@ class NodeSet:
             # An answer of the resolver that is under way must not be taken for one to a later question.
             if node.asked_endpoint is None:
                 self._brokers.pop(node.node_id, None)
+                self._lanes.pop(node.node_id, None)
 
     def _note_availability(self, node: Node, now_ms: int) -> None:
         if node.can_take(now_ms, self._in_flight_max):
@@ -400,10 +431,10 @@ class NodeSet:
             node.unavailable_since_ms = now_ms
 
     def _find(self, node_id: int) -> Node | None:
-        return self._brokers.get(node_id) or self._bootstrap.get(node_id)
+        return self._brokers.get(node_id) or self._bootstrap.get(node_id) or self._lanes.get(node_id)
 
     def _all(self) -> list[Node]:
-        return [*self._brokers.values(), *self._bootstrap.values()]
+        return [*self._brokers.values(), *self._bootstrap.values(), *self._lanes.values()]
 
     def _active(self) -> dict[int, Node]:
         brokers = {node_id: node for node_id, node in self._brokers.items() if not node.is_leaving}

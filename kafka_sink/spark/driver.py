@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 
-from kafka_sink.admin.client import Client
+from kafka_sink.admin.client import Client, TransactionSupport
 from kafka_sink.admin.ledger_topic import check_ledger_topic
 from kafka_sink.error_table.brokers import TRANSACTION_TOO_LONG
 from kafka_sink.errors import ConfigError
@@ -57,6 +57,7 @@ class Driver:
         named = sink_id if query_id else ""
         self._session = DriverSession(sink_id_of_query(sink_id, query_id), run, named_sink_id=named)
         self._settings: DeliverySettings | None = None
+        self._known_support: TransactionSupport | None = None
 
     def commit(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> CommitResult:
         operation = DriverOperation.COMMIT if key.has_ledger else DriverOperation.COMMIT_WITHOUT_LEDGER
@@ -90,7 +91,7 @@ class Driver:
     def _delivery_settings(self) -> DeliverySettings:
         if self._settings is None:
             producer = self._options.producer
-            support = self._client.transaction_support()
+            support = self._support()
             self._settings = DeliverySettings(
                 ledger_topic=self._options.ledger_topic,
                 cluster_id=self._client.cluster_id(),
@@ -103,6 +104,12 @@ class Driver:
                 on_mismatch=OnMismatch(self._options.replay_mismatch),
             )
         return self._settings
+
+    def _support(self) -> TransactionSupport:
+        """Planning asks once for its checks and for what it recovers."""
+        if self._known_support is None:
+            self._known_support = self._client.transaction_support()
+        return self._known_support
 
     # ---- at planning time ------------------------------------------------------------------------------------------
 
@@ -124,7 +131,7 @@ class Driver:
 
     def _with_transactions(self, options: SinkOptions) -> SinkOptions:
         """At-least-once where the brokers have none, if the user said so."""
-        missing = self._client.missing_for_transactions()
+        missing = self._support().missing
         if not missing:
             return options
         lack = f"these brokers offer no transactions ({', '.join(missing)} missing)"

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink import Producer
+from kafka_sink.admin.client import TransactionSupport
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.options.presets import PRESETS
 from kafka_sink.spark.planning import planned_batch, planned_stream
@@ -65,7 +66,7 @@ def test_the_ledger_of_these_services_cannot_be_made_without_the_preset(preset: 
 @pytest.mark.parametrize("preset", ["redpanda", "warpstream", "bufstream"])
 def test_services_without_kip_890_get_transactions_of_the_first_generation(preset: str) -> None:
     with EmbeddedBroker(3, quirks=preset) as kafka, client_of(kafka.bootstrap_servers) as client:
-        assert client.transaction_support() == (1, False)
+        assert client.transaction_support() == TransactionSupport(1, False)
 
 
 # ---- Event Hubs without transactions ---------------------------------------------------------------------------------

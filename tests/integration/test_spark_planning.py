@@ -6,17 +6,22 @@ The assumption: Spark gives its planning and its committing processes on the dri
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.types import StringType, StructType
 
+from kafka_sink.admin.client import Client
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.files import LOCAL_FOLDERS
 from kafka_sink.spark.planning import planned_stream
 from kafka_sink.spark.unfinished import commit_under_way, unfinished_commits
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry
+from kafka_sink.wire.api import Api
+from kafka_sink.wire.apis import API_VERSIONS, DESCRIBE_CONFIGS, METADATA
 from tests.chaos.bare_spark import open_transactions
 from tests.integration.commanding import Sink, rows
 
@@ -42,6 +47,28 @@ def plan(sink: Sink) -> None:
 def fail_in_a_commit(sink: Sink) -> None:
     with pytest.raises(ConnectionError), commit_under_way(sink.sink_id, sink.run):
         raise ConnectionError
+
+
+# Of the configuration: the ledger's topic, the longest transaction that brokers allow, and, before transaction version
+# 2, whether they verify.
+@pytest.mark.parametrize(("release", "config_count"), [("4.3", 2), ("3.9", 3)])
+def test_the_first_planning_asks_no_broker_for_the_same_twice(
+    monkeypatch: pytest.MonkeyPatch, release: str, config_count: int
+) -> None:
+    asked: list[str] = []
+    ask_all = Client.ask_all
+
+    def noted(client: Client, target: Any, api: Api, body: Any, **more: Any) -> Any:
+        asked.append(api.name)
+        return ask_all(client, target, api, body, **more)
+
+    monkeypatch.setattr(Client, "ask_all", noted)
+    with EmbeddedBroker(release=release) as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", LEDGER)
+        sink.create()
+        asked.clear()
+        plan(sink)
+    assert Counter(asked) == {API_VERSIONS.name: 1, DESCRIBE_CONFIGS.name: config_count, METADATA.name: 1}
 
 
 def test_a_start_after_a_commit_that_failed_finishes_what_was_decided_before_any_task_runs(sink: Sink) -> None:

@@ -43,7 +43,8 @@ class DriverHost:
             max_in_flight_requests_per_connection=PIPELINED_MAX,
             allow_auto_create_topics=False,
         )
-        self._engine = AdminEngine(options, jitter=jitter)
+        # A batch of a simulation has few transactions: they shall go over several connections all the same.
+        self._engine = AdminEngine(options, jitter=jitter, ends_in_flight=1)
         self._machine: Committer | None = None
         self._on_verdict: Callable[[CommitResult], None] = lambda _verdict: None
         self._machine_wake_ms = 0

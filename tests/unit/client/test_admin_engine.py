@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 from admin_driver import TIMEOUT_MS, AdminDriver
 from fake_cluster import Asked
 
+from kafka_sink.client.admin_engine import ENDS_IN_FLIGHT
 from kafka_sink.client.admin_request import (
     AdminRequest,
     AllBrokers,
@@ -21,6 +23,7 @@ from kafka_sink.client.admin_request import (
     ResponseKind,
     response_kind,
 )
+from kafka_sink.client.nodes import LANES_MAX
 from kafka_sink.errors import AuthenticationError, AuthorizationError, BrokerError, KafkaSinkError, TransportError
 from kafka_sink.wire.apis import (
     API_VERSIONS,
@@ -216,6 +219,88 @@ def test_questions_of_one_step_are_all_out_before_the_first_answer(driver: Admin
         driver.cluster.answer(request, ok(request))
     driver.run()
     assert len(driver.replies) == 20
+
+
+# ---- several connections to a coordinator ----------------------------------------------------------------------
+
+
+def many_ends(driver: AdminDriver, count: int) -> list[AdminRequest]:
+    """To one coordinator, which says nothing before the test does."""
+    driver.cluster.scripts[END_TXN.key] = lambda request: None
+    ends = [AdminRequest(Coordinator("b"), END_TXN, END_BODY, TIMEOUT_MS) for _ in range(count)]
+    driver.run(*ends)
+    return ends
+
+
+def test_the_ends_of_many_transactions_go_over_several_connections(driver: AdminDriver) -> None:
+    ends = many_ends(driver, 40)
+    counts = Counter(request.connection_id for request in driver.cluster.pending_of(END_TXN))
+    assert list(counts.values()) == [ENDS_IN_FLIGHT] * LANES_MAX, "the others wait for whoever is free first"
+    while waiting := driver.cluster.pending_of(END_TXN):
+        driver.cluster.answer(waiting[-1], ok(waiting[-1]))
+        driver.cluster.answer(waiting[0], ok(waiting[0]))
+        driver.run()
+    assert driver.count(END_TXN) == 40
+    assert {driver.reply_to(end).kind for end in ends} == {ResponseKind.ANSWERED}
+
+
+def test_the_ends_of_a_few_transactions_need_no_further_connection(driver: AdminDriver) -> None:
+    many_ends(driver, ENDS_IN_FLIGHT)
+    assert len({request.connection_id for request in driver.cluster.pending_of(END_TXN)}) == 1
+    assert len(driver.cluster.connections_of(1)) == 1
+
+
+def test_a_further_connection_that_is_lost_takes_along_only_what_was_on_it(driver: AdminDriver) -> None:
+    ends = many_ends(driver, 40)
+    waiting = driver.cluster.pending_of(END_TXN)
+    lost_id = max(request.connection_id for request in waiting)
+    driver.cluster.lose(lost_id)
+    driver.run()
+    lost = [end for end in ends if end in driver.replies]
+    assert len(lost) == ENDS_IN_FLIGHT
+    assert {(driver.reply_to(end).kind, driver.reply_to(end).was_sent) for end in lost} == {(ResponseKind.LOST, True)}
+    assert "(node 1)" in str(driver.reply_to(lost[0]).error)
+    driver.cluster.scripts[END_TXN.key] = ok
+    for request in driver.cluster.pending_of(END_TXN):
+        driver.cluster.answer(request, ok(request))
+    driver.run()
+    assert Counter(driver.reply_to(end).kind for end in ends) == {ResponseKind.LOST: 4, ResponseKind.ANSWERED: 36}
+    assert driver.count(END_TXN) == 40, "what may have arrived is not sent again"
+
+
+def test_where_no_further_connection_is_to_be_had_one_does_it_all(driver: AdminDriver) -> None:
+    driver.ask(Coordinator("b"), END_TXN, END_BODY)
+    driver.cluster.refusing.add(1)
+    ends = many_ends(driver, 40)
+    assert len(driver.cluster.pending_of(END_TXN)) == ENDS_IN_FLIGHT
+    driver.cluster.scripts[END_TXN.key] = ok
+    for request in driver.cluster.pending_of(END_TXN):
+        driver.cluster.answer(request, ok(request))
+    driver.run()
+    assert {driver.reply_to(end).kind for end in ends} == {ResponseKind.ANSWERED}
+
+
+def test_all_connections_to_a_broker_that_left_or_moved_are_closed(driver: AdminDriver) -> None:
+    many_ends(driver, 40)
+    driver.cluster.scripts[END_TXN.key] = ok
+    for request in driver.cluster.pending_of(END_TXN):
+        driver.cluster.answer(request, ok(request))
+    driver.run()
+    assert len(driver.cluster.connections_of(1)) == LANES_MAX
+    driver.cluster.brokers[1] = ("host9", 9092)
+    driver.asking.metadata.refresh()
+    driver.sleep(1_000)
+    assert driver.cluster.connections_of(1) == []
+    many_ends(driver, 40)
+    assert len(driver.cluster.connections_of(1)) == LANES_MAX
+    for request in driver.cluster.pending_of(END_TXN):
+        driver.cluster.answer(request, ok(request))
+    driver.cluster.scripts[END_TXN.key] = ok
+    driver.run()
+    del driver.cluster.brokers[1]
+    driver.asking.metadata.refresh()
+    driver.sleep(1_000)
+    assert driver.cluster.connections_of(1) == []
 
 
 # ---- what goes wrong -------------------------------------------------------------------------------------------

@@ -148,9 +148,12 @@ class FakeCluster:
 
     def disconnect(self, node_id: int, reason: str = "connection reset by peer") -> None:
         for connection_id in self.connections_of(node_id):
-            del self.connections[connection_id]
-            self._inputs.append(Disconnected(connection_id, TransportError(reason)))
-        self.pending = [request for request in self.pending if request.node_id != node_id]
+            self.lose(connection_id, reason)
+
+    def lose(self, connection_id: int, reason: str = "connection reset by peer") -> None:
+        del self.connections[connection_id]
+        self._inputs.append(Disconnected(connection_id, TransportError(reason)))
+        self.pending = [request for request in self.pending if request.connection_id != connection_id]
 
     def connections_of(self, node_id: int) -> list[int]:
         return [connection_id for connection_id, owner in self.connections.items() if owner == node_id]
