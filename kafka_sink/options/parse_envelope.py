@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
+from kafka_sink.error_table.writes import OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.envelope_options import (
     BINARY_MODE,
@@ -12,6 +14,7 @@ from kafka_sink.options.envelope_options import (
     COLUMN,
     HEADER,
     STRUCTURED_MODE,
+    TRACEPARENT,
     EnvelopeOptions,
 )
 from kafka_sink.options.envelope_table import MODE, NOT_EMPTY
@@ -61,6 +64,15 @@ def parse_envelope_options(settings: Mapping[str, str], value_format: str | None
         content_type=content_type,
         has_own_json=value_format == JSON,
     )
+
+
+def with_trace(options: EnvelopeOptions, column: str | None, of_task: bool) -> EnvelopeOptions:
+    """`column`: the one that has the header traceparent of each record; `of_task`: others get that of their task."""
+    if TRACEPARENT in dict(options.headers) and (column is not None or of_task):
+        other = f"{TRACEPARENT}.task" if column is None else f"{TRACEPARENT}{COLUMN}"
+        text = f"{HEADER}{TRACEPARENT} and {other} are both set, and a record has one trace: keep one"
+        raise ConfigError(text, OPTIONS_CONTRADICT)
+    return replace(options, traceparent_column=column, has_traceparent_of_task=of_task)
 
 
 def _against_each_other(

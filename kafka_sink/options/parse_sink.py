@@ -88,7 +88,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
         _tried(problems, _check_exactly_once, producer, of_spark)
     formats = _tried(problems, _format_options, of_formats, producer) if producer is not None else None
-    envelope = _tried(problems, _envelope_options, of_envelope, formats[0]) if formats is not None else None
+    envelope = _tried(problems, _envelope_options, of_envelope, formats[0], own) if formats is not None else None
     if problems or producer is None or formats is None:
         raise _together(problems)
     return SinkOptions(
@@ -159,13 +159,17 @@ def _format_options(
     return parse_format_options(of_formats, producer)
 
 
-def _envelope_options(of_envelope: Mapping[str, str], formats: FormatOptions | None) -> EnvelopeOptions | None:
-    if not of_envelope:
+def _envelope_options(
+    of_envelope: Mapping[str, str], formats: FormatOptions | None, own: Mapping[str, Any]
+) -> EnvelopeOptions | None:
+    column, of_task = own["traceparent.column"], own["traceparent.task"]
+    if not of_envelope and column is None and not of_task:
         return None
-    from kafka_sink.options.parse_envelope import parse_envelope_options  # as above
+    from kafka_sink.options.parse_envelope import parse_envelope_options, with_trace  # as above
 
     value = None if formats is None else formats.value
-    return parse_envelope_options(of_envelope, None if value is None else value.format)
+    parsed = parse_envelope_options(of_envelope, None if value is None else value.format)
+    return with_trace(parsed, column, of_task)
 
 
 def _check_fixed(of_producer: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""The options of metrics and lineage as rows."""
+"""The options of metrics, traces and lineage as rows."""
 
 from __future__ import annotations
 
@@ -48,6 +48,12 @@ TELEMETRY_ROWS = (
          "pykafka-sink[otlp] on the driver; headers and attributes come from the environment (OTEL_*)."),
     _own("metrics.timeout.ms", 2_000, Whole(1, 2**31 - 1), "How long a commit waits for a Pushgateway, a collector or "
          "lineage.url. One that does not answer is left out for 30 seconds; no batch fails for it."),
+    _own("traceparent.column", None, _TEXT, "The string column whose text is the header traceparent of its record, as "
+         "W3C Trace Context has it. It takes the place of such a header in the column headers. A null, and a text that "
+         "is no traceparent, leave the row as it is. The column is part of the value all the same, unless "
+         "value.columns leaves it out."),
+    _own("traceparent.task", False, Flag(), "Records that have no header traceparent otherwise get one that points to "
+         "the span of their task. Needs metrics.otlp.endpoint, where that span goes."),
     _own("lineage.file", None, _TEXT, "Append OpenLineage events to this file on the driver, one JSON object a line."),
     _own("lineage.url", None, PlainUrl(), "Send OpenLineage events there, such as http://marquez:5000; /api/v1/lineage "
          "is put behind an address without a path."),
@@ -63,6 +69,7 @@ TELEMETRY_ROWS = (
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "metrics.prometheus.address": ("metrics.prometheus.port",),
     "metrics.timeout.ms": ("metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.url"),
+    "traceparent.task": ("metrics.otlp.endpoint",),
     "lineage.api.key.file": ("lineage.url",),
     "lineage.namespace": ("lineage.file", "lineage.url"),
     "lineage.job": ("lineage.file", "lineage.url"),

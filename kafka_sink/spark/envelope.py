@@ -1,4 +1,4 @@
-"""Constant headers and CloudEvents 1.0, in a task: what stands around the values of an Arrow batch.
+"""Constant headers, CloudEvents 1.0 and traces, in a task: what stands around the values of an Arrow batch.
 
 Binary mode: each attribute is a header ce_NAME, the value is the data as it is, and a null value stays null. Structured
 mode: the value is a JSON object of the attributes and the data; a null value is an event without data. The attribute
@@ -22,6 +22,7 @@ from kafka_sink.records.bytes_column import plain
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.match import plan
 from kafka_sink.spark.added_headers import AddedHeader, with_column, with_headers
+from kafka_sink.spark.trace_header import TraceHeader
 
 SPEC_VERSION = "1.0"
 STRUCTURED_TYPE = b"application/cloudevents+json; charset=UTF-8"
@@ -35,10 +36,14 @@ _TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Envelope:
-    """`known`: what the placeholders stand for. `id_prefix`: of the ids of events, the same when a task is repeated."""
+    """`known`: what the placeholders stand for. `id_prefix`: of the ids of events, the same when a task is repeated.
+    `span`: the traceparent of the task's span, where records point to it."""
 
-    def __init__(self, options: EnvelopeOptions, known: Mapping[str, str], id_prefix: str) -> None:
+    def __init__(
+        self, options: EnvelopeOptions, known: Mapping[str, str], id_prefix: str, span: bytes | None = None
+    ) -> None:
         self._options = options
+        self._traces = TraceHeader(options.traceparent_column, span)
         self._headers = [AddedHeader(name, rendered(text, known).encode()) for name, text in options.headers]
         self._constants = {name: rendered(text, known) for name, text in options.attributes}
         self._id_prefix = id_prefix
@@ -59,7 +64,8 @@ class Envelope:
                 rows = with_headers(rows, [AddedHeader(CONTENT_TYPE, STRUCTURED_TYPE)])
             else:
                 rows = with_headers(rows, [_header(name, column) for name, column in attributes.items()])
-        return with_headers(rows, self._headers), dict(sorted(misfits.items()))
+        rows = self._traces.written(with_headers(rows, self._headers), first_row)
+        return rows, dict(sorted(misfits.items()))
 
     def _attributes(self, rows: pa.RecordBatch, first_row: int) -> dict[str, Attribute]:
         found: dict[str, Attribute] = {"specversion": SPEC_VERSION, **self._constants}

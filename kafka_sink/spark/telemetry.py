@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
 from kafka_sink.metrics.store import commit_error, note, with_open_decisions
+from kafka_sink.metrics.trace_ids import sink_name
 from kafka_sink.options.telemetry_options import TelemetryOptions
 from kafka_sink.spark.files import application_folder
 
@@ -89,7 +90,7 @@ def reported_abort(batch: FinishedBatch, abort: Callable[[], Conclusion | None])
 def _report(batch: FinishedBatch, outcome: str, began_ms: int) -> BatchReport:
     options = batch.options
     return BatchReport(
-        sink=batch.sink_id if batch.sink_id is not None and batch.key.has_ledger else options.sink_id or "",
+        sink=sink_name(batch.sink_id, batch.key, options),
         query=options.query_name or "",
         key=batch.key,
         run=batch.run,

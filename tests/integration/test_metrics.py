@@ -23,6 +23,7 @@ import sys
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ from kafka_sink.metrics.stream_figures import RECENT_MAX
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver
 from kafka_sink.spark.files import LOCAL_FOLDERS, application_folder
+from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
 from kafka_sink.spark.writer import CommitMessage
 from kafka_sink.testing import EmbeddedBroker, Fault
 from pyspark_pykafka_sink import DefaultSource
@@ -110,10 +112,10 @@ class Receiver:
         return [body for _, asked, body, _ in self.got if asked == path]
 
 
-def in_a_task(attempt: int) -> None:
+def in_a_task(attempt: int, properties: Mapping[str, str] | None = None) -> None:
     context = TaskContext._getOrCreate()
     context._partitionId, context._taskAttemptId, context._attemptNumber = 0, attempt, 1
-    context._localProperties = {}
+    context._localProperties = dict(properties or {})
     TaskContext._setTaskContext(context)
 
 
@@ -125,8 +127,10 @@ class Export:
         settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "sink.id": "exports", "batch.id": label}
         self.writer = pickle.loads(pickle.dumps(DefaultSource({**settings, **named}).writer(SCHEMA, False)))
 
-    def run(self, topics: Sequence[str], attempt: int = 7) -> list[CommitMessage]:
-        in_a_task(attempt)
+    def run(
+        self, topics: Sequence[str], attempt: int = 7, properties: Mapping[str, str] | None = None
+    ) -> list[CommitMessage]:
+        in_a_task(attempt, properties)
         arrays = [pa.array([f"row {number}" for number in range(len(topics))]), pa.array(topics)]
         rows = pa.RecordBatch.from_arrays(arrays, ["value", "topic"])
         return [pickle.loads(pickle.dumps(self.writer.write(iter([rows]))))]
@@ -439,6 +443,31 @@ def test_a_collector_gets_the_figures_and_a_span_for_the_batch_and_each_task(
     duration = metrics["messaging.client.operation.duration"]
     assert (duration.unit, duration.histogram.data_points[0].count) == ("s", 1)
     assert point.start_time_unix_nano < point.time_unix_nano
+
+
+IN_A_BATCH_OF_A_QUERY = {QUERY_ID: "q-1", BATCH_ID: "3", RUN_ID: "0c1f3c2e-5b0a-4d7e-9b53-3a0b8f6f9a10"}
+
+
+@pytest.mark.parametrize(
+    ("label", "properties", "options"),
+    [
+        ("a", {}, {}),
+        ("3", IN_A_BATCH_OF_A_QUERY, {}),  # inside foreachBatch
+        ("a", {}, {"delivery_guarantee": "at-least-once"}),
+    ],
+)
+def test_records_point_to_the_span_of_their_task_that_the_collector_gets(
+    broker: EmbeddedBroker, label: str, properties: dict[str, str], options: dict[str, str]
+) -> None:
+    receiver = Receiver()
+    with receiver.server as server:
+        export = Export(broker, label, metrics_otlp_endpoint=server.url, traceparent_task="true", **options)
+        export.writer.commit(export.run(["rows"] * 3, properties=properties))
+    body = ExportTraceServiceRequest.FromString(receiver.bodies("/v1/traces")[0])
+    _, task = body.resource_spans[0].scope_spans[0].spans
+    expected = f"00-{task.trace_id.hex()}-{task.span_id.hex()}-01".encode()
+    headers = [record.headers for record in read_topic(broker.bootstrap_servers, "rows")]
+    assert headers == [(("traceparent", expected),)] * 3
 
 
 def test_the_pushgateway_gets_the_figures_of_the_stream_as_one_group(broker: EmbeddedBroker) -> None:
