@@ -16,6 +16,7 @@ from kafka_sink.error_table.writes import (
     OPTION_UNKNOWN,
     OPTIONS_CONTRADICT,
     OPTIONS_WRONG,
+    TOPIC_OPTION,
 )
 from kafka_sink.errors import ConfigError, common_entry
 from kafka_sink.options.envelope_options import EnvelopeOptions, is_envelope_option
@@ -250,14 +251,15 @@ def _check_topic_creation(own: Mapping[str, Any], configs: Mapping[str, str], gi
     """`given` without what a preset sets, which is there for whoever turns it on."""
     if own["topic.create"]:
         if own["topic"] is None:
-            raise ConfigError("topic.create=true needs the option topic: which topics a column names is known to tasks")
+            text = "topic.create=true needs the option topic: which topics a column names is known to tasks"
+            raise ConfigError(text, TOPIC_OPTION)
         return
     named = {name.lower() for name in given}
     of_creation: tuple[str, ...] = ("topic.partitions", "topic.replication.factor")
     without_effect = [name for name in of_creation if name in named]
     without_effect += [f"{TOPIC_CONFIG}{name}" for name in configs]
     if without_effect:
-        raise ConfigError(f"{', '.join(without_effect)}: set topic.create=true, or leave it out")
+        raise ConfigError(f"{', '.join(without_effect)}: set topic.create=true, or leave it out", TOPIC_OPTION)
 
 
 def _unknown(given: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafka_sink.error_table.writes import TELLING_OPTION
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.option import own_option
@@ -82,10 +83,10 @@ def check_telemetry(own: Mapping[str, Any]) -> None:
     defaults = {row.name: row.default for row in TELEMETRY_ROWS}
     for name, needed in _NEEDS.items():
         if own[name] != defaults[name] and all(own[each] is None for each in needed):
-            raise ConfigError(f"{name} is set, and nothing uses it without {' or '.join(needed)}")
+            raise ConfigError(f"{name} is set, and nothing uses it without {' or '.join(needed)}", TELLING_OPTION)
     url = own["lineage.url"] or ""
     if own["lineage.api.key.file"] is not None and not url.startswith("https:") and not _LOCAL.match(url):
-        raise ConfigError("lineage.api.key.file needs a lineage.url with https://: a key is sent there")
+        raise ConfigError("lineage.api.key.file needs a lineage.url with https://: a key is sent there", TELLING_OPTION)
 
 
 def wanted_telemetry(own: Mapping[str, Any]) -> TelemetryOptions | None:

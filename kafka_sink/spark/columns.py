@@ -27,7 +27,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafka_sink.error_table.writes import COLUMN_TYPE, OPTION_INVALID, OPTIONS_CONTRADICT, TOPIC_MISSING, VALUE_MISSING
+from kafka_sink.error_table.writes import COLUMN_MISSING, COLUMN_TYPE, OPTIONS_CONTRADICT, TOPIC_MISSING, VALUE_MISSING
 from kafka_sink.errors import ConfigError, common_entry
 from kafka_sink.options.format_names import BINARY, ENCODED, EVERY_COLUMN, STRING
 
@@ -175,7 +175,8 @@ def _place(
     """Of a column that an option names; None if there is none of that name."""
     names = [field.name for field in schema.fields]
     if column not in names:
-        problems.append(ConfigError(f"{option}={column}: the DataFrame has {_listed(names)}", OPTION_INVALID))
+        text = f"{option}={column}: there is no such column. The DataFrame has {_listed(names)}"
+        problems.append(ConfigError(text, COLUMN_MISSING))
         return None
     kind = schema.fields[names.index(column)].dataType
     if not isinstance(kind, kinds):

@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import check_ledger_topic
-from kafka_sink.error_table.brokers import TRANSACTION_TOO_LONG
+from kafka_sink.error_table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import sink_id_of_query
@@ -131,7 +131,8 @@ class Driver:
         if not options.falls_back:
             raise ConfigError(
                 f"{lack}, so delivery.guarantee=exactly-once is not possible. Choose "
-                "delivery.guarantee=at-least-once, or delivery.fallback=at-least-once"
+                "delivery.guarantee=at-least-once, or delivery.fallback=at-least-once",
+                NO_TRANSACTIONS,
             )
         _LOGGER.warning("%s: by delivery.fallback rows are written at least once, and may appear twice", lack)
         return replace(options, is_exactly_once=False)

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_sink.error_table.writes import EVENT_INCOMPLETE
 from kafka_sink.errors import DataError
 from kafka_sink.options.envelope_options import ATTRIBUTE_COLUMN, STRUCTURED_MODE, EnvelopeOptions
 from kafka_sink.options.parse_envelope import rendered
@@ -104,7 +105,7 @@ class Envelope:
             for row, content in enumerate(contents.to_pylist()):
                 if content is not None and not _can_be_read(content):
                     text = f"the value of row {row} is no JSON, and datacontenttype says that it is"
-                    misfits[row] = DataError(text, row=row, column="value")
+                    misfits[row] = DataError(text, EVENT_INCOMPLETE, row=row, column="value")
             return b"data", contents, misfits
         if is_text:
             texts = plan(data.type, None).encode(data, b"", "value")
@@ -135,7 +136,7 @@ def _without_required(attributes: Mapping[str, Attribute], count: int) -> dict[i
         is_bad = pc.fill_null(pc.equal(pc.binary_length(column), 0), True)
         for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist():
             text = f"row {row} has no {name}, which every CloudEvent must have"
-            misfits[row] = DataError(text, row=row, column=f"cloudevents.{name}")
+            misfits[row] = DataError(text, EVENT_INCOMPLETE, row=row, column=f"cloudevents.{name}")
     return misfits
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kafka_sink.error_table.brokers import NOT_TOLD
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
 from kafka_sink.metrics.store import commit_error, note, with_open_decisions
@@ -161,7 +162,7 @@ def _harmless(what: str) -> Iterator[None]:
 
 
 def _tell_harmless(what: str, error: Exception) -> None:
-    _tell_once(f"{what}: {type(error).__name__}: {error}. Batches go on", os.getpid())
+    _tell_once(f"{NOT_TOLD.name} {what}: {type(error).__name__}: {error}. Batches go on", os.getpid())
 
 
 @lru_cache(maxsize=64)

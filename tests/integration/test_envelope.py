@@ -344,7 +344,7 @@ def test_rows_that_make_no_event_follow_record_errors(broker: EmbeddedBroker, to
     options = {**EVENT, "cloudevents": "structured", "cloudevents.id.column": "order"}
     with pytest.raises(DataError, match="value of row 1 is no JSON") as raised:
         write(broker, topic, batch(BAD), options)
-    assert raised.value.row == 1
+    assert (raised.value.row, raised.value.name) == (1, "PKS-2009")
     dead = {"record.errors": "dead-letter", "dead.letter.topic": f"{topic}-dead"}
     receipt = write(broker, topic, batch(BAD), {**options, **dead, "delivery.guarantee": "at-least-once"})
     assert receipt.record_errors == {"bad value": 1, "bad cloudevents.id": 2}
@@ -368,8 +368,11 @@ def test_rows_that_make_no_event_follow_record_errors(broker: EmbeddedBroker, to
         ({"cloudevents": "structured", **EVENT, "cloudevents.datacontenttype.column": "x"}, "same for all rows"),
         ({"header.x": "${env:HOME}"}, r"\$\{env:HOME\} is no placeholder"),
         ({"header.": "x"}, "a header needs a name"),
-        ({"cloudevents": "binary", **EVENT, "cloudevents.id.column": "nothing"}, "the DataFrame has the columns key"),
-        ({"traceparent.column": "nothing"}, "traceparent.column=nothing: the DataFrame has the columns key"),
+        (
+            {"cloudevents": "binary", **EVENT, "cloudevents.id.column": "nothing"},
+            "no such column. The DataFrame has the columns key",
+        ),
+        ({"traceparent.column": "nothing"}, "traceparent.column=nothing: there is no such column"),
         ({"traceparent.column": "rank"}, r"has type int: CAST\(rank AS STRING\)"),
         ({"traceparent.column": "order", "header.traceparent": "x"}, "header.traceparent and traceparent.column are"),
         ({"traceparent.task": "true"}, "nothing uses it without metrics.otlp.endpoint"),
