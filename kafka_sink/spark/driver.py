@@ -20,7 +20,7 @@ from kafka_sink.admin.ledger_topic import check_ledger_topic
 from kafka_sink.error_table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.identity import sink_id_of_query
+from kafka_sink.exactly_once.identity import label_of, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import (
     CommitResult,
@@ -55,7 +55,8 @@ class Driver:
         self._options = options
         self._client = Client(options.producer)
         named = sink_id if query_id else ""
-        self._session = DriverSession(sink_id_of_query(sink_id, query_id), run, named_sink_id=named)
+        label = label_of(options.query_name, options.checkpoint_location)
+        self._session = DriverSession(sink_id_of_query(sink_id, query_id), run, named_sink_id=named, label=label)
         self._settings: DeliverySettings | None = None
 
     def commit(self, key: BatchKey, receipts: Sequence[TaskReceipt]) -> CommitResult:
