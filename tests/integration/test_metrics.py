@@ -405,6 +405,42 @@ def test_every_expression_of_dashboard_and_alerts_is_answered(broker: EmbeddedBr
         assert labels_asked(expression) <= known, title
 
 
+# With the figures of `busy_text`; the others have no reason to fire.
+FIRING = {"KafkaSinkDecisionOpen", "KafkaSinkCommitsFail", "KafkaSinkRowsLeftOut", "KafkaSinkManyRetries"}
+
+
+def test_prometheus_itself_evaluates_every_expression(broker: EmbeddedBroker, folder: str, tmp_path: Path) -> None:
+    """promtool loads each as a rule that fires where the expression has no answer, for series that grow each minute by
+    what was served."""
+    import yaml
+
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (apt install prometheus)")
+    rules, series = tmp_path / "rules.yml", []
+    checks: list[dict[str, str]] = []
+    for title, expression in expressions().items():
+        if title.startswith("variable "):
+            continue  # Grafana's own language
+        query = expression.replace("$sink", ".*").replace("$query", ".*").replace("$__rate_interval", "5m")
+        is_silent = title.startswith("KafkaSink") and title not in FIRING
+        checks.append({"alert": title, "expr": query if is_silent else f"absent({query})"})
+    rules.write_text(yaml.safe_dump({"groups": [{"name": "answers", "rules": checks}]}))
+    for name, found in samples(busy_text(broker, folder)).items():
+        for labels, number in found:
+            named = ",".join(f"{label}={json.dumps(text)}" for label, text in labels.items())
+            series.append({"series": f"{name}{{{named}}}", "values": f"{number:f}+{number:f}x20"})
+    silent = [{"eval_time": "10m", "alertname": each["alert"], "exp_alerts": []} for each in checks]
+    test = {"interval": "1m", "input_series": series, "alert_rule_test": silent}
+    cases = tmp_path / "cases.yml"
+    cases.write_text(yaml.safe_dump({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]}))
+    assert len(checks) > 25 and len(series) > 100
+    alerts = ROOT / "conf/prometheus/alerts.yml"
+    for words in (["check", "rules", str(alerts)], ["test", "rules", str(cases)]):
+        said = subprocess.run([promtool, *words], capture_output=True, text=True)
+        assert said.returncode == 0, said.stdout + said.stderr
+
+
 # ---- OTLP and Pushgateway --------------------------------------------------------------------------------------------
 
 
