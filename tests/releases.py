@@ -10,6 +10,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # The last commit before the query's id became a part of the sink's: decisions stand under the sink id alone.
 BEFORE_QUERY_IDS = "98dd2ad"
+# The last commit before records of the ledger had the name of their sink.
+BEFORE_NAMES = "d2cfa39"
 
 
 def release_of(commit: str, folder: Path) -> Path:

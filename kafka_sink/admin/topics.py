@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from kafka_sink.admin.client import Client
 from kafka_sink.client.outcome import describe
+from kafka_sink.error_table.brokers import TOPIC_NOT_CREATED, TOPIC_NOT_EVERYWHERE
 from kafka_sink.errors import AuthorizationError, BrokerError, ConfigError, OperationTimeout
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.wire.apis import METADATA
@@ -68,7 +69,7 @@ def create_where_missing(client: Client, name: str, plan: TopicPlan) -> list[str
         made = client.create_topic(name, plan.partitions, plan.replication_factor, dict(plan.configs))
     except BrokerError as error:
         if error.code in INVALID:
-            raise ConfigError(str(error)) from None
+            raise ConfigError(str(error), TOPIC_NOT_CREATED) from None
         raise
     wait_on_all_brokers(client, name, len(made))
     return None
@@ -95,7 +96,8 @@ def wait_on_all_brokers(client: Client, name: str, partitions: int) -> None:
         if client.now_ms() >= deadline_ms:
             raise OperationTimeout(
                 f"topic {name} was created, and after max.block.ms={client.options.max_block_ms} not every broker "
-                "knows it"
+                "knows it",
+                TOPIC_NOT_EVERYWHERE,
             )
         client.pause(LOOK_AGAIN_MS)
 

@@ -87,7 +87,7 @@ def _columns(job: CheckedJob, schema: Any) -> Iterator[ProbeResult]:
     from kafka_sink.spark.columns import written_columns
 
     try:
-        columns = written_columns(schema, job.options.topic, job.options.formats)
+        columns = written_columns(schema, job.options.topic, job.options.formats, job.options.envelope)
     except ConfigError as error:
         yield ProbeResult("columns", FAIL, str(error), "docs/quickstart.md")
         return

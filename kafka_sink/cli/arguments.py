@@ -13,6 +13,7 @@ from kafka_sink.cli.completion import SCRIPTS, completion, nowhere
 from kafka_sink.cli.perf import LoadTest, perf
 from kafka_sink.cli.report import Report
 from kafka_sink.cli.schema_arguments import add_schema
+from kafka_sink.cli.shared_arguments import add_options, add_output
 from kafka_sink.cli.sink_client import SinkClient
 from kafka_sink.cli.watch import watch
 from kafka_sink.options.sink_table import SINK_OPTIONS
@@ -371,22 +372,10 @@ def _command(
         name, help=title, description=about, epilog=codes, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    brokers = command.add_argument_group("brokers")
-    brokers.add_argument(
-        "--bootstrap-server", "--bootstrap-servers", dest="bootstrap_servers", metavar="HOST:PORT[,...]",
-        help="brokers to begin with; short for --option kafka.bootstrap.servers=...",
-    )  # fmt: skip
-    brokers.add_argument(
-        "--option", type=_option, action="append", default=[], metavar="kafka.NAME=VALUE",
-        help="an option as in the Spark job; may be repeated. Others can see it in the list of processes: secrets "
-        "belong into --properties",
-    )  # fmt: skip
-    brokers.add_argument(
-        "--properties", "--producer.config", "--command-config", metavar="FILE",
-        help="options in a Java properties file, without the prefix kafka., as for --command-config of Kafka's tools",
-    )  # fmt: skip
-    command.add_argument("--json", action="store_true", help="print one JSON object")
-    command.add_argument("-v", "--verbose", action="store_true", help="log what is done on standard error")
+    add_options(
+        command, _option, "kafka.NAME=VALUE", "without the prefix kafka., as for --command-config of Kafka's tools"
+    )
+    add_output(command, "print one JSON object")
     return command
 
 

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
+from kafka_sink.cli.shared_arguments import add_options, add_output
 from kafka_sink.options.presets import PRESETS
 
 _ABOUT = """\
@@ -42,10 +43,7 @@ def add_check(
         "check", help="will a job with these options work here?", description=_ABOUT, epilog=_EPILOG,
         allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    command.add_argument(
-        "--bootstrap-server", "--bootstrap-servers", dest="bootstrap_servers", metavar="HOST:PORT[,...]",
-        help="brokers to begin with; short for --option kafka.bootstrap.servers=...",
-    )  # fmt: skip
+    add_options(command, pair, "NAME=VALUE", "those of the producer with the prefix kafka. or without")
     command.add_argument("--topic", help="the option topic of the job")
     names = command.add_mutually_exclusive_group()
     names.add_argument("--sink-id", metavar="ID", help="the option sink.id of the job")
@@ -57,20 +55,10 @@ def add_check(
         help="of the DataFrame: df.schema.json(), or DDL as in 'key STRING, value STRING', or a file of either",
     )  # fmt: skip
     command.add_argument(
-        "--option", type=pair, action="append", default=[], metavar="NAME=VALUE",
-        help="an option as in the Spark job, kafka. in front of those of the producer; may be repeated. Others can see "
-        "it in the list of processes: secrets belong into --properties",
-    )  # fmt: skip
-    command.add_argument(
-        "--properties", "--producer.config", "--command-config", metavar="FILE",
-        help="options in a Java properties file; those of the producer with kafka. in front or without",
-    )  # fmt: skip
-    command.add_argument(
         "--timeout", type=_seconds, default=2.0, metavar="SECONDS", help="for all of it (default %(default)s)"
     )
     command.add_argument("--probe-write", action="store_true", help="write a record in a transaction, and abort it")
-    command.add_argument("--json", action="store_true", help="print a list of JSON objects")
-    command.add_argument("-v", "--verbose", action="store_true", help="log what is done on standard error")
+    add_output(command, "print a list of JSON objects")
     command.set_defaults(run=_run, place=_desk)
 
 

@@ -17,7 +17,7 @@ from kafka_sink.exactly_once.session import DeliverySettings
 
 # Of a topic that is no ledger every record would be one that cannot be read.
 UNREADABLE_SHOWN_MAX = 10
-_LEDGER_TITLES = ("SINK", "BATCH", "VERDICT", "ROWS", "TOPICS", "AGE")
+_LEDGER_TITLES = ("SINK", "NAME", "BATCH", "VERDICT", "ROWS", "TOPICS", "AGE")
 _TRANSACTION_TITLES = ("TRANSACTIONAL ID", "STATE", "AGE", "TIMEOUT", "DECIDED", "PARTITIONS")
 
 
@@ -134,6 +134,7 @@ def _decision_lines(records: Sequence[LedgerRecord], wall_ms: int) -> list[str]:
     rows = [
         (
             record.sink_id,
+            record.label or "-",
             batch_word(record.key),
             verdict_word(record),
             record.row_count,

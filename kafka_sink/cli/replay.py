@@ -25,6 +25,7 @@ from kafka_sink.cli.report import DONE, Report, table
 from kafka_sink.cli.sink_client import NotAnswered
 from kafka_sink.cli.write_commands import ask
 from kafka_sink.client.admin_request import AnyBroker
+from kafka_sink.error_table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
 from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError
 from kafka_sink.exactly_once.identity import checked_sink_id
 from kafka_sink.exactly_once.listing import SingleStep
@@ -90,7 +91,9 @@ class ReplayDesk:
         self.source = TopicName().parse("--from", given.source)
         self.target = TopicName().parse("--to", given.target)
         if self.source == self.target:
-            raise ConfigError("--from and --to are the same topic: the records would be among their own letters")
+            raise ConfigError(
+                "--from and --to are the same topic: the records would be among their own letters", REPLAY_WRONG
+            )
         self.filters = filters_of(given.filter)
         self.name = _name(given, self.source, self.target, self.filters)
         self.ledger_topic = TopicName().parse("--ledger-topic", given.ledger_topic)
@@ -114,7 +117,7 @@ class ReplayDesk:
         topics = self._topics(self.source, self.target, self.ledger_topic)
         for name, option in ((self.source, "--from"), (self.target, "--to")):
             if topics[name] is None:
-                raise ConfigError(f"{option} {name}: there is no such topic in this cluster")
+                raise ConfigError(f"{option} {name}: there is no such topic in this cluster", REPLAY_WRONG)
         source_id, partitions = topics[self.source] or ("", ())
         known = {} if topics[self.ledger_topic] is None else self.known()
         progress = self.begun(known.get(self.name), source_id)
@@ -133,7 +136,8 @@ class ReplayDesk:
             if same != (self.source, self.target, self.filters):
                 raise ConfigError(
                     f"replay {self.name} is one from {known.source} to {known.target} with other filters: choose "
-                    "another --name"
+                    "another --name",
+                    REPLAY_WRONG,
                 )
             return known
         return ReplayProgress(self.name, self.source, source_id, self.target, self.filters)
@@ -149,7 +153,8 @@ class ReplayDesk:
             raise NotAnswered(
                 f"the last transaction of replay {self.name} has ended, and its marker in the ledger "
                 f"{self.ledger_topic} is lost: whether its records are visible is not known. Look into {self.target}, "
-                "and begin another replay with --name for what is missing there"
+                "and begin another replay with --name for what is missing there",
+                REPLAY_IN_DOUBT,
             )
         return read.found
 
@@ -292,7 +297,9 @@ def _columns(records: Sequence[Record]) -> pa.RecordBatch:
 
 def _transactional(options: ProducerOptions, name: str) -> ProducerOptions:
     if not options.enable_idempotence:
-        raise ConfigError("a replay writes in transactions: leave enable.idempotence, acks and retries as they are")
+        raise ConfigError(
+            "a replay writes in transactions: leave enable.idempotence, acks and retries as they are", REPLAY_WRONG
+        )
     return replace(options, transactional_id=name)
 
 
@@ -303,7 +310,7 @@ def filters_of(pairs: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for name, value in pairs:
         if name not in FILTERS:
-            raise ConfigError(f"--filter {name}=...: letters can be chosen by {', '.join(FILTERS)}")
+            raise ConfigError(f"--filter {name}=...: letters can be chosen by {', '.join(FILTERS)}", REPLAY_WRONG)
         found[name] = (*found.get(name, ()), value)
     return {name: tuple(sorted(set(found[name]))) for name in sorted(found)}
 

@@ -39,6 +39,7 @@ def decision(record: LedgerRecord, wall_ms: int) -> dict[str, Any]:
     outcomes: list[str | None] = [_OUTCOMES[outcome] for outcome in record.outcomes] or [None] * len(record.entries)
     return {
         "sink_id": record.sink_id,
+        "name": record.label or None,
         "query_id": record.key.query_id or None,
         "batch_id": record.key.batch_id,
         "verdict": verdict_word(record),

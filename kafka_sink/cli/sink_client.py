@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from kafka_sink.admin.client import Client
 from kafka_sink.cli.brokers import producer_options
-from kafka_sink.error_table.commits import NO_LEDGER, NO_SUCH_SINK
+from kafka_sink.error_table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.committer import Committer
@@ -37,6 +37,8 @@ PartT = TypeVar("PartT", bound=CommitStep)
 
 class NotAnswered(KafkaSinkError):
     """The brokers answered, but not what was asked for."""
+
+    default_entry = NOT_HAD
 
 
 class SinkClient:

@@ -11,6 +11,8 @@ from kafka_sink.admin.topics import TopicState, create_where_missing, topic_stat
 from kafka_sink.cli.brokers import producer_options, without_repetition
 from kafka_sink.cli.report import DONE, OPEN, Report, table
 from kafka_sink.cli.write_commands import ask
+from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
+from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.options.sink_table import TopicName
@@ -32,7 +34,9 @@ class TopicDesk:
         configs = tuple(sorted(without_repetition(given.config).items()))
         self.plan = TopicPlan(given.partitions, given.replication_factor, configs)
         if not given.create and self.plan != TopicPlan():
-            raise ConfigError("--partitions, --replication-factor and --config are about a topic to --create")
+            raise ConfigError(
+                "--partitions, --replication-factor and --config are about a topic to --create", COMMAND_WRONG
+            )
         self.client = Client(producer_options(given))
 
     def __enter__(self) -> TopicDesk:
@@ -71,7 +75,7 @@ def topic(desk: TopicDesk, given: argparse.Namespace) -> Report:
     differing = create_where_missing(desk.client, desk.topic, desk.plan)
     found = topic_state(desk.client, desk.topic, None)
     if found is None:
-        raise ConfigError(f"topic {desk.topic} was deleted while it was looked at")
+        raise ConfigError(f"topic {desk.topic} was deleted while it was looked at", TOPIC_UNKNOWN)
     if differing is None:
         return _shown(desk, found, [f"created topic {desk.topic}"])
     notes = [f"was there before, and stays as it is: {one}" for one in differing]

@@ -87,6 +87,43 @@ TOO_SLOW = ErrorEntry(
     ("did not end within", "did not answer InitProducerId at once"),
     "performance.md",
 )
+NO_TRANSACTIONS = ErrorEntry(
+    "PKS-3010",
+    "brokers without transactions",
+    "Exactly once needs transactions, and the service does not offer them: Event Hubs has them in some tiers.",
+    BEFORE,
+    "Choose delivery.fallback=at-least-once where duplicates do no harm, or a service that has transactions.",
+    ("these brokers offer no transactions",),
+    "services.md",
+)
+TOPIC_NOT_CREATED = ErrorEntry(
+    "PKS-3011",
+    "brokers do not create such a topic",
+    "topic.create asks for partitions, replicas or a configuration that the brokers refuse.",
+    BEFORE,
+    "Change the option that the broker's code is about: replicas are at most as many as brokers.",
+    ("was not created: ",),
+    "options.md",
+)
+TOPIC_NOT_EVERYWHERE = ErrorEntry(
+    "PKS-3012",
+    "new topic is not known everywhere",
+    "The topic was created, and kafka.max.block.ms later some broker still does not know it, or it has no leader.",
+    BEFORE,
+    "Start the write again: it finds the topic. If it stays so, look at the brokers.",
+    ("was created, and after max.block.ms=",),
+    "operations.md",
+)
+NOT_TOLD = ErrorEntry(
+    "PKS-3013",
+    "figures, spans or lineage were not taken",
+    "A warning in the driver's log: a Pushgateway, a collector, a receiver of lineage or a file could not be told of a "
+    "batch. It is left out for 30 seconds.",
+    "Safe: no batch fails for it. The figures of the batch come with those of the next one; spans and events are lost.",
+    "Check address, login and metrics.timeout.ms of the receiver that the text names.",
+    ("Batches go on",),
+    "metrics.md",
+)
 # ---- 40xx: logins and permissions ----
 LOGIN_REFUSED = ErrorEntry(
     "PKS-4001",

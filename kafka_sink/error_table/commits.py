@@ -255,3 +255,37 @@ NO_SUCH_SINK = ErrorEntry(
     ("has no record of sink",),
     "exactly-once.md",
 )
+REPLAY_WRONG = ErrorEntry(
+    "PKS-8004",
+    "replay cannot be done like this",
+    "Topics, filters or name of a replay do not fit together, or not to a replay of that name that was begun before.",
+    "Nothing was written. What earlier runs of the replay have written stays.",
+    "Correct what the text names; `pykafka-sink replay --help` has examples.",
+    (
+        "the records would be among their own letters",
+        "there is no such topic in this cluster",
+        "letters can be chosen by",
+        "with other filters: choose",
+        "a replay writes in transactions",
+    ),
+    "headers.md#dead-letters",
+)
+REPLAY_IN_DOUBT = ErrorEntry(
+    "PKS-8005",
+    "replay whose last step is in doubt",
+    "The last transaction of the replay has ended, and how is not to be had: its marker in the ledger is lost.",
+    "Records up to that transaction are there once; those of it are there or not.",
+    "Look into the target for its records, and begin another replay, with --name, for what is missing there.",
+    ("is lost: whether its records are visible is not known",),
+    "headers.md#dead-letters",
+)
+NOT_HAD = ErrorEntry(
+    "PKS-8006",
+    "brokers did not tell it in time",
+    "Brokers answer, and not what the command asked for, until its --timeout was over: a partition has no leader, or a "
+    "coordinator is being moved.",
+    UNCHANGED,
+    "Repeat the command, with a longer --timeout; if it stays so, look at the brokers that the text names.",
+    ("was not to be had: ",),
+    "operations.md",
+)

@@ -98,6 +98,58 @@ PACKAGE_MISSING = ErrorEntry(
     ("needs the package",),
     "quickstart.md",
 )
+HEADER_OPTION = ErrorEntry(
+    "PKS-1011",
+    "header that cannot be made",
+    "An option header.NAME has no name, or a placeholder that does not exist; or two options want the same header.",
+    BEFORE,
+    "Correct the option, or write the header into the column headers.",
+    ("a header needs a name", "is no placeholder; there are", "are both set, and a record has one trace"),
+    "headers.md#headers",
+)
+EVENT_OPTION = ErrorEntry(
+    "PKS-1012",
+    "CloudEvents cannot be made like this",
+    "An attribute is missing, set twice, or not the user's to set; or the mode does not go with the format.",
+    BEFORE,
+    "Set what the text names: every event needs type and source; structured mode goes with value.format=json.",
+    (
+        "names of attributes are made of small letters and digits",
+        "puts the data into a JSON object, which value.format=",
+        "it is the same for all rows",
+        "cannot be set: ",
+    ),
+    "headers.md#cloudevents",
+)
+PRESET_UNKNOWN = ErrorEntry(
+    "PKS-1013",
+    "unknown preset",
+    "The option preset names a service that has none.",
+    BEFORE,
+    "Choose one of those that the text lists, or none: a Kafka that behaves as Apache Kafka does needs no preset.",
+    ("there is no preset",),
+    "services.md",
+)
+TOPIC_OPTION = ErrorEntry(
+    "PKS-1014",
+    "topic options without a topic to create",
+    "Options topic.partitions, topic.replication.factor or topic.config.* are set without topic.create=true; or "
+    "topic.create=true without the option topic.",
+    BEFORE,
+    "Set topic.create=true together with topic, or leave them all out.",
+    ("topic.create=true needs the option topic", "set topic.create=true, or leave it out"),
+    "options.md",
+)
+TELLING_OPTION = ErrorEntry(
+    "PKS-1015",
+    "option of metrics or lineage without effect",
+    "An option says how figures, traces or lineage are sent, and none says where to; or a key would go over a "
+    "connection without TLS.",
+    BEFORE,
+    "Set the option that the text names, or leave this one out.",
+    ("is set, and nothing uses it without", "lineage.api.key.file needs a lineage.url with https://"),
+    "metrics.md",
+)
 # ---- 11xx: Spark ----
 SINK_ONLY = ErrorEntry(
     "PKS-1101",
@@ -173,6 +225,15 @@ SPARK_UNEXPECTED = ErrorEntry(
     ("Spark did not tell this task its streaming batch", "a writer can only write inside a Spark task"),
     "compatibility.md",
 )
+FIGURES_MISSING = ErrorEntry(
+    "PKS-1109",
+    "no figures to be had",
+    "kafka_sink.sink_metrics found nothing to ask: no running application, none on this host, or no endpoint there.",
+    "Nothing is written by looking at figures.",
+    "Set metrics.prometheus.port on a stream, and give sink_metrics the address of the driver with that port.",
+    ("this session is one of Spark Connect", "this session has no running Spark application", "no figures at"),
+    "metrics.md#notebooks",
+)
 # ---- 12xx: columns ----
 VALUE_MISSING = ErrorEntry(
     "PKS-1201",
@@ -200,6 +261,15 @@ COLUMN_TYPE = ErrorEntry(
     "Use the expression that the text proposes, or a format such as value.format=json.",
     ("has the unsupported type", "and the format is"),
     "schemas.md",
+)
+COLUMN_MISSING = ErrorEntry(
+    "PKS-1204",
+    "column that an option names is missing",
+    "cloudevents.NAME.column or traceparent.column names a column that the DataFrame does not have. Names are exact.",
+    BEFORE,
+    "Correct the name, or add the column to what is selected.",
+    ("there is no such column",),
+    "headers.md",
 )
 # ---- 20xx: rows ----
 ROW_INVALID = ErrorEntry(
@@ -274,4 +344,13 @@ PARTITIONER_FAILED = ErrorEntry(
     "Mend the function: it gets whole columns and returns one whole number per row.",
     ("the partitioner raised", "the partitioner answered for topic", "the partitioner chose"),
     "migration.md",
+)
+EVENT_INCOMPLETE = ErrorEntry(
+    "PKS-2009",
+    "row that makes no CloudEvent",
+    "The column of id, source or type is null or empty in a row; or its value is no JSON, as datacontenttype says.",
+    TASK,
+    "Fill the column, set cloudevents.datacontenttype to what the values are, or choose record.errors=dead-letter.",
+    ("which every CloudEvent must have", "is no JSON, and datacontenttype says that it is"),
+    "headers.md#cloudevents",
 )

@@ -384,7 +384,7 @@ class Committer:
             since_ms=since_ms,
             wall_ms=self._job.wall_ms,
         )
-        return replace(intent, cluster_id=self._settings.cluster_id)
+        return replace(intent, cluster_id=self._settings.cluster_id, label=self._session.label)
 
     def _on_checked(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, DescribeTransactions)

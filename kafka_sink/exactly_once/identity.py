@@ -36,6 +36,9 @@ NUMBER_MAX = 2**63 - 1
 # Between the further names of one attempt. They differ in the number of the partition, of which no job has so many: the
 # attempt's own number has to stay what no other attempt has.
 PARTITION_STEP = 100_000_000
+# Of an address: up to the last @ in front of a slash.
+_USER = re.compile(r"://[^/]*@")
+SINK_LABEL_MAX = 120
 _SLASHES = re.compile(r"/{2,}")
 
 
@@ -60,6 +63,14 @@ class TaskIdentity:
 def sink_id_of_checkpoint(location: str) -> str:
     """The default name of a sink: the same for every spelling of one checkpoint location."""
     return f"{mmh3.hash128(normalised_location(location).encode()):032x}"
+
+
+def label_of(query_name: str | None, location: str | None) -> str:
+    """By what a person knows a stream whose sink id is a hash: its name, or the end of its checkpoint's location. What
+    some file systems let stand in front of the host, a user and a password, is nobody's to read in a topic."""
+    text = query_name or _USER.sub("://", location or "", count=1)
+    text = "".join(letter if letter.isprintable() else "?" for letter in text)
+    return text if len(text) <= SINK_LABEL_MAX else "..." + text[3 - SINK_LABEL_MAX :]
 
 
 def checked_sink_id(sink_id: str) -> str:

@@ -89,6 +89,8 @@ class LedgerRecord:
     is_accepted: bool = False
     # Where its transactions are; empty if it is not known.
     cluster_id: str = ""
+    # What people call the sink (identity.py); empty where nobody said, and in a record of an older release.
+    label: str = ""
 
     def is_of_another_cluster(self, cluster_id: str) -> bool:
         return bool(self.cluster_id and cluster_id) and self.cluster_id != cluster_id

@@ -115,6 +115,8 @@ def _content(record: LedgerRecord) -> dict[str, Any]:
         content["digest"] = record.digest
     if record.cluster_id:
         content["cluster"] = record.cluster_id
+    if record.label:
+        content["name"] = record.label
     if record.is_accepted:
         content["accepted"] = True
     if record.entries:
@@ -228,6 +230,7 @@ def _record(content: dict[str, Any]) -> LedgerRecord:
         outcomes=_outcomes(content.get("fates", ""), len(entries)),
         is_accepted=content.get("accepted", False) is True,
         cluster_id=_text(content, "cluster") if "cluster" in content else "",
+        label=_label(content.get("name")),
     )
     needs_entries = kind in (Kind.INTENT, Kind.STUCK)
     if needs_entries != bool(record.entries) or (kind is Kind.STUCK) != bool(record.outcomes):
@@ -279,6 +282,11 @@ def _number(number: Any, name: str, lowest: int, highest: int) -> int:
 
 def _text(content: dict[str, Any], name: str) -> str:
     return next(iter(_checked_texts([content.get(name)], name)))
+
+
+def _label(found: Any) -> str:
+    """Nothing depends on it, so nothing may be refused for it."""
+    return found if isinstance(found, str) and len(found) <= TEXT_CHARACTERS_MAX else ""
 
 
 def _texts(content: dict[str, Any], name: str, count_max: int) -> Iterable[str]:

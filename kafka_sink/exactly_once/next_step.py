@@ -12,7 +12,7 @@ fencing: the first reading spares a successor, the second one makes sure that no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from kafka_sink.errors import KafkaSinkError
@@ -150,7 +150,8 @@ def _judge_commit(
     if found is Finding.GO_ON and job.has_transactions:
         return NextStep(StepKind.CHECK)
     if found is Finding.GO_ON:
-        return NextStep(StepKind.RECORD, record_without_rows(sink_id, key, session.run, record, job.wall_ms))
+        nothing = record_without_rows(sink_id, key, session.run, record, job.wall_ms)
+        return NextStep(StepKind.RECORD, replace(nothing, label=session.label))
     if found is Finding.UNKNOWN_SINK:
         return NextStep(StepKind.END, error=messages.unknown_sink(sink_id, key, summary, settings.ledger_topic))
     assert record is not None

@@ -103,6 +103,8 @@ class DriverSession:
     run: str = ""
     # The sink as the user named it, or "": for a stream `sink_id` has the query in it.
     named_sink_id: str = ""
+    # For people; it stands in the records of the ledger.
+    label: str = ""
     identity: DriverIdentity | None = None
     # The identity has been used: in transaction version 1 the next transaction asks for a new epoch first.
     is_used: bool = False

@@ -9,7 +9,6 @@ Rests on: the application's folder is on this host, and the JVM is an ancestor o
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
@@ -20,7 +19,7 @@ from typing import Any
 from kafka_sink.metrics.process import facts_of
 from kafka_sink.metrics.prometheus_text import CONTENT_TYPE, prometheus_text
 from kafka_sink.metrics.store import noted
-from kafka_sink.metrics.stream_figures import FORMAT, StreamFigures
+from kafka_sink.metrics.stream_figures import StreamFigures, to_json
 
 LOOK_S = 0.5
 # For a client that says nothing.
@@ -79,7 +78,7 @@ class Server(ThreadingHTTPServer):
 
 
 def json_of(streams: list[StreamFigures]) -> str:
-    return json.dumps({"streams": [{"format": FORMAT, **stream.__dict__} for stream in streams]})
+    return f'{{"streams":[{",".join(to_json(stream) for stream in streams)}]}}'
 
 
 def serve(application_folder: str, listener: socket.socket, jvm: int) -> None:

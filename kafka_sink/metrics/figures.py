@@ -7,7 +7,7 @@ is as good as any: its rows are counted by its receipt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,13 +27,6 @@ class ProducerTotals(NamedTuple):
             _difference(self.java, before.java),
             _difference(self.own, before.own),
             {name: count for name in self.retried if (count := self.retried[name] - before.retried.get(name, 0))},
-        )
-
-    def plus(self, other: ProducerTotals) -> ProducerTotals:
-        return ProducerTotals(
-            added(self.java, other.java),
-            added(self.own, other.own),
-            {name: self.retried.get(name, 0) + other.retried.get(name, 0) for name in {*self.retried, *other.retried}},
         )
 
 
@@ -85,8 +78,15 @@ DELIVERED, ALREADY_DELIVERED, ABORTED, LEFT_OPEN, FAILED = (
 )  # fmt: skip
 
 
-def added(some: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
-    return {name: some.get(name, 0) + more.get(name, 0) for name in {*some, *more}}
+def added_up(counts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for each in counts:
+        if not found:
+            found = dict(each)
+            continue
+        for name, count in each.items():
+            found[name] = found.get(name, 0) + count
+    return found
 
 
 def _difference(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:

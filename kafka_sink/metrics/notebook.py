@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kafka_sink.error_table.writes import FIGURES_MISSING
 from kafka_sink.errors import ConfigError, TransportError
 from kafka_sink.metrics.store import noted
 from kafka_sink.metrics.stream_figures import StreamFigures, from_json
@@ -82,13 +83,14 @@ def application_folder_of(spark: SparkSession) -> str:
     if jvm is None:
         raise ConfigError(
             "this session is one of Spark Connect, whose driver may be on another host: set metrics.prometheus.port on "
-            'the stream and call sink_metrics("http://<the driver\'s host>:<that port>")'
+            'the stream and call sink_metrics("http://<the driver\'s host>:<that port>")',
+            FIGURES_MISSING,
         )
     found = None
     for owner, method, result in _WAY_TO_FOLDERS:
         found = _called(jvm, found, owner, method, result)
     if found is None:
-        raise ConfigError("this session has no running Spark application, or it has been stopped")
+        raise ConfigError("this session has no running Spark application, or it has been stopped", FIGURES_MISSING)
     return os.path.join(str(found[0].getPath()), OWN_FOLDER)
 
 
@@ -119,10 +121,12 @@ def _called(jvm: Any, target: Any, owner: str, method: str, result: str) -> Any:
 def _asked(url: str) -> list[StreamFigures]:
     address = url.rstrip("/") + "/metrics.json"
     if not address.startswith(("http://", "https://")):
-        raise ConfigError(f"{url!r} is no address: http://<the driver's host>:<metrics.prometheus.port>")
+        raise ConfigError(
+            f"{url!r} is no address: http://<the driver's host>:<metrics.prometheus.port>", FIGURES_MISSING
+        )
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(address, timeout=TIMEOUT_S) as answer:
             return [from_json(json.dumps(stream)) for stream in json.load(answer)["streams"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TransportError(f"no figures at {address}: {error}") from None
+        raise TransportError(f"no figures at {address}: {error}", FIGURES_MISSING) from None

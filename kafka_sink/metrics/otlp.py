@@ -8,7 +8,6 @@ the semantic conventions of messaging where they have one.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from functools import cache
@@ -43,6 +42,7 @@ from kafka_sink.metrics.definitions import BUCKETS_S, METRICS, MetricKind
 from kafka_sink.metrics.definitions import Metric as Definition
 from kafka_sink.metrics.figures import BatchReport, TaskFigures
 from kafka_sink.metrics.stream_figures import StreamFigures
+from kafka_sink.metrics.trace_ids import TraceIds
 from kafka_sink.options import ProducerOptions
 from kafka_sink.version import VERSION
 
@@ -134,13 +134,13 @@ def _attributes(each: Definition, figures: StreamFigures, label: str) -> dict[st
 
 def spans_of(report: BatchReport, options: ProducerOptions) -> list[ReadableSpan]:
     """The micro-batch first. Its trace is named after run and batch, so that a log line leads to it."""
-    trace_id = _identifier(report, "", 16)
-    of_batch = _context(trace_id, _identifier(report, "batch", 8))
+    ids = TraceIds(report.sink, report.query, report.key, report.run)
+    of_batch = _context(ids.trace_id, ids.span_of_batch)
     spans = [_span_of_batch(report, options, of_batch)]
     for receipt, figures in zip(report.receipts, report.figures, strict=True):
         if figures is not None:
-            span_id = _identifier(report, f"{receipt.spark_partition}-{receipt.attempt}", 8)
-            spans.append(_span_of_task(report, receipt, figures, options, of_batch, _context(trace_id, span_id)))
+            context = _context(ids.trace_id, ids.span_of_task(receipt.spark_partition, receipt.attempt))
+            spans.append(_span_of_task(report, receipt, figures, options, of_batch, context))
     return spans
 
 
@@ -197,11 +197,6 @@ def _broker(report: BatchReport, options: ProducerOptions) -> Mapping[str, Any]:
         "pykafka_sink.query_id": report.key.query_id, "pykafka_sink.batch_id": str(report.key.batch_id),
     }  # fmt: skip
     return found
-
-
-def _identifier(report: BatchReport, part: str, byte_count: int) -> int:
-    named = "\n".join((report.sink, report.key.query_id, report.run, str(report.key.batch_id), report.query, part))
-    return int.from_bytes(hashlib.sha256(named.encode()).digest()[:byte_count], "big") or 1
 
 
 def _context(trace_id: int, span_id: int) -> SpanContext:

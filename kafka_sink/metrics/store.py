@@ -26,7 +26,7 @@ from kafka_sink.metrics.stream_figures import StreamFigures, from_json, stream_o
 FOLDER, SLOTS = "metrics", (".0", ".1")
 # In front of the JSON: the number of the note, the length and the checksum of what follows.
 HEADER = b"%020d %010d %010d\n"
-HEADER_BYTES = len(HEADER % (0, 0, 0))
+HEADER_BYTES, NUMBER_BYTES = len(HEADER % (0, 0, 0)), 20
 BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -37,25 +37,48 @@ def figures_folder(application_folder: str) -> Path:
 def note(application_folder: str, report: BatchReport) -> StreamFigures:
     """Adds the batch to its stream, and returns all that is known of that."""
     path = _path(application_folder, report)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    slots = [os.open(path + slot, os.O_RDWR | os.O_CREAT, 0o600) for slot in SLOTS]
+    slots = _opened(path)
     try:
         fcntl.flock(slots[0], fcntl.LOCK_EX)
-        numbers = [_number_and_text(slot) for slot in slots]
-        newest = max(numbers)
-        figures = _known(path, newest) or stream_of(report)
+        known = _kept(os.getpid()).get(path)
+        newest, older = _newest_of_this_process(slots, known) or _newest_of_all(slots)
+        figures = (known[1] if known is not None and known[0] == newest[0] else _parsed(newest)) or stream_of(report)
         figures.take(report)
         text = to_json(figures).encode()
         number = newest[0] + 1
-        content = HEADER % (number, len(text), zlib.crc32(text)) + text
-        older = slots[numbers.index(min(numbers))]
-        os.pwrite(older, content, 0)
-        os.ftruncate(older, len(content))
+        # What a longer note has left behind its end is not read.
+        os.pwrite(slots[older], HEADER % (number, len(text), zlib.crc32(text)) + text, 0)
     finally:
         for slot in slots:
             os.close(slot)
     _kept(os.getpid())[path] = (number, figures)
     return figures
+
+
+def _opened(path: str) -> list[int]:
+    try:
+        return [os.open(path + slot, os.O_RDWR | os.O_CREAT, 0o600) for slot in SLOTS]
+    except FileNotFoundError:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return [os.open(path + slot, os.O_RDWR | os.O_CREAT, 0o600) for slot in SLOTS]
+
+
+def _newest_of_this_process(
+    slots: list[int], known: tuple[int, StreamFigures] | None
+) -> tuple[tuple[int, bytes], int] | None:
+    """If nobody has begun a note since its last one: then that was written to its end, and need not be read. And the
+    place of the older note."""
+    if known is None:
+        return None
+    numbers = [os.pread(slot, NUMBER_BYTES, 0) for slot in slots]
+    mine = b"%020d" % known[0]
+    # Digits of one length are compared as the numbers are; an empty file is less than all of them.
+    return ((known[0], b""), numbers.index(min(numbers))) if max(numbers) == mine else None
+
+
+def _newest_of_all(slots: list[int]) -> tuple[tuple[int, bytes], int]:
+    found = [_number_and_text(slot) for slot in slots]
+    return max(found), found.index(min(found))
 
 
 def with_open_decisions(application_folder: str, figures: StreamFigures) -> StreamFigures:
@@ -92,11 +115,6 @@ def _path(application_folder: str, report: BatchReport) -> str:
 def _kept(pid: int) -> dict[str, tuple[int, StreamFigures]]:
     """What this process noted last: as long as the number in the files is that one, nothing has to be read."""
     return {}
-
-
-def _known(path: str, newest: tuple[int, bytes]) -> StreamFigures | None:
-    number, figures = _kept(os.getpid()).get(path, (-1, None))
-    return figures if number == newest[0] else _parsed(newest)
 
 
 def _read(path: str) -> StreamFigures | None:

@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_sink.metrics.definitions import BUCKETS_S
-from kafka_sink.metrics.figures import FAILED, NOTHING, BatchReport, added
+from kafka_sink.metrics.figures import FAILED, BatchReport, ProducerTotals, added_up
 
 FORMAT = 1
 RECENT_MAX = 10
+# Kept, because `json.dumps` makes an encoder for each call. Figures are no circle, which would be looked for.
+_ENCODED = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 MS = 1000.0
 
 
@@ -34,6 +36,8 @@ class StreamFigures:
     histograms: dict[str, tuple[list[int], float]] = field(default_factory=dict)
     java: dict[str, float] = field(default_factory=dict)
     recent: list[dict[str, Any]] = field(default_factory=list)
+    # Of the first of them, as JSON.
+    recent_texts: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -80,7 +84,8 @@ class StreamFigures:
                 "error_text": report.error_text,
             }
         )
-        del self.recent[:-RECENT_MAX]
+        dropped = max(0, len(self.recent) - RECENT_MAX)
+        del self.recent[:dropped], self.recent_texts[:dropped]
 
     def _take_delivered(self, report: BatchReport) -> dict[str, int]:
         rows: dict[str, int] = {}
@@ -103,21 +108,21 @@ class StreamFigures:
         return rows
 
     def _take_tasks(self, report: BatchReport) -> None:
-        totals = NOTHING
+        totals: list[ProducerTotals] = []
         for receipt, figures in zip(report.receipts, report.figures, strict=True):
             if figures is None:
                 continue
-            totals = totals.plus(figures.totals)
+            totals.append(figures.totals)
             self.count("task_retries", figures.attempt_number)
             self.observe("task_send_seconds", figures.send_ms / MS)
             if receipt.transaction is not None:
                 self.count("transactions", 1, "new" if figures.has_new_id else "reused")
                 self.observe("task_prepare_seconds", figures.prepare_ms / MS)
-        for name, value in totals.own.items():
+        for name, value in added_up(each.own for each in totals).items():
             self.count(name, value)
-        for error, count in totals.retried.items():
+        for error, count in added_up(each.retried for each in totals).items():
             self.count("retried_records", count, error)
-        self.java = added(self.java, totals.java)
+        self.java = added_up([self.java, *(each.java for each in totals)])
 
 
 def stream_of(report: BatchReport) -> StreamFigures:
@@ -126,7 +131,12 @@ def stream_of(report: BatchReport) -> StreamFigures:
 
 
 def to_json(figures: StreamFigures) -> str:
-    return json.dumps({"format": FORMAT, **figures.__dict__}, separators=(",", ":"))
+    """Batches do not change any more, so the text of each is made once: they are half of it all."""
+    content = {"format": FORMAT, **figures.__dict__}
+    recent, texts = content.pop("recent"), content.pop("recent_texts")
+    while len(texts) < len(recent):
+        texts.append(_ENCODED(recent[len(texts)]))
+    return f'{_ENCODED(content)[:-1]},"recent":[{",".join(texts)}]}}'
 
 
 def from_json(text: str) -> StreamFigures:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from kafka_sink.options.envelope_options import BINARY_MODE, STRUCTURED_MODE
-from kafka_sink.options.option import Option
-from kafka_sink.options.values import Choice, Rule, Text
+from kafka_sink.options.option import unset_option
+from kafka_sink.options.values import Choice, Text
 
 MODE = Choice((BINARY_MODE, STRUCTURED_MODE))
 NOT_EMPTY = Text(empty_allowed=False)
 
 
-def _row(name: str, rule: Rule, meaning: str) -> Option:
-    return Option(name=name, kind="STRING", default=None, rule=rule, meaning=meaning, origin="this sink", field="-")
-
+_row = unset_option
 
 ENVELOPE_OPTIONS = (
     _row("header.NAME", Text(), "A header of every record, behind those of the column headers. ${query.id} and "

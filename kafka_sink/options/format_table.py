@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafka_sink.options.format_names import EVERY_COLUMN, FORMATS
-from kafka_sink.options.option import Option
-from kafka_sink.options.values import Choice, Names, Rule, Text
+from kafka_sink.options.option import Option, unset_option
+from kafka_sink.options.values import Choice, Names, Text
 
-
-def _row(name: str, rule: Rule, meaning: str) -> Option:
-    return Option(name=name, kind="STRING", default=None, rule=rule, meaning=meaning, origin="this sink", field="-")
-
+_row = unset_option
 
 _ROWS = (
     _row("value.format", Choice(FORMATS), "How values are written. avro, protobuf and json-schema: by a schema, with "

@@ -61,3 +61,8 @@ def own_option(name: str, default: object, rule: Rule, meaning: str) -> Option:
         name=name, kind="STRING", default=default, rule=rule, meaning=meaning, origin="this sink",
         field=name.replace(".", "_"),
     )  # fmt: skip
+
+
+def unset_option(name: str, rule: Rule, meaning: str) -> Option:
+    """One of our own that has no default and no field: a group of them is read by a parser of its own."""
+    return Option(name=name, kind="STRING", default=None, rule=rule, meaning=meaning, origin="this sink", field="-")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from kafka_sink.errors import ConfigError
+from kafka_sink.error_table.writes import EVENT_OPTION, HEADER_OPTION, OPTIONS_WRONG
+from kafka_sink.errors import ConfigError, common_entry
 from kafka_sink.options.envelope_options import (
     BINARY_MODE,
     CLOUDEVENTS,
     COLUMN,
     HEADER,
     STRUCTURED_MODE,
+    TRACEPARENT,
     EnvelopeOptions,
 )
 from kafka_sink.options.envelope_table import MODE, NOT_EMPTY
@@ -32,7 +35,7 @@ _CONTENT_TYPES = {
 
 
 def parse_envelope_options(settings: Mapping[str, str], value_format: str | None) -> EnvelopeOptions:
-    problems: list[str] = []
+    problems: list[ConfigError] = []
     headers, attributes, columns = {}, {}, {}
     mode = None
     for name, text in sorted(settings.items()):
@@ -46,10 +49,11 @@ def parse_envelope_options(settings: Mapping[str, str], value_format: str | None
             else:
                 attributes[_attribute(name, name)] = _template(name, NOT_EMPTY.parse(name, text))
         except ConfigError as problem:
-            problems.append(str(problem))
-    problems += _against_each_other(mode, attributes, columns, value_format)
+            problems.append(problem)
+    against = _against_each_other(mode, attributes, columns, value_format)
+    problems += [ConfigError(text, EVENT_OPTION) for text in against]
     if problems:
-        raise ConfigError("; ".join(problems))
+        raise ConfigError("; ".join(str(problem) for problem in problems), common_entry(problems, OPTIONS_WRONG))
     content_type = None if value_format is None else _CONTENT_TYPES.get(value_format)
     if mode == STRUCTURED_MODE and content_type is None:
         content_type = "application/json"
@@ -61,6 +65,15 @@ def parse_envelope_options(settings: Mapping[str, str], value_format: str | None
         content_type=content_type,
         has_own_json=value_format == JSON,
     )
+
+
+def with_trace(options: EnvelopeOptions, column: str | None, of_task: bool) -> EnvelopeOptions:
+    """`column`: the one that has the header traceparent of each record; `of_task`: others get that of their task."""
+    if TRACEPARENT in dict(options.headers) and (column is not None or of_task):
+        other = f"{TRACEPARENT}.task" if column is None else f"{TRACEPARENT}{COLUMN}"
+        text = f"{HEADER}{TRACEPARENT} and {other} are both set, and a record has one trace: keep one"
+        raise ConfigError(text, HEADER_OPTION)
+    return replace(options, traceparent_column=column, has_traceparent_of_task=of_task)
 
 
 def _against_each_other(
@@ -92,16 +105,16 @@ def _against_each_other(
 def _header_name(name: str) -> str:
     header = name.removeprefix(HEADER)
     if not header:
-        raise ConfigError(f"{name}: a header needs a name, as in {HEADER}source")
+        raise ConfigError(f"{name}: a header needs a name, as in {HEADER}source", HEADER_OPTION)
     return header
 
 
 def _attribute(name: str, option: str) -> str:
     attribute = name.removeprefix(f"{CLOUDEVENTS}.")
     if attribute in _FIXED:
-        raise ConfigError(f"{option} cannot be set: {_FIXED[attribute]}")
+        raise ConfigError(f"{option} cannot be set: {_FIXED[attribute]}", EVENT_OPTION)
     if not _ATTRIBUTE.fullmatch(attribute):
-        raise ConfigError(f"{option}: names of attributes are made of small letters and digits")
+        raise ConfigError(f"{option}: names of attributes are made of small letters and digits", EVENT_OPTION)
     return attribute
 
 
@@ -109,7 +122,7 @@ def _template(option: str, text: str) -> str:
     for name in _PLACEHOLDER.findall(text):
         if name not in PLACEHOLDERS:
             known = " and ".join(f"${{{each}}}" for each in PLACEHOLDERS)
-            raise ConfigError(f"{option}: ${{{name}}} is no placeholder; there are {known}")
+            raise ConfigError(f"{option}: ${{{name}}} is no placeholder; there are {known}", HEADER_OPTION)
     return text
 
 

@@ -16,6 +16,7 @@ from kafka_sink.error_table.writes import (
     OPTION_UNKNOWN,
     OPTIONS_CONTRADICT,
     OPTIONS_WRONG,
+    TOPIC_OPTION,
 )
 from kafka_sink.errors import ConfigError, common_entry
 from kafka_sink.options.envelope_options import EnvelopeOptions, is_envelope_option
@@ -88,7 +89,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
         _tried(problems, _check_exactly_once, producer, of_spark)
     formats = _tried(problems, _format_options, of_formats, producer) if producer is not None else None
-    envelope = _tried(problems, _envelope_options, of_envelope, formats[0]) if formats is not None else None
+    envelope = _tried(problems, _envelope_options, of_envelope, formats[0], own) if formats is not None else None
     if problems or producer is None or formats is None:
         raise _together(problems)
     return SinkOptions(
@@ -159,13 +160,17 @@ def _format_options(
     return parse_format_options(of_formats, producer)
 
 
-def _envelope_options(of_envelope: Mapping[str, str], formats: FormatOptions | None) -> EnvelopeOptions | None:
-    if not of_envelope:
+def _envelope_options(
+    of_envelope: Mapping[str, str], formats: FormatOptions | None, own: Mapping[str, Any]
+) -> EnvelopeOptions | None:
+    column, of_task = own["traceparent.column"], own["traceparent.task"]
+    if not of_envelope and column is None and not of_task:
         return None
-    from kafka_sink.options.parse_envelope import parse_envelope_options  # as above
+    from kafka_sink.options.parse_envelope import parse_envelope_options, with_trace  # as above
 
     value = None if formats is None else formats.value
-    return parse_envelope_options(of_envelope, None if value is None else value.format)
+    parsed = parse_envelope_options(of_envelope, None if value is None else value.format)
+    return with_trace(parsed, column, of_task)
 
 
 def _check_fixed(of_producer: Mapping[str, str]) -> None:
@@ -246,14 +251,15 @@ def _check_topic_creation(own: Mapping[str, Any], configs: Mapping[str, str], gi
     """`given` without what a preset sets, which is there for whoever turns it on."""
     if own["topic.create"]:
         if own["topic"] is None:
-            raise ConfigError("topic.create=true needs the option topic: which topics a column names is known to tasks")
+            text = "topic.create=true needs the option topic: which topics a column names is known to tasks"
+            raise ConfigError(text, TOPIC_OPTION)
         return
     named = {name.lower() for name in given}
     of_creation: tuple[str, ...] = ("topic.partitions", "topic.replication.factor")
     without_effect = [name for name in of_creation if name in named]
     without_effect += [f"{TOPIC_CONFIG}{name}" for name in configs]
     if without_effect:
-        raise ConfigError(f"{', '.join(without_effect)}: set topic.create=true, or leave it out")
+        raise ConfigError(f"{', '.join(without_effect)}: set topic.create=true, or leave it out", TOPIC_OPTION)
 
 
 def _unknown(given: str) -> str:

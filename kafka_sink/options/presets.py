@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kafka_sink.error_table.writes import PRESET_UNKNOWN
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.foreign_table import ALIASES
@@ -197,7 +198,7 @@ def preset_named(name: str) -> Preset:
     try:
         return PRESETS[name]
     except KeyError:
-        raise ConfigError(f"preset={name!r} is not valid: expected one of {', '.join(PRESETS)}") from None
+        raise ConfigError(f"there is no preset {name!r}: choose one of {', '.join(PRESETS)}", PRESET_UNKNOWN) from None
 
 
 def _canonical(name: str) -> str:

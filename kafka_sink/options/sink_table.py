@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kafka_sink.frozen import frozen
 from kafka_sink.options.option import Option, own_option
-from kafka_sink.options.presets import PRESETS
+from kafka_sink.options.presets import PRESETS, preset_named
 from kafka_sink.options.sink_options import DEAD_LETTER, DROP, FAIL
 from kafka_sink.options.telemetry_table import TELEMETRY_ROWS
 from kafka_sink.options.values import Choice, Flag, FunctionName, Text, Whole, refuse
@@ -31,6 +31,16 @@ class TopicName:
         text = value.strip() if isinstance(value, str) else ""
         if not _TOPIC.fullmatch(text) or text in (".", ".."):
             raise refuse(name, value, self.valid)
+        return text
+
+
+@frozen
+class PresetName:
+    valid: str = "one of " + ", ".join(PRESETS)
+
+    def parse(self, name: str, value: object) -> str:
+        text = str(value).strip()
+        preset_named(text)
         return text
 
 
@@ -64,7 +74,7 @@ _own = own_option
 
 
 _ROWS = (
-    _own("preset", None, Choice(tuple(PRESETS)), "The service that the brokers belong to: sets what it needs "
+    _own("preset", None, PresetName(), "The service that the brokers belong to: sets what it needs "
          "([services.md](services.md)). An option that is set wins over the preset."),
     _own("delivery.guarantee", EXACTLY_ONCE, Choice((EXACTLY_ONCE, AT_LEAST_ONCE)), "exactly-once: each task writes in "
          "a transaction, and the driver commits all of a batch after one durable decision; readers with "

@@ -1,4 +1,4 @@
-"""The options of metrics and lineage as rows."""
+"""The options of metrics, traces and lineage as rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kafka_sink.error_table.writes import TELLING_OPTION
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.option import own_option
@@ -48,6 +49,12 @@ TELEMETRY_ROWS = (
          "pykafka-sink[otlp] on the driver; headers and attributes come from the environment (OTEL_*)."),
     _own("metrics.timeout.ms", 2_000, Whole(1, 2**31 - 1), "How long a commit waits for a Pushgateway, a collector or "
          "lineage.url. One that does not answer is left out for 30 seconds; no batch fails for it."),
+    _own("traceparent.column", None, _TEXT, "The string column whose text is the header traceparent of its record, as "
+         "W3C Trace Context has it. It takes the place of such a header in the column headers. A null, and a text that "
+         "is no traceparent, leave the row as it is. The column is part of the value all the same, unless "
+         "value.columns leaves it out."),
+    _own("traceparent.task", False, Flag(), "Records that have no header traceparent otherwise get one that points to "
+         "the span of their task. Needs metrics.otlp.endpoint, where that span goes."),
     _own("lineage.file", None, _TEXT, "Append OpenLineage events to this file on the driver, one JSON object a line."),
     _own("lineage.url", None, PlainUrl(), "Send OpenLineage events there, such as http://marquez:5000; /api/v1/lineage "
          "is put behind an address without a path."),
@@ -63,6 +70,7 @@ TELEMETRY_ROWS = (
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "metrics.prometheus.address": ("metrics.prometheus.port",),
     "metrics.timeout.ms": ("metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.url"),
+    "traceparent.task": ("metrics.otlp.endpoint",),
     "lineage.api.key.file": ("lineage.url",),
     "lineage.namespace": ("lineage.file", "lineage.url"),
     "lineage.job": ("lineage.file", "lineage.url"),
@@ -75,10 +83,10 @@ def check_telemetry(own: Mapping[str, Any]) -> None:
     defaults = {row.name: row.default for row in TELEMETRY_ROWS}
     for name, needed in _NEEDS.items():
         if own[name] != defaults[name] and all(own[each] is None for each in needed):
-            raise ConfigError(f"{name} is set, and nothing uses it without {' or '.join(needed)}")
+            raise ConfigError(f"{name} is set, and nothing uses it without {' or '.join(needed)}", TELLING_OPTION)
     url = own["lineage.url"] or ""
     if own["lineage.api.key.file"] is not None and not url.startswith("https:") and not _LOCAL.match(url):
-        raise ConfigError("lineage.api.key.file needs a lineage.url with https://: a key is sent there")
+        raise ConfigError("lineage.api.key.file needs a lineage.url with https://: a key is sent there", TELLING_OPTION)
 
 
 def wanted_telemetry(own: Mapping[str, Any]) -> TelemetryOptions | None:

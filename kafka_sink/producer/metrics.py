@@ -35,6 +35,8 @@ TIMED_CALLS = (
     "flush", "metadata-wait", "txn-init", "txn-begin", "txn-send-offsets", "txn-commit", "txn-abort",
 )  # fmt: skip
 
+_CALL_TOTALS = {name: f"{name}-time-ns-total" for name in TIMED_CALLS}
+
 # How long values may lie before they are counted.
 SETTLE_MS = 100
 
@@ -138,7 +140,8 @@ class _Totals:
     def counters(self) -> dict[str, float]:
         """Those of `values` that only grow."""
         found: dict[str, float] = {name: getattr(self, window).total for name, window in _COUNTED_VALUES.items()}
-        found.update((name, getattr(self, window).total_count) for name, window in _COUNTED_EVENTS.items())
+        for name, window in _COUNTED_EVENTS.items():
+            found[name] = getattr(self, window).total_count
         return found
 
     def values(self, now_ms: int) -> _Values:
@@ -333,29 +336,24 @@ class ProducerMetrics:
     def retried_record_count(self) -> int:
         return int(self._totals.retries.total)
 
-    def retried_by_error(self) -> dict[int | None, int]:
-        with self._lock:
-            return dict(self._retried)
-
-    def totals(self, now_ms: int) -> dict[str, float]:
-        """The counters of the whole producer, under Java's names. For whoever counts from one moment to the next, and
-        costs less than the windows of `snapshot`."""
-        self._settle(now_ms)
-        with self._lock:
-            return {**self._totals.counters(), **{f"{name}-time-ns-total": ns for name, ns in self._call_ns.items()}}
-
-    def sums(self, now_ms: int) -> dict[str, float]:
-        """What Java's client has no counter for: batches and their bytes, and times in milliseconds."""
+    def totals(self, now_ms: int) -> tuple[dict[str, float], dict[str, float], dict[int | None, int]]:
+        """The counters of the whole producer: under Java's names; what Java's client has no counter for (batches and
+        their bytes, and times in milliseconds); records that were sent again, by the broker's error. For whoever counts
+        from one moment to the next, and costs less than the windows of `snapshot`."""
         self._settle(now_ms)
         totals = self._totals
         with self._lock:
-            return {
+            java = totals.counters()
+            for name, duration_ns in self._call_ns.items():
+                java[_CALL_TOTALS[name]] = duration_ns
+            sums = {
                 "batches": totals.batch_bytes.total_count,
                 "batch-bytes": totals.batch_bytes.total,
                 "produce-answers": totals.produce_latency.total_count,
                 "produce-latency-ms": totals.produce_latency.total,
                 "throttle-ms": totals.throttle_ms.total,
             }
+            return java, sums, dict(self._retried)
 
     def snapshot(self, now_ms: int) -> dict[MetricName, float]:
         """All values now; NaN where an average or maximum has nothing to stand on, as in Java."""
@@ -367,7 +365,7 @@ class ProducerMetrics:
             for name, value in self._totals.values(now_ms):
                 found[PRODUCER_GROUP, name, tags] = value
             for name, total_ns in self._call_ns.items():
-                found[PRODUCER_GROUP, f"{name}-time-ns-total", tags] = total_ns
+                found[PRODUCER_GROUP, _CALL_TOTALS[name], tags] = total_ns
             for topic, of_topic in list(self._topics.items()):
                 for name, value in of_topic.values(now_ms):
                     found[TOPIC_GROUP, name, (*tags, ("topic", topic))] = value

@@ -216,8 +216,7 @@ class Producer:
     def totals(self) -> tuple[dict[str, float], dict[str, float], dict[int | None, int]]:
         """Since this object was made, whatever it started over as: counters under Java's names, sums that Java has no
         counter for, and records that were sent again by the broker's error code (None: no answer)."""
-        now_ms = self._clock.monotonic_ms()
-        return self._metrics.totals(now_ms), self._metrics.sums(now_ms), self._metrics.retried_by_error()
+        return self._metrics.totals(self._clock.monotonic_ms())
 
     def start_over(self, transactional_id: str | None = None) -> None:
         """Becomes a new producer: fresh identity, no transaction, nothing of what it did before. Connections and the

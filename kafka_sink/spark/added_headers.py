@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kafka_sink.records.bytes_column import plain
 from kafka_sink.records.varint import Array
@@ -54,11 +55,43 @@ def with_headers(rows: pa.RecordBatch, added: Sequence[AddedHeader]) -> pa.Recor
     return pa.RecordBatch.from_arrays([*rows.columns, array], [*names, "headers"])
 
 
+def rows_with_header(rows: pa.RecordBatch, name: str) -> Array:
+    if "headers" not in rows.schema.names:
+        return np.zeros(rows.num_rows, np.bool_)
+    offsets, entries = _entries(rows.column("headers"))
+    return np.diff(_counted_to(offsets, _are_called(entries, name))) > 0
+
+
+def without_header(rows: pa.RecordBatch, name: str, which: Array) -> pa.RecordBatch:
+    """Every header of that name is left out in the rows of `which`."""
+    if "headers" not in rows.schema.names:
+        return rows
+    offsets, entries = _entries(rows.column("headers"))
+    is_out = _are_called(entries, name) & np.repeat(which, np.diff(offsets))
+    if not is_out.any():
+        return rows
+    kept = _counted_to(offsets, ~is_out)
+    array = pa.ListArray.from_arrays(pa.array(kept, pa.int32()), entries.take(pa.array(np.flatnonzero(~is_out))))
+    return with_column(rows, "headers", array)
+
+
 def with_column(rows: pa.RecordBatch, name: str, array: pa.Array) -> pa.RecordBatch:
     """In place of the column of that name."""
     names = rows.schema.names
     arrays = [array if each == name else column for each, column in zip(names, rows.columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names)
+
+
+def _are_called(entries: pa.StructArray, name: str) -> Array:
+    found: Array = pc.fill_null(pc.equal(entries.field("key"), name), False).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _counted_to(offsets: Array, mask: Array) -> Array:
+    """How many of the entries before each offset are in the mask."""
+    sums = np.zeros(len(mask) + 1, np.int64)
+    np.cumsum(mask, out=sums[1:])
+    return sums[offsets]
 
 
 def _header_entries(header: AddedHeader) -> pa.StructArray:

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafka_sink.error_table.writes import COLUMN_TYPE, OPTION_INVALID, OPTIONS_CONTRADICT, TOPIC_MISSING, VALUE_MISSING
+from kafka_sink.error_table.writes import COLUMN_MISSING, COLUMN_TYPE, OPTIONS_CONTRADICT, TOPIC_MISSING, VALUE_MISSING
 from kafka_sink.errors import ConfigError, common_entry
 from kafka_sink.options.format_names import BINARY, ENCODED, EVERY_COLUMN, STRING
 
@@ -91,7 +91,8 @@ _PLAIN_FORMATS: dict[str, type[DataType]] = {STRING: StringType, BINARY: BinaryT
 class WrittenColumns:
     """`indices` are places in the DataFrame's schema, `names` stand in the same order. `record`: names and places of
     the columns that the value is made of, if it is made of several. `sides` are those that have to be encoded.
-    `attributes`: those of a CloudEvent that come from columns, and the places of these."""
+    `attributes`: those of a CloudEvent that come from columns, and the places of these. `traceparent`: the place of the
+    column with that header."""
 
     names: tuple[str, ...]
     indices: tuple[int, ...]
@@ -99,6 +100,7 @@ class WrittenColumns:
     record: tuple[tuple[str, int], ...] = ()
     sides: tuple[SidePlan, ...] = ()
     attributes: tuple[tuple[str, int], ...] = ()
+    traceparent: int | None = None
 
 
 def written_columns(
@@ -130,37 +132,57 @@ def written_columns(
         found += _only_column(schema, record, value.format, problems)
         record = ()
     attributes = () if envelope is None else _attributes(schema, envelope, problems)
+    traceparent = None if envelope is None else _traceparent(schema, envelope, problems)
     if problems:
         text = "this DataFrame cannot be written to Kafka: " + "; ".join(str(problem) for problem in problems)
         raise ConfigError(text, common_entry(problems, problems[0].entry))
-    used = {index for _, index in (*found, *record, *attributes)}
+    used = {traceparent, *(index for _, index in (*found, *record, *attributes))}
     ignored = tuple(
         name
         for index, name in enumerate(names)
         if index not in used and (name not in _KNOWN or (name == "value" and "value" not in dict(found)))
     )
     return WrittenColumns(
-        tuple(name for name, _ in found), tuple(index for _, index in found), ignored, record, attributes=attributes
+        tuple(name for name, _ in found),
+        tuple(index for _, index in found),
+        ignored,
+        record,
+        attributes=attributes,
+        traceparent=traceparent,
     )
 
 
 def _attributes(
     schema: StructType, envelope: EnvelopeOptions, problems: list[ConfigError]
 ) -> tuple[tuple[str, int], ...]:
-    names = [field.name for field in schema.fields]
     found = []
     for attribute, column in envelope.attribute_columns:
-        option = f"cloudevents.{attribute}.column={column}"
-        if column not in names:
-            problems.append(ConfigError(f"{option}: the DataFrame has {_listed(names)}", OPTION_INVALID))
-            continue
-        kind = schema.fields[names.index(column)].dataType
-        if not isinstance(kind, _ATTRIBUTE_TYPES):
-            problems.append(
-                ConfigError(f"{option} has type {kind.simpleString()}: CAST({column} AS STRING)", COLUMN_TYPE)
-            )
-        found.append((attribute, names.index(column)))
+        index = _place(schema, f"cloudevents.{attribute}.column", column, _ATTRIBUTE_TYPES, problems)
+        if index is not None:
+            found.append((attribute, index))
     return tuple(found)
+
+
+def _traceparent(schema: StructType, envelope: EnvelopeOptions, problems: list[ConfigError]) -> int | None:
+    if envelope.traceparent_column is None:
+        return None
+    return _place(schema, "traceparent.column", envelope.traceparent_column, (StringType,), problems)
+
+
+def _place(
+    schema: StructType, option: str, column: str, kinds: tuple[type[DataType], ...], problems: list[ConfigError]
+) -> int | None:
+    """Of a column that an option names; None if there is none of that name."""
+    names = [field.name for field in schema.fields]
+    if column not in names:
+        text = f"{option}={column}: there is no such column. The DataFrame has {_listed(names)}"
+        problems.append(ConfigError(text, COLUMN_MISSING))
+        return None
+    kind = schema.fields[names.index(column)].dataType
+    if not isinstance(kind, kinds):
+        text = f"{option}={column} has type {kind.simpleString()}: CAST({column} AS STRING)"
+        problems.append(ConfigError(text, COLUMN_TYPE))
+    return names.index(column)
 
 
 def _record(schema: StructType, value: SideFormat | None, problems: list[ConfigError]) -> tuple[tuple[str, int], ...]:

@@ -17,10 +17,10 @@ from functools import cache, lru_cache
 
 from kafka_sink.admin.client import Client, TransactionSupport
 from kafka_sink.admin.ledger_topic import check_ledger_topic
-from kafka_sink.error_table.brokers import TRANSACTION_TOO_LONG
+from kafka_sink.error_table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.identity import sink_id_of_query
+from kafka_sink.exactly_once.identity import label_of, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import (
     CommitResult,
@@ -55,7 +55,8 @@ class Driver:
         self._options = options
         self._client = Client(options.producer)
         named = sink_id if query_id else ""
-        self._session = DriverSession(sink_id_of_query(sink_id, query_id), run, named_sink_id=named)
+        label = label_of(options.query_name, options.checkpoint_location)
+        self._session = DriverSession(sink_id_of_query(sink_id, query_id), run, named_sink_id=named, label=label)
         self._settings: DeliverySettings | None = None
         self._known_support: TransactionSupport | None = None
 
@@ -138,7 +139,8 @@ class Driver:
         if not options.falls_back:
             raise ConfigError(
                 f"{lack}, so delivery.guarantee=exactly-once is not possible. Choose "
-                "delivery.guarantee=at-least-once, or delivery.fallback=at-least-once"
+                "delivery.guarantee=at-least-once, or delivery.fallback=at-least-once",
+                NO_TRANSACTIONS,
             )
         _LOGGER.warning("%s: by delivery.fallback rows are written at least once, and may appear twice", lack)
         return replace(options, is_exactly_once=False)

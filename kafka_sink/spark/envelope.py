@@ -1,4 +1,4 @@
-"""Constant headers and CloudEvents 1.0, in a task: what stands around the values of an Arrow batch.
+"""Constant headers, CloudEvents 1.0 and traces, in a task: what stands around the values of an Arrow batch.
 
 Binary mode: each attribute is a header ce_NAME, the value is the data as it is, and a null value stays null. Structured
 mode: the value is a JSON object of the attributes and the data; a null value is an event without data. The attribute
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafka_sink.error_table.writes import EVENT_INCOMPLETE
 from kafka_sink.errors import DataError
 from kafka_sink.options.envelope_options import ATTRIBUTE_COLUMN, STRUCTURED_MODE, EnvelopeOptions
 from kafka_sink.options.parse_envelope import rendered
@@ -22,6 +23,7 @@ from kafka_sink.records.bytes_column import plain
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.match import plan
 from kafka_sink.spark.added_headers import AddedHeader, with_column, with_headers
+from kafka_sink.spark.trace_header import TraceHeader
 
 SPEC_VERSION = "1.0"
 STRUCTURED_TYPE = b"application/cloudevents+json; charset=UTF-8"
@@ -35,10 +37,14 @@ _TIMESTAMP = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Envelope:
-    """`known`: what the placeholders stand for. `id_prefix`: of the ids of events, the same when a task is repeated."""
+    """`known`: what the placeholders stand for. `id_prefix`: of the ids of events, the same when a task is repeated.
+    `span`: the traceparent of the task's span, where records point to it."""
 
-    def __init__(self, options: EnvelopeOptions, known: Mapping[str, str], id_prefix: str) -> None:
+    def __init__(
+        self, options: EnvelopeOptions, known: Mapping[str, str], id_prefix: str, span: bytes | None = None
+    ) -> None:
         self._options = options
+        self._traces = TraceHeader(options.traceparent_column, span)
         self._headers = [AddedHeader(name, rendered(text, known).encode()) for name, text in options.headers]
         self._constants = {name: rendered(text, known) for name, text in options.attributes}
         self._id_prefix = id_prefix
@@ -59,7 +65,8 @@ class Envelope:
                 rows = with_headers(rows, [AddedHeader(CONTENT_TYPE, STRUCTURED_TYPE)])
             else:
                 rows = with_headers(rows, [_header(name, column) for name, column in attributes.items()])
-        return with_headers(rows, self._headers), dict(sorted(misfits.items()))
+        rows = self._traces.written(with_headers(rows, self._headers), first_row)
+        return rows, dict(sorted(misfits.items()))
 
     def _attributes(self, rows: pa.RecordBatch, first_row: int) -> dict[str, Attribute]:
         found: dict[str, Attribute] = {"specversion": SPEC_VERSION, **self._constants}
@@ -98,7 +105,7 @@ class Envelope:
             for row, content in enumerate(contents.to_pylist()):
                 if content is not None and not _can_be_read(content):
                     text = f"the value of row {row} is no JSON, and datacontenttype says that it is"
-                    misfits[row] = DataError(text, row=row, column="value")
+                    misfits[row] = DataError(text, EVENT_INCOMPLETE, row=row, column="value")
             return b"data", contents, misfits
         if is_text:
             texts = plan(data.type, None).encode(data, b"", "value")
@@ -129,7 +136,7 @@ def _without_required(attributes: Mapping[str, Attribute], count: int) -> dict[i
         is_bad = pc.fill_null(pc.equal(pc.binary_length(column), 0), True)
         for row in np.flatnonzero(is_bad.to_numpy(zero_copy_only=False)).tolist():
             text = f"row {row} has no {name}, which every CloudEvent must have"
-            misfits[row] = DataError(text, row=row, column=f"cloudevents.{name}")
+            misfits[row] = DataError(text, EVENT_INCOMPLETE, row=row, column=f"cloudevents.{name}")
     return misfits
 
 

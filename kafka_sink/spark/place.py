@@ -71,6 +71,7 @@ def _place(
         sink_id,
         errors_may_be_caught=errors_may_be_caught,
         attempt_number=context.attemptNumber(),
+        named_sink_id=named_sink_id,
     )
 
 

@@ -47,7 +47,7 @@ def planned_batch(settings: Mapping[str, str], schema: StructType, overwrite: bo
     checked = _checked(settings, schema)
     options = checked.options
     if not options.is_exactly_once:
-        return BatchWriter(*checked.settled(options, None), UNNAMED_BATCH, run="")
+        return BatchWriter(*checked.settled(options, None), UNNAMED_BATCH, run=uuid.uuid4().hex)
     run = run_of_label(options.batch_id or "", uuid.uuid4().hex)
     if options.batch_id is None:
         settled, written = checked.settled(options, None)

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 import time
-import uuid
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -34,7 +33,7 @@ from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskR
 from kafka_sink.io.error_copy import copy_error
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.envelope_options import ATTRIBUTE_COLUMN
+from kafka_sink.options.envelope_options import ATTRIBUTE_COLUMN, TRACEPARENT
 from kafka_sink.options.sink_options import FAIL, SinkOptions
 from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.producer.pool import POOL
@@ -82,6 +81,8 @@ class TaskPlace:
     errors_may_be_caught: bool = False
     # How many attempts of the same task have failed before: for people. Spark counts anew when it repeats a stage.
     attempt_number: int = field(default=0, compare=False)
+    # What driver and user call the sink; `sink_id` is that of one query.
+    named_sink_id: str | None = field(default=None, compare=False)
 
     @property
     def own_identity(self) -> TaskIdentity | None:
@@ -333,6 +334,9 @@ def chosen(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.RecordBat
     for attribute, index in columns.attributes:
         arrays.append(arrow_batch.column(index))
         names.append(ATTRIBUTE_COLUMN + attribute)
+    if columns.traceparent is not None:
+        arrays.append(arrow_batch.column(columns.traceparent))
+        names.append(TRACEPARENT)
     return pa.RecordBatch.from_arrays(arrays, names)
 
 
@@ -359,10 +363,17 @@ def _envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
     from kafka_sink.spark.envelope import Envelope
 
     query_id, batch_id = place.key.query_id, str(place.key.batch_id)
-    # A batch write without a name is its run, which has no name either where delivery is at least once.
-    prefix = "-".join(part for part in (query_id, batch_id) if part) or place.run or uuid.uuid4().hex
+    # A batch write without a name is its run.
+    prefix = "-".join(part for part in (query_id, batch_id) if part) or place.run
     known = {"query.id": query_id, "batch.id": batch_id}
-    return Envelope(options.envelope, known, f"{prefix}-{place.spark_partition}")
+    span = None
+    if options.envelope.has_traceparent_of_task:
+        from kafka_sink.metrics.trace_ids import TraceIds, sink_name
+
+        sink = sink_name(place.named_sink_id, place.key, options)
+        ids = TraceIds(sink, options.query_name or "", place.key, place.run)
+        span = ids.traceparent_of_task(place.spark_partition, place.attempt)
+    return Envelope(options.envelope, known, f"{prefix}-{place.spark_partition}", span)
 
 
 def _name(identity: TaskIdentity | None) -> str | None:

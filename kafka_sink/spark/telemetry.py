@@ -14,9 +14,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from kafka_sink.error_table.brokers import NOT_TOLD
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
 from kafka_sink.metrics.store import commit_error, note, with_open_decisions
+from kafka_sink.metrics.trace_ids import sink_name
 from kafka_sink.options.telemetry_options import TelemetryOptions
 from kafka_sink.spark.files import application_folder
 
@@ -89,7 +91,7 @@ def reported_abort(batch: FinishedBatch, abort: Callable[[], Conclusion | None])
 def _report(batch: FinishedBatch, outcome: str, began_ms: int) -> BatchReport:
     options = batch.options
     return BatchReport(
-        sink=batch.sink_id if batch.sink_id is not None and batch.key.has_ledger else options.sink_id or "",
+        sink=sink_name(batch.sink_id, batch.key, options),
         query=options.query_name or "",
         key=batch.key,
         run=batch.run,
@@ -160,7 +162,7 @@ def _harmless(what: str) -> Iterator[None]:
 
 
 def _tell_harmless(what: str, error: Exception) -> None:
-    _tell_once(f"{what}: {type(error).__name__}: {error}. Batches go on", os.getpid())
+    _tell_once(f"{NOT_TOLD.name} {what}: {type(error).__name__}: {error}. Batches go on", os.getpid())
 
 
 @lru_cache(maxsize=64)

@@ -16,6 +16,7 @@ from kafka_sink.exactly_once.identity import sink_id_of_checkpoint
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
 from kafka_sink.testing.acl import Acl
+from tests.chaos.bare_spark import BareQuery, Checkpoint, settings_of
 from tests.integration.commanding import ROWS_PER_TASK, Shell, Sink, rows
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
@@ -84,8 +85,8 @@ def check_open_decision(shell: Shell, sink: Sink) -> None:
     assert shown.exit_code == 1 and shown.err == ""
     assert f"pykafka-sink recover --sink-id {sink.sink_id}" in shown.out
     title, row = shown.out.splitlines()[:2]
-    assert title.split() == ["SINK", "BATCH", "VERDICT", "ROWS", "TOPICS", "AGE"]
-    assert row.split()[:7] == [sink.sink_id, "0", "of", "query-1", "open", str(2 * ROWS_PER_TASK), sink.topic]
+    assert title.split() == ["SINK", "NAME", "BATCH", "VERDICT", "ROWS", "TOPICS", "AGE"]
+    assert row.split()[:8] == [sink.sink_id, "-", "0", "of", "query-1", "open", str(2 * ROWS_PER_TASK), sink.topic]
 
     (decision,) = shell.about(sink, "ledger", "--json").content["decisions"]
     assert decision["verdict"] == "open" and decision["topics"] == {sink.topic: 2 * ROWS_PER_TASK}
@@ -121,6 +122,20 @@ def test_the_ledger_of_all_sinks_names_each(sink: Sink, shell: Shell) -> None:
         ("orders", 0, "delivered"),
     ]
     assert shown.exit_code == 1 and shell.about(sink, "ledger").exit_code == 0
+
+
+def test_the_ledger_says_what_the_query_of_a_hash_is_called(broker: EmbeddedBroker, shell: Shell) -> None:
+    names = {"named": {"queryName": "orders by day"}, "unnamed": {}}
+    for topic, options in names.items():
+        broker.create_topic(topic, 3)
+        with BareQuery(Checkpoint(f"query-{topic}"), settings_of(broker.bootstrap_servers, topic, **options)) as query:
+            query.run_batch()
+    shown = shell("ledger", "--bootstrap-server", broker.bootstrap_servers, "--json").content["decisions"]
+    assert {one["name"]: (one["query_id"], one["verdict"]) for one in shown} == {
+        "orders by day": ("query-named", "delivered"),
+        "/checkpoints/unnamed": ("query-unnamed", "delivered"),
+    }
+    assert "orders by day" in shell("ledger", "--bootstrap-server", broker.bootstrap_servers).out
 
 
 def test_a_sink_is_found_by_its_checkpoint(broker: EmbeddedBroker, shell: Shell) -> None:

@@ -1,4 +1,5 @@
-"""Constant headers and CloudEvents as a task writes them, read by librdkafka and the official CloudEvents package."""
+"""Headers, CloudEvents and traces as a task writes them, read by librdkafka, the official CloudEvents package and
+OpenTelemetry's."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ from cloudevents.core.base import BaseCloudEvent
 from cloudevents.core.bindings.kafka import KafkaMessage, from_kafka_event
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.trace import get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -27,11 +30,13 @@ from pyspark.sql.types import (
 from kafka_sink.admin.side_plan import SidePlan
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.metrics.trace_ids import TraceIds
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark.added_headers import AddedHeader, with_headers
 from kafka_sink.spark.columns import written_columns
 from kafka_sink.spark.task import TaskPlace, write_task
+from kafka_sink.spark.trace_header import TraceHeader, are_traceparents
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import ForeignRecord, read_topic
 
@@ -205,6 +210,128 @@ def test_data_that_is_no_json_is_told_as_text_or_base64(
     assert [event(record).get_data() for record in read(broker, topic)] == [expected] * 3
 
 
+# ---- traces ----------------------------------------------------------------------------------------------------------
+
+GOOD, OTHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", f"00-{'a' * 32}-{'b' * 16}-00"
+OTLP = {"metrics.otlp.endpoint": "http://127.0.0.1:1"}
+
+
+def traced(texts: list[str | None], headers: list[Any]) -> pa.RecordBatch:
+    rows = [[None, "v", own, text, None, None, None] for text, own in zip(texts, headers, strict=True)]
+    return batch(rows)
+
+
+def own(*pairs: tuple[str, str]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": value.encode()} for key, value in pairs]
+
+
+def test_a_column_becomes_the_header_traceparent_and_wins_over_the_one_that_a_row_has(
+    broker: EmbeddedBroker, topic: str
+) -> None:
+    had = own(("a", "1"), ("traceparent", OTHER), ("b", "2"))
+    given_batch = traced([GOOD, None, GOOD, "no trace"], [had, had, None, had])
+    write(broker, topic, given_batch, {"traceparent.column": "order", "header.x": "y"})
+    x, kept = ("x", b"y"), (("a", b"1"), ("traceparent", OTHER.encode()), ("b", b"2"))
+    assert [record.headers for record in read(broker, topic)] == [
+        (("a", b"1"), ("b", b"2"), x, ("traceparent", GOOD.encode())),
+        (*kept, x),
+        (x, ("traceparent", GOOD.encode())),
+        (*kept, x),
+    ]
+
+
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+def test_an_event_and_its_record_each_have_a_trace(broker: EmbeddedBroker, topic: str, mode: str) -> None:
+    """As the extension Distributed Tracing of CloudEvents has it: the one is of the event, the other of its way."""
+    options = {**EVENT, "cloudevents": mode, "cloudevents.traceparent": OTHER, "traceparent.column": "order"}
+    write(broker, topic, traced([GOOD], [None]), {**options, "cloudevents.datacontenttype": "text/plain"})
+    (record,) = read(broker, topic)
+    assert [value for name, value in record.headers if name == "traceparent"] == [GOOD.encode()]
+    assert event(record).get_extension("traceparent") == OTHER
+
+
+def test_records_without_a_trace_get_that_of_their_task(broker: EmbeddedBroker, topic: str) -> None:
+    had = own(("traceparent", OTHER))
+    options = {**OTLP, "traceparent.column": "order", "traceparent.task": "true", "query.id": "q", "batch.id": "b"}
+    write(broker, topic, traced([GOOD, None, None, "?"], [None, had, None, None]), {**options, "sink.id": "s"})
+    of_task = TraceIds("s", "", PLACE.key, PLACE.run).traceparent_of_task(PLACE.spark_partition, PLACE.attempt)
+    assert are_traceparents(pa.array([of_task])).all()
+    headers = [dict(record.headers)["traceparent"] for record in read(broker, topic)]
+    assert headers == [GOOD.encode(), OTHER.encode(), of_task, of_task]
+
+
+def test_what_is_no_traceparent_is_told_once_and_costs_no_row(
+    broker: EmbeddedBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    header = TraceHeader("trace", None)
+    for first_row in (10, 14):
+        header.written(pa.RecordBatch.from_pydict({"traceparent": [GOOD, None, "x", "y"]}), first_row)
+    assert [record.getMessage().partition(" have a")[0] for record in caplog.records] == [
+        "traceparent.column=trace: row 12, and 1 more of the 4 rows that came with it,"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        (GOOD, True),
+        (OTHER, True),
+        (GOOD.upper(), False),
+        (GOOD[:-1], False),
+        (f"{GOOD}-more", False),
+        (f"{GOOD}\n", False),
+        (f"01{GOOD[2:]}-more", True),
+        (f"cc{GOOD[2:]}-", True),
+        (f"fe{GOOD[2:]}", True),
+        (f"ff{GOOD[2:]}", False),
+        (f"01{GOOD[2:]}.more", False),
+        (f"00-{'0' * 32}-b7ad6b7169203331-01", False),
+        (f"00-0af7651916cd43dd8448eb211c80319c-{'0' * 16}-01", False),
+        ("00-0af7651916cd43dd8448eb211c80319g-b7ad6b7169203331-01", False),
+        ("", False),
+    ],
+)
+def test_a_traceparent_is_what_opentelemetry_takes_for_one(text: str, is_one: bool) -> None:
+    assert are_traceparents(pa.array([text, None])).tolist() == [is_one, False]
+    context = get_current_span(TraceContextTextMapPropagator().extract({"traceparent": text})).get_span_context()
+    # It overlooks the end of a line.
+    assert context.is_valid == (is_one or text.endswith("\n"))
+
+
+texts = st.one_of(st.none(), st.sampled_from([GOOD, OTHER, "", "x", f"ff{GOOD[2:]}"]))
+names = st.sampled_from(["traceparent", "Traceparent", "a"])
+some_headers = st.one_of(st.none(), st.lists(st.tuples(names, st.binary(max_size=2)), max_size=3))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(texts, some_headers)), st.booleans(), st.booleans(), st.booleans())
+def test_traces_are_written_to_whole_columns_as_to_single_rows(
+    given_rows: list[tuple[str | None, Any]], has_column: bool, has_span: bool, has_headers: bool
+) -> None:
+    twin = []
+    for text, headers in given_rows:
+        found = list(headers or ()) if has_headers else []
+        if has_column and text in (GOOD, OTHER):
+            found = [pair for pair in found if pair[0] != "traceparent"] + [("traceparent", text.encode())]
+        if has_span and all(name != "traceparent" for name, _ in found):
+            found.append(("traceparent", b"span"))
+        twin.append(found)
+    columns: dict[str, pa.Array] = {"value": pa.array([b""] * len(given_rows), pa.binary())}
+    if has_headers:
+        entries = [None if each is None else [{"key": k, "value": v} for k, v in each] for _, each in given_rows]
+        columns["headers"] = pa.array(entries, PAIRS)
+    if has_column:
+        columns["traceparent"] = pa.array([text for text, _ in given_rows], pa.string())
+    given_batch = pa.RecordBatch.from_pydict(columns)
+    header = TraceHeader("c" if has_column else None, b"span" if has_span else None)
+    # Also a slice, as Arrow hands it over.
+    for first in {0, len(given_rows) // 2}:
+        written = header.written(given_batch.slice(first), first)
+        assert "traceparent" not in written.schema.names
+        cells = written.column("headers").to_pylist() if "headers" in written.schema.names else [None] * len(written)
+        assert [[(pair["key"], pair["value"]) for pair in cell or ()] for cell in cells] == twin[first:]
+
+
 BAD = [
     ["k", "{}", None, "o-1", None, None, None],
     ["k", "{]", None, "o-2", None, None, None],
@@ -217,7 +344,7 @@ def test_rows_that_make_no_event_follow_record_errors(broker: EmbeddedBroker, to
     options = {**EVENT, "cloudevents": "structured", "cloudevents.id.column": "order"}
     with pytest.raises(DataError, match="value of row 1 is no JSON") as raised:
         write(broker, topic, batch(BAD), options)
-    assert raised.value.row == 1
+    assert (raised.value.row, raised.value.name) == (1, "PKS-2009")
     dead = {"record.errors": "dead-letter", "dead.letter.topic": f"{topic}-dead"}
     receipt = write(broker, topic, batch(BAD), {**options, **dead, "delivery.guarantee": "at-least-once"})
     assert receipt.record_errors == {"bad value": 1, "bad cloudevents.id": 2}
@@ -241,7 +368,18 @@ def test_rows_that_make_no_event_follow_record_errors(broker: EmbeddedBroker, to
         ({"cloudevents": "structured", **EVENT, "cloudevents.datacontenttype.column": "x"}, "same for all rows"),
         ({"header.x": "${env:HOME}"}, r"\$\{env:HOME\} is no placeholder"),
         ({"header.": "x"}, "a header needs a name"),
-        ({"cloudevents": "binary", **EVENT, "cloudevents.id.column": "nothing"}, "the DataFrame has the columns key"),
+        (
+            {"cloudevents": "binary", **EVENT, "cloudevents.id.column": "nothing"},
+            "no such column. The DataFrame has the columns key",
+        ),
+        ({"traceparent.column": "nothing"}, "traceparent.column=nothing: there is no such column"),
+        ({"traceparent.column": "rank"}, r"has type int: CAST\(rank AS STRING\)"),
+        ({"traceparent.column": "order", "header.traceparent": "x"}, "header.traceparent and traceparent.column are"),
+        ({"traceparent.task": "true"}, "nothing uses it without metrics.otlp.endpoint"),
+        (
+            {**OTLP, "traceparent.task": "true", "header.traceparent": "x"},
+            "header.traceparent and traceparent.task are",
+        ),
         ({"cloudevents": "binary", **EVENT, "cloudevents.id.column": "headers"}, r"CAST\(headers AS STRING\)"),
     ],
 )

@@ -7,7 +7,11 @@ sink created it when fewer brokers were there than now.
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -15,10 +19,14 @@ from confluent_kafka.admin import AdminClient
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import check_ledger_topic
 from kafka_sink.errors import ConfigError
+from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionEntry
+from kafka_sink.exactly_once.ledger_codec import encode_record
+from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.testing import EmbeddedBroker
 from tests.integration.asking import client_of
+from tests.releases import BEFORE_NAMES, BEFORE_QUERY_IDS, release_of
 from tools.kafka_cluster import KafkaCluster
 
 COMPACT = {"cleanup.policy": "compact"}
@@ -160,3 +168,21 @@ def test_a_ledger_of_several_partitions_is_as_good_as_one(caplog: pytest.LogCapt
     with EmbeddedBroker() as broker, client_of(broker.bootstrap_servers) as client:
         client.create_topic("wide", 4, 1, COMPACT)
         assert warned(client, "wide", caplog) == ""
+
+
+@pytest.mark.parametrize("commit", [BEFORE_QUERY_IDS, BEFORE_NAMES])
+def test_releases_before_read_a_record_with_a_name(commit: str, tmp_path: Path) -> None:
+    package = release_of(commit, tmp_path / "before")
+    program = (
+        "import sys; from kafka_sink.exactly_once.ledger_codec import decode_record\n"
+        "found = decode_record(sys.stdin.buffer.read()); print(found.kind.value, len(found.entries), found.row_count)"
+    )
+    entry = TransactionEntry(0, 0, 4711, 3, 2, "t", 5, 1_000, 10)
+    record = LedgerRecord(
+        Kind.INTENT, "sink", BatchKey("q", 5), "a" * 16, row_count=10, entries=(entry,), label="orders"
+    )
+    named = encode_record(record)
+    assert b'"name":"orders"' in named
+    environment = {**os.environ, "PYTHONPATH": str(package)}
+    said = subprocess.run([sys.executable, "-c", program], input=named, capture_output=True, env=environment)
+    assert said.stdout == b"intent 1 10\n", said.stderr

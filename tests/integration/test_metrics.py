@@ -53,6 +53,7 @@ from kafka_sink.metrics.stream_figures import RECENT_MAX
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver
 from kafka_sink.spark.files import LOCAL_FOLDERS, application_folder
+from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
 from kafka_sink.spark.writer import CommitMessage
 from kafka_sink.testing import EmbeddedBroker, Fault
 from pyspark_pykafka_sink import DefaultSource
@@ -112,10 +113,10 @@ class Receiver:
         return [body for _, asked, body, _ in self.got if asked == path]
 
 
-def in_a_task(attempt: int) -> None:
+def in_a_task(attempt: int, properties: Mapping[str, str] | None = None) -> None:
     context = TaskContext._getOrCreate()
     context._partitionId, context._taskAttemptId, context._attemptNumber = 0, attempt, 1
-    context._localProperties = {}
+    context._localProperties = dict(properties or {})
     TaskContext._setTaskContext(context)
 
 
@@ -127,8 +128,10 @@ class Export:
         settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "sink.id": "exports", "batch.id": label}
         self.writer = pickle.loads(pickle.dumps(DefaultSource({**settings, **named}).writer(SCHEMA, False)))
 
-    def run(self, topics: Sequence[str], attempt: int = 7) -> list[CommitMessage]:
-        in_a_task(attempt)
+    def run(
+        self, topics: Sequence[str], attempt: int = 7, properties: Mapping[str, str] | None = None
+    ) -> list[CommitMessage]:
+        in_a_task(attempt, properties)
         arrays = [pa.array([f"row {number}" for number in range(len(topics))]), pa.array(topics)]
         rows = pa.RecordBatch.from_arrays(arrays, ["value", "topic"])
         return [pickle.loads(pickle.dumps(self.writer.write(iter([rows]))))]
@@ -397,6 +400,42 @@ def test_every_expression_of_dashboard_and_alerts_is_answered(broker: EmbeddedBr
         assert labels_asked(expression) <= known, title
 
 
+# With the figures of `busy_text`; the others have no reason to fire.
+FIRING = {"KafkaSinkDecisionOpen", "KafkaSinkCommitsFail", "KafkaSinkRowsLeftOut", "KafkaSinkManyRetries"}
+
+
+def test_prometheus_itself_evaluates_every_expression(broker: EmbeddedBroker, folder: str, tmp_path: Path) -> None:
+    """promtool loads each as a rule that fires where the expression has no answer, for series that grow each minute by
+    what was served."""
+    import yaml
+
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (apt install prometheus)")
+    rules, series = tmp_path / "rules.yml", []
+    checks: list[dict[str, str]] = []
+    for title, expression in expressions().items():
+        if title.startswith("variable "):
+            continue  # Grafana's own language
+        query = expression.replace("$sink", ".*").replace("$query", ".*").replace("$__rate_interval", "5m")
+        is_silent = title.startswith("KafkaSink") and title not in FIRING
+        checks.append({"alert": title, "expr": query if is_silent else f"absent({query})"})
+    rules.write_text(yaml.safe_dump({"groups": [{"name": "answers", "rules": checks}]}))
+    for name, found in samples(busy_text(broker, folder)).items():
+        for labels, number in found:
+            named = ",".join(f"{label}={json.dumps(text)}" for label, text in labels.items())
+            series.append({"series": f"{name}{{{named}}}", "values": f"{number:f}+{number:f}x20"})
+    silent = [{"eval_time": "10m", "alertname": each["alert"], "exp_alerts": []} for each in checks]
+    test = {"interval": "1m", "input_series": series, "alert_rule_test": silent}
+    cases = tmp_path / "cases.yml"
+    cases.write_text(yaml.safe_dump({"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [test]}))
+    assert len(checks) > 25 and len(series) > 100
+    alerts = ROOT / "conf/prometheus/alerts.yml"
+    for words in (["check", "rules", str(alerts)], ["test", "rules", str(cases)]):
+        said = subprocess.run([promtool, *words], capture_output=True, text=True)
+        assert said.returncode == 0, said.stdout + said.stderr
+
+
 # ---- OTLP and Pushgateway --------------------------------------------------------------------------------------------
 
 
@@ -437,6 +476,31 @@ def test_a_collector_gets_the_figures_and_a_span_for_the_batch_and_each_task(
     assert point.start_time_unix_nano < point.time_unix_nano
 
 
+IN_A_BATCH_OF_A_QUERY = {QUERY_ID: "q-1", BATCH_ID: "3", RUN_ID: "0c1f3c2e-5b0a-4d7e-9b53-3a0b8f6f9a10"}
+
+
+@pytest.mark.parametrize(
+    ("label", "properties", "options"),
+    [
+        ("a", {}, {}),
+        ("3", IN_A_BATCH_OF_A_QUERY, {}),  # inside foreachBatch
+        ("a", {}, {"delivery_guarantee": "at-least-once"}),
+    ],
+)
+def test_records_point_to_the_span_of_their_task_that_the_collector_gets(
+    broker: EmbeddedBroker, label: str, properties: dict[str, str], options: dict[str, str]
+) -> None:
+    receiver = Receiver()
+    with receiver.server as server:
+        export = Export(broker, label, metrics_otlp_endpoint=server.url, traceparent_task="true", **options)
+        export.writer.commit(export.run(["rows"] * 3, properties=properties))
+    body = ExportTraceServiceRequest.FromString(receiver.bodies("/v1/traces")[0])
+    _, task = body.resource_spans[0].scope_spans[0].spans
+    expected = f"00-{task.trace_id.hex()}-{task.span_id.hex()}-01".encode()
+    headers = [record.headers for record in read_topic(broker.bootstrap_servers, "rows")]
+    assert headers == [(("traceparent", expected),)] * 3
+
+
 def test_the_pushgateway_gets_the_figures_of_the_stream_as_one_group(broker: EmbeddedBroker) -> None:
     receiver = Receiver()
     with receiver.server as server:
@@ -461,7 +525,7 @@ def test_receivers_that_fail_are_told_once_and_left_alone_and_no_batch_fails(
         for label in ("a", "b", "c"):
             Export(broker, label, **options).deliver(["rows"] * 2)
     assert [path for _, path, _, _ in receiver.got] == ["/api/v1/lineage", receiver.got[1][1]]
-    assert caplog.text.count("Batches go on") == 2
+    assert caplog.text.count("Batches go on") == caplog.text.count("PKS-3013 ") == 2
     assert noted(folder)[0].value("rows") == 6
 
 

@@ -22,6 +22,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from kafka_sink import Producer
+from kafka_sink.admin.ledger_topic import LEDGER_PARTITION
 from kafka_sink.errors import DataError
 from kafka_sink.spark.unsendable import Unsendable
 from kafka_sink.testing import EmbeddedBroker, Fault
@@ -30,8 +31,9 @@ from tools.foreign_reader import ForeignRecord, read_topic
 from tools.kafka_cluster import KafkaCluster
 
 ROOT = Path(__file__).parents[2]
-DEAD, BACK = "orders-dead", "orders"
+DEAD, BACK, LEDGER = "orders-dead", "orders", "__pykafka_sink_ledger"
 PAIRS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+NOT_LEADER = 6
 TIME_MS = 1_700_000_000_000
 
 
@@ -188,6 +190,44 @@ def test_wrong_words_are_answered_before_anything_is_written(
 ) -> None:
     refused = shell(*words(broker.bootstrap_servers), *more)
     assert refused.exit_code == 2 and text in refused.err
+
+
+def test_a_replay_whose_last_marker_is_lost_in_the_ledger_stops_and_says_what_to_do(
+    broker: EmbeddedBroker, shell: Shell
+) -> None:
+    servers = broker.bootstrap_servers
+    send(servers, letters(rows(4)))
+    assert shell(*words(servers, "--yes", "--name", "before")).exit_code == 0
+
+    def lose_marker(core: Any) -> None:
+        log = core.cluster.topics[LEDGER].partitions[LEDGER_PARTITION].log
+        newest = max(batch.base_offset for batch in log.batches if batch.is_control)
+        log.replace_cleaned([each for each in log.batches if each.base_offset != newest], log.end_offset, set())
+
+    with Producer({"bootstrap.servers": servers, "transactional.id": "stranger", "linger.ms": 0}) as stranger:
+        # Nothing is stable behind it, as where a marker is missing.
+        stranger.init_transactions()
+        stranger.begin_transaction()
+        stranger.send(LEDGER, b"{}", "stranger", partition=LEDGER_PARTITION)
+        stranger.flush()
+        assert shell(*words(servers, "--yes")).exit_code == 0
+        broker.do(lose_marker)
+        stranger.send(LEDGER, b"{}", "stranger", partition=LEDGER_PARTITION)
+        stranger.flush()
+        send(servers, letters(rows(2, first=10)))
+        stopped = shell(*words(servers, "--yes"))
+    assert stopped.exit_code != 0 and "whether its records are visible is not known" in stopped.err
+    assert "PKS-8005" in stopped.err and "--name" in stopped.err
+    assert len(read_topic(servers, BACK)) == 8
+
+
+def test_a_ledger_that_nobody_leads_is_asked_until_the_time_is_over(broker: EmbeddedBroker, shell: Shell) -> None:
+    servers = broker.bootstrap_servers
+    send(servers, letters(rows(4)))
+    assert shell(*words(servers, "--yes")).exit_code == 0
+    broker.inject(Fault("ListOffsets", NOT_LEADER, topic=LEDGER, times=None))
+    stopped = shell(*words(servers, "--yes", "--timeout", "1"))
+    assert stopped.exit_code != 0 and "the ledger was not to be had" in stopped.err and "PKS-8006" in stopped.err
 
 
 def test_a_letter_that_cannot_be_sent_is_named_and_those_before_it_stay(broker: EmbeddedBroker, shell: Shell) -> None:

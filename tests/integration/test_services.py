@@ -75,8 +75,9 @@ def test_services_without_kip_890_get_transactions_of_the_first_generation(prese
 @pytest.mark.parametrize("planned", [planned_batch, planned_stream])
 def test_exactly_once_is_refused_where_there_are_no_transactions(planned: Any) -> None:
     with EmbeddedBroker(3, topics={"t": 1}, quirks="event-hubs") as kafka:
-        with pytest.raises(ConfigError, match=r"offer no transactions .*delivery\.fallback=at-least-once"):
+        with pytest.raises(ConfigError, match=r"offer no transactions .*delivery\.fallback=at-least-once") as raised:
             planned(options_of(kafka, "event-hubs"), SCHEMA, overwrite=False)
+        assert raised.value.name == "PKS-3010"
         assert LEDGER not in kafka.do(lambda core: core.cluster.topics)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.errors import AuthorizationError, ConfigError
+from kafka_sink.errors import AuthorizationError, ConfigError, OperationTimeout
 from kafka_sink.spark.planning import planned_batch
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, Fault
 from tests.integration.asking import client_of
@@ -51,10 +51,18 @@ def test_a_missing_topic_is_made_as_wanted_and_the_one_for_dead_letters_without_
 
 
 def test_every_broker_knows_the_topic_when_the_plan_is_made(broker: EmbeddedBroker) -> None:
-    late = broker.inject(Fault("Metadata", UNKNOWN_TOPIC, broker_id=2, topic="new", skip=1, times=3))
-    later = broker.inject(Fault("Metadata", UNKNOWN_TOPIC, broker_id=3, topic="new", skip=1, times=3))
-    plan(broker.bootstrap_servers)
+    late = broker.inject(Fault("Metadata", UNKNOWN_TOPIC, broker_id=2, topic="new", times=3))
+    later = broker.inject(Fault("Metadata", UNKNOWN_TOPIC, broker_id=3, topic="new", times=3))
+    plan(broker.bootstrap_servers)  # it may have asked any of them before it made the topic
     assert (late.times, later.times) == (0, 0)
+
+
+def test_a_broker_that_never_learns_of_the_topic_is_waited_for_no_longer_than_max_block(broker: EmbeddedBroker) -> None:
+    broker.inject(Fault("Metadata", UNKNOWN_TOPIC, broker_id=2, topic="new", times=None))
+    broker.inject(Fault("Metadata", UNKNOWN_TOPIC, broker_id=3, topic="new", times=None))
+    with pytest.raises(OperationTimeout, match="not every broker knows it") as raised:
+        plan(broker.bootstrap_servers, **{"kafka.max.block.ms": "1500"})
+    assert raised.value.name == "PKS-3012"
 
 
 def test_every_apache_broker_knows_the_topic_when_the_plan_is_made(
@@ -99,8 +107,9 @@ def test_no_schema_is_registered_for_a_topic_that_cannot_be_made(broker: Embedde
             "value.format": "avro", "value.columns": "value", "auto.register.schemas": "true",
             "schema.registry.url": registry.url, "topic.replication.factor": "7",
         }  # fmt: skip
-        with pytest.raises(ConfigError, match="topic new was not created: INVALID_REPLICATION_FACTOR"):
+        with pytest.raises(ConfigError, match="topic new was not created: INVALID_REPLICATION_FACTOR") as raised:
             plan(broker.bootstrap_servers, **options)
+        assert raised.value.name == "PKS-3011"
         subjects = registry.do(lambda core: [list(each.subjects) for each in core.store.contexts.values()])
         assert subjects in ([], [[]])
         plan(broker.bootstrap_servers, **{**options, "topic.replication.factor": "3"})

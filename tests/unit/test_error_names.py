@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
-from kafka_sink import errors
+from kafka_sink import errors, sink_metrics
 from kafka_sink.cli.arguments import parsed
 from kafka_sink.cli.brokers import producer_options
+from kafka_sink.cli.replay import filters_of
 from kafka_sink.error_table import ENTRIES
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, LocalProtocolError, explained
 from kafka_sink.exactly_once.receipt import BatchKey
@@ -26,6 +27,7 @@ from kafka_sink.io.files import read_file
 from kafka_sink.io.pkcs12 import pem_of_pkcs12
 from kafka_sink.io.tls import tls_context
 from kafka_sink.io.user_function import load_user_function
+from kafka_sink.options.envelope_options import EnvelopeOptions
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.records.columns import RecordColumns, columns_by_topic
@@ -95,6 +97,11 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-1008": lambda: read_file("ssl.truststore.location", "/no/such/file.pem"),
     "PKS-1009": lambda: resolved("sasl.password", "${env:NOT_SET}", lambda *_: None),
     "PKS-1010": lambda: pem_of_pkcs12("ssl.truststore.location=s.p12", "s.p12", "truststore", b"", None),
+    "PKS-1011": lambda: sink(header_x="${query}"),
+    "PKS-1012": lambda: sink(cloudevents="binary"),
+    "PKS-1013": lambda: sink(preset="msk-provisioned"),
+    "PKS-1014": lambda: sink(topic="t", topic_partitions="3"),
+    "PKS-1015": lambda: sink(topic="t", traceparent_task="true"),
     "PKS-1101": lambda: KafkaSinkDataSource({}).schema(),
     "PKS-1102": lambda: KafkaSinkDataSource({}).writer(VALUE, True),
     "PKS-1103": lambda: KafkaSinkDataSource(SERVERS).streamWriter(VALUE, False),
@@ -103,9 +110,11 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-1106": lambda: KafkaSinkDataSource({**SERVERS, "topic": "t"}).streamWriter(VALUE, False),
     "PKS-1107": lambda: batch_of_task(BatchKey("", "7"), "sink", None, None),
     "PKS-1108": lambda: place_in_stream(None),
+    "PKS-1109": lambda: sink_metrics("driver:9400"),
     "PKS-1201": lambda: written_columns(StructType([StructField("Value", StringType())]), "t"),
     "PKS-1202": lambda: written_columns(VALUE, None),
     "PKS-1203": lambda: written_columns(StructType([StructField("value", IntegerType())]), "t"),
+    "PKS-1204": lambda: written_columns(VALUE, "t", envelope=EnvelopeOptions(traceparent_column="trace")),
     "PKS-2001": lambda: columns_by_topic([b"v"], topic="t"),  # type: ignore[arg-type]
     "PKS-2002": lambda: columns_by_topic(rows(topic=pa.array(["t", None])), topic=None),
     "PKS-2003": lambda: RecordColumns.from_rows([None], [b"x" * 100]).check_record_sizes(50),
@@ -130,6 +139,7 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-7004": lambda: struct_of("a INTERVAL"),
     "PKS-7009": lambda: subject_of("TopicNameStrategy", "value", None, None),
     "PKS-8001": lambda: producer_options(parsed(["ledger"])),
+    "PKS-8004": lambda: filters_of([("colour", "red")]),
 }
 
 

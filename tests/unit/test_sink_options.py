@@ -331,4 +331,4 @@ def test_a_preset_sets_options_that_exist_and_says_where_its_facts_are_from(name
 
 
 def test_an_unknown_preset_is_refused_with_those_that_there_are() -> None:
-    assert "expected one of confluent-cloud, msk, msk-serverless" in refusal({"preset": "kafka-as-a-service"})
+    assert "choose one of confluent-cloud, msk, msk-serverless" in refusal({"preset": "kafka-as-a-service"})

@@ -7,7 +7,7 @@ import pytest
 
 from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
 from kafka_sink.exactly_once import ledger_codec
-from kafka_sink.exactly_once.identity import TaskIdentity
+from kafka_sink.exactly_once.identity import TaskIdentity, label_of
 from kafka_sink.exactly_once.ledger import (
     Finding,
     Kind,
@@ -183,6 +183,39 @@ def test_what_is_no_task_id_of_this_sink_and_run_cannot_be_recorded(name: str) -
 def test_a_small_record_can_be_read_by_a_person() -> None:
     value = encode_record(record(Kind.DONE))
     assert value.startswith(b'pykafka-sink-ledger 1 json\n{"kind":"done","sink":"sink","query":"q","batch":5,')
+
+
+OF_THE_RELEASE_BEFORE = (
+    b'pykafka-sink-ledger 1 json\n{"kind":"done","sink":"sink","query":"q","batch":5,"run":"aaaaaaaaaaaaaaaa",'
+    b'"runs":[],"since_ms":-1,"wall_ms":0,"rows":10,"topics":{"t":10}}'
+)
+
+
+def test_a_record_without_a_name_is_read_and_written_as_ever() -> None:
+    assert decode_record(OF_THE_RELEASE_BEFORE) == record(Kind.DONE)
+    assert encode_record(record(Kind.DONE)) == OF_THE_RELEASE_BEFORE
+
+
+@pytest.mark.parametrize("found", ["7", "[]", '"' + "x" * 1_001 + '"'])
+def test_a_name_that_is_none_stops_nobody(found: str) -> None:
+    value = OF_THE_RELEASE_BEFORE[:-1] + f',"name":{found}}}'.encode()
+    assert decode_record(value) == record(Kind.DONE)
+
+
+@pytest.mark.parametrize(
+    ("name", "location", "label"),
+    [
+        ("orders", "/checkpoints/a", "orders"),
+        (None, "/checkpoints/a", "/checkpoints/a"),
+        (None, "s3a://key:secret@bucket/checkpoints/a", "s3a://bucket/checkpoints/a"),
+        (None, "/" + "x" * 200, "..." + "x" * 117),
+        ("a\nb\udcff", None, "a?b?"),
+        (None, None, ""),
+    ],
+)
+def test_a_sink_is_called_by_its_query_or_by_its_checkpoint(name: str | None, location: str | None, label: str) -> None:
+    assert label_of(name, location) == label
+    assert decode_record(encode_record(record(Kind.DONE, label=label))).label == label
 
 
 def refused(value: bytes, words: str) -> None:

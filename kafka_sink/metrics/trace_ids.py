@@ -1,0 +1,42 @@
+"""The ids of traces and spans: made of names that task and driver both know, so that nobody has to tell them."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.options.sink_options import SinkOptions
+
+
+class TraceIds(NamedTuple):
+    """Of one batch: a trace, with a span for the batch and one for each task."""
+
+    sink: str
+    query: str
+    key: BatchKey
+    run: str
+
+    @property
+    def trace_id(self) -> int:
+        return self._number("", 16)
+
+    @property
+    def span_of_batch(self) -> int:
+        return self._number("batch", 8)
+
+    def span_of_task(self, spark_partition: int, attempt: int) -> int:
+        return self._number(f"{spark_partition}-{attempt}", 8)
+
+    def traceparent_of_task(self, spark_partition: int, attempt: int) -> bytes:
+        """As W3C Trace Context has it; 01: the span is sent."""
+        return b"00-%032x-%016x-01" % (self.trace_id, self.span_of_task(spark_partition, attempt))
+
+    def _number(self, part: str, byte_count: int) -> int:
+        named = "\n".join((self.sink, self.key.query_id, self.run, str(self.key.batch_id), self.query, part))
+        return int.from_bytes(hashlib.sha256(named.encode()).digest()[:byte_count], "big") or 1
+
+
+def sink_name(sink_id: str | None, key: BatchKey, options: SinkOptions) -> str:
+    """What figures and spans call the sink: the id that a batch write without a name makes for itself says nothing."""
+    return sink_id if sink_id is not None and key.has_ledger else options.sink_id or ""

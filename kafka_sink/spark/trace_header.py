@@ -1,0 +1,75 @@
+"""The header traceparent of W3C Trace Context, by whole columns: at most one that this sink writes for a record.
+
+It is the text of the column that traceparent.column names; without one, what the row has in its column headers; without
+that, with traceparent.task, the span of the task. A text that is no traceparent counts as none, because readers have to
+ignore it too, and no row is worth losing for its trace. The task's log says so once.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kafka_sink.options.envelope_options import TRACEPARENT
+from kafka_sink.records.bytes_column import plain
+from kafka_sink.records.varint import Array
+from kafka_sink.spark.added_headers import AddedHeader, rows_with_header, with_headers, without_header
+
+_LOGGER = logging.getLogger("kafka_sink")
+
+# Version 00 has these four parts and nothing else, later ones may have more; there is no version ff.
+_HEX = "[0-9a-f]"
+_FORM = (
+    f"^(00-{_HEX}{{32}}-{_HEX}{{16}}-{_HEX}{{2}}"
+    f"|(0[1-9a-f]|[1-9a-e]{_HEX}|f[0-9a-e])-{_HEX}{{32}}-{_HEX}{{16}}-{_HEX}{{2}}(-[!-~]*)?)$"
+)
+_ZERO_ID = f"^..-(0{{32}}|{_HEX}{{32}}-0{{16}})-"
+
+
+class TraceHeader:
+    """`column`: the option's word, for people. `span`: for records that have none otherwise."""
+
+    def __init__(self, column: str | None, span: bytes | None) -> None:
+        self._column = column
+        self._span = span
+        self._has_warned = False
+
+    def written(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        """Without the column of the texts."""
+        has_one = np.zeros(rows.num_rows, np.bool_)
+        if self._column is not None:
+            texts = plain(rows.column(TRACEPARENT)).cast(pa.binary())
+            rows = rows.drop_columns([TRACEPARENT])
+            has_one = self._are_valid(texts, first_row)
+            rows = without_header(rows, TRACEPARENT, has_one)
+            rows = with_headers(rows, [AddedHeader(TRACEPARENT, texts, has_one)])
+        if self._span is not None:
+            is_missing = ~(has_one | rows_with_header(rows, TRACEPARENT))
+            rows = with_headers(rows, [AddedHeader(TRACEPARENT, self._span, is_missing)])
+        return rows
+
+    def _are_valid(self, texts: pa.Array, first_row: int) -> Array:
+        found = are_traceparents(texts)
+        bad = np.flatnonzero(~found & texts.is_valid().to_numpy(zero_copy_only=False))
+        if len(bad) and not self._has_warned:
+            self._has_warned = True
+            _LOGGER.warning(
+                "traceparent.column=%s: row %d, and %d more of the %d rows that came with it, have a text that is no "
+                "traceparent (such as 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01). They are written "
+                "without it",
+                self._column,
+                first_row + int(bad[0]),
+                len(bad) - 1,
+                len(texts),
+            )
+        return found
+
+
+def are_traceparents(texts: pa.Array) -> Array:
+    """A null is none."""
+    is_good = pc.and_not(pc.match_substring_regex(texts, _FORM), pc.match_substring_regex(texts, _ZERO_ID))
+    found: Array = pc.fill_null(is_good, False).to_numpy(zero_copy_only=False)
+    return found
