@@ -34,7 +34,11 @@ class VarintField(NamedTuple):
 
 def zigzag(values: Array) -> Array:
     signed = values.astype(np.int64, copy=False)
-    return ((signed << 1) ^ (signed >> 63)).view(np.uint64)
+    doubled = signed << 1
+    # As a rule no number is below 0, and to see that is cheaper than to shift signs.
+    if signed.min(initial=0) < 0:
+        doubled ^= signed >> 63
+    return doubled.view(np.uint64)
 
 
 def zigzag_number(value: int) -> int:
