@@ -34,7 +34,11 @@ class VarintField(NamedTuple):
 
 def zigzag(values: Array) -> Array:
     signed = values.astype(np.int64, copy=False)
-    return ((signed << 1) ^ (signed >> 63)).view(np.uint64)
+    doubled = signed << 1
+    # As a rule no number is below 0, and to see that is cheaper than to shift signs.
+    if signed.min(initial=0) < 0:
+        doubled ^= signed >> 63
+    return doubled.view(np.uint64)
 
 
 def zigzag_number(value: int) -> int:
@@ -155,13 +159,18 @@ def _count_unsigned(unsigned: int) -> int:
     return max(1, -(-unsigned.bit_length() // 7))
 
 
-def _fields_of_number(unsigned: int) -> list[VarintField]:
+def varint_bytes(unsigned: int) -> bytes:
+    """Of one number, without zigzag."""
     encoded = bytearray()
     while unsigned > 0x7F:
         encoded.append(unsigned & 0x7F | 0x80)
         unsigned >>= 7
-    encoded.append(unsigned)
-    return [constant(bytes(encoded[start : start + 5])) for start in range(0, len(encoded), 5)]
+    return bytes([*encoded, unsigned])
+
+
+def _fields_of_number(unsigned: int) -> list[VarintField]:
+    encoded = varint_bytes(unsigned)
+    return [constant(encoded[start : start + 5]) for start in range(0, len(encoded), 5)]
 
 
 def _spread(unsigned: Array, byte_count: int) -> Array:

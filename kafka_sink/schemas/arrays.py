@@ -28,6 +28,12 @@ def numbers_of(array: pa.Array, dtype: Any, width: int = 1) -> Array:
     return np.frombuffer(buffer, dtype)[array.offset * width : (array.offset + len(array)) * width]
 
 
+def float_words(array: pa.Array, dtype: Any, size: int) -> Array:
+    """Numbers as floats of 4 or 8 bytes, each at the low end of a word."""
+    numbers = numbers_of(array, dtype)
+    return numbers.astype("<f4").view("<u4").astype(np.uint64) if size == 4 else numbers.astype("<f8").view("<u8")
+
+
 def flags_of(array: pa.Array) -> Array:
     buffer = array.buffers()[1]
     return np.zeros(len(array), np.bool_) if buffer is None else _bits(buffer, array)

@@ -26,7 +26,7 @@ class Default(Enum):
 
 
 NO_DEFAULT = Default.NONE
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # A logical type counts only on the types that it is defined for.
 _LOGICAL: Mapping[str, tuple[str, ...]] = {
     "decimal": ("bytes", "fixed"),
@@ -81,9 +81,9 @@ class AvroType:
         return " ".join(part for part in (self.kind, self.name, self.logical) if part)
 
     @property
-    def null_branch(self) -> int:
-        """Which branch of a union is null; -1 if none is."""
-        return next((number for number, branch in enumerate(self.branches) if branch.kind == "null"), -1)
+    def null_branch(self) -> int | None:
+        """Which branch of a union is null."""
+        return next((number for number, branch in enumerate(self.branches) if branch.kind == "null"), None)
 
 
 @frozen
@@ -102,6 +102,14 @@ class AvroSchema:
         found = _json(text)
         kind = _Reader(names).read(found, "", 0)
         return cls(json.dumps(found, separators=(",", ":"), ensure_ascii=False), kind.name or kind.kind, kind)
+
+
+def check_name(name: Any) -> None:
+    """A name of a type, perhaps with a namespace."""
+    if not isinstance(name, str) or not all(NAME.fullmatch(part) for part in name.split(".")):
+        raise ConfigError(
+            f"{name!r} is no name in Avro: letters, digits and underscores, no digit first", SCHEMA_INVALID
+        )
 
 
 def _read_references(waiting: dict[str, str], names: dict[str, AvroType]) -> None:
@@ -182,10 +190,7 @@ class _Reader:
     def _defined(self, kind: str, found: dict[str, Any], namespace: str) -> tuple[AvroType, str]:
         """A new named type, and the namespace that holds inside it."""
         name = _needed(found, "name")
-        if not isinstance(name, str) or not all(_NAME.fullmatch(part) for part in name.split(".")):
-            raise ConfigError(
-                f"{name!r} is no name in Avro: letters, digits and underscores, no digit first", SCHEMA_INVALID
-            )
+        check_name(name)
         own = found.get("namespace", namespace) or ""
         if not isinstance(own, str):
             raise ConfigError(f"the namespace of {name} is no text", SCHEMA_INVALID)
@@ -203,7 +208,7 @@ class _Reader:
         if not isinstance(listed, list):
             raise ConfigError(f"the fields of {made.name} are no list", SCHEMA_INVALID)
         for field in listed:
-            if not isinstance(field, dict) or not _NAME.fullmatch(str(field.get("name", ""))):
+            if not isinstance(field, dict) or not NAME.fullmatch(str(field.get("name", ""))):
                 raise ConfigError(
                     f"{made.name} has a field whose name is no name in Avro: {json.dumps(field)[:80]}", SCHEMA_INVALID
                 )
@@ -218,7 +223,7 @@ class _Reader:
     def _enum(self, found: dict[str, Any], namespace: str) -> AvroType:
         made, _ = self._defined("enum", found, namespace)
         symbols = _needed(found, "symbols")
-        if not isinstance(symbols, list) or not symbols or not all(_NAME.fullmatch(str(symbol)) for symbol in symbols):
+        if not isinstance(symbols, list) or not symbols or not all(NAME.fullmatch(str(symbol)) for symbol in symbols):
             raise ConfigError(f"the symbols of {made.name} are not a list of Avro names", SCHEMA_INVALID)
         made.symbols = tuple(symbols)
         return made

@@ -6,8 +6,6 @@ rows (a range, a null, a symbol, a length) is left to the nodes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 
@@ -32,7 +30,7 @@ from kafka_sink.schemas.avro_nodes import (
 )
 from kafka_sink.schemas.decimals import PRECISION_MAX
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, column_of, unfilled, unknown_columns
+from kafka_sink.schemas.naming import Problems, column_of, inside, unfilled, unknown_columns
 from kafka_sink.schemas.node import Numbers, ValueNode, days, integer_dtype, integers, timestamps
 
 # What can be written as a type: the second half of an error text.
@@ -72,7 +70,7 @@ def slot_of(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) 
     if schema.kind != "union":
         node = _node(kind, schema, path, problems)
         return AvroSlot(node)
-    null_branch = None if schema.null_branch < 0 else schema.null_branch
+    null_branch = schema.null_branch
     if pa.types.is_null(kind) and null_branch is not None:
         return AvroSlot(AvroNull(), null_branch, null_branch)
     numbers = [number for number, branch in enumerate(schema.branches) if branch.kind != "null"]
@@ -87,15 +85,14 @@ def slot_of(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) 
             node = _node(kind, branch, path, tried)
             if not tried.texts:
                 return AvroSlot(node, number, null_branch)
-    fitting = sorted({_FITS[branch.logical or branch.kind] for branch in schema.branches})
-    problems.add(_refused(path, kind, schema, "; ".join(fitting)))
+    problems.add(_refused(path, kind, schema))
     return AvroSlot(AvroNull())
 
 
 def _node(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
     node = _nested(kind, schema, path, problems) if schema.kind in _NOT_SCALAR else _scalar(kind, schema)
     if node is None:
-        problems.add(_refused(path, kind, schema, _fits(schema)))
+        problems.add(_refused(path, kind, schema))
         return AvroNull()
     return node
 
@@ -118,7 +115,7 @@ def _record(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) 
     fields: list[AvroRecordField] = []
     used: set[int] = set()
     for field in schema.fields:
-        inner = f"{path}.{field.name}" if path else field.name
+        inner = inside(path, field.name)
         index = column_of(field.name, columns, inner, problems)
         if index is None:
             fields.append(AvroRecordField(field.name, content=_without_column(field, inner, problems)))
@@ -134,7 +131,7 @@ def _without_column(field: AvroField, path: str, problems: Problems) -> bytes:
         return default_bytes(field.type, field.default, path)
     if field.type.kind == "null":
         return b""
-    if field.type.null_branch >= 0:
+    if field.type.null_branch is not None:
         return default_bytes(field.type, None, path)
     problems.add(unfilled(path, str(field.type), _fits(field.type)))
     return b""
@@ -236,10 +233,10 @@ def _is_natural(kind: pa.DataType, schema: AvroType) -> bool:
 def _fits(schema: AvroType) -> str:
     if schema.kind != "union":
         return _FITS[schema.logical or schema.kind]
-    others: Sequence[AvroType] = [branch for branch in schema.branches if branch.kind != "null"]
-    return "; ".join(_FITS[branch.logical or branch.kind] for branch in others)
+    fitting = (_FITS[branch.logical or branch.kind] for branch in schema.branches if branch.kind != "null")
+    return "; ".join(dict.fromkeys(fitting))
 
 
-def _refused(path: str, kind: pa.DataType, schema: AvroType, fits: str) -> str:
+def _refused(path: str, kind: pa.DataType, schema: AvroType) -> str:
     where = f"column {path}" if path else "the column"
-    return f"{where} has type {spark_name(kind)}, the schema says {schema}; what fits there: {fits}"
+    return f"{where} has type {spark_name(kind)}, the schema says {schema}; what fits there: {_fits(schema)}"

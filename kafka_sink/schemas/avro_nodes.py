@@ -14,11 +14,11 @@ import pyarrow as pa
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn, plain
 from kafka_sink.records.varint import Array, VarintField, fields_of
-from kafka_sink.schemas.arrays import flags_of, lists_of, numbers_of, valid_of
+from kafka_sink.schemas.arrays import flags_of, float_words, lists_of, valid_of
 from kafka_sink.schemas.decimals import halves_of, of_size, shortest
 from kafka_sink.schemas.misfit import MisfitScope
-from kafka_sink.schemas.node import Numbers, ValueNode
-from kafka_sink.schemas.pieces import Elements, Flat, Piece, fixed, joined, masked
+from kafka_sink.schemas.node import Numbers, ValueNode, symbol_numbers
+from kafka_sink.schemas.pieces import Elements, Flat, Piece, bytes_elements, fixed, joined, masked
 from kafka_sink.schemas.utf8 import checked_text
 
 NULL_REFUSED = "is null, and the schema has no null there"
@@ -80,10 +80,7 @@ class AvroFloat:
     size: int
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        numbers = numbers_of(array, self.source)
-        if self.size == 4:
-            return [VarintField(numbers.astype("<f4").view("<u4").astype(np.uint64), 4, 4)]
-        return [VarintField(numbers.astype("<f8").view("<u8"), 8, 8)]
+        return [VarintField(float_words(array, self.source, self.size), self.size, self.size)]
 
 
 @frozen
@@ -191,24 +188,6 @@ class AvroRecord:
         return pieces
 
 
-def bytes_elements(column: BytesColumn) -> Elements:
-    elements = column.elements()
-    present = column.lengths >= 0 if column.has_nulls else None
-    return Elements(elements, int(column.starts[-1]) - int(column.starts[0]), present=present)
-
-
-def symbol_numbers(array: pa.Array, numbers: dict[str, int], scope: MisfitScope) -> Array:
-    """Texts by a table; what is not in it is 0, and told."""
-    encoded = BytesColumn.from_arrow(array, "").elements().dictionary_encode()
-    known = [numbers.get(_text(symbol)) for symbol in encoded.dictionary.to_pylist()]
-    places = encoded.indices.to_numpy()
-    is_unknown = np.array([number is None for number in known], np.bool_)
-    if is_unknown.any():
-        scope.refuse(is_unknown[places], "is no symbol of its enum in the schema")
-    found: Array = np.array([number or 0 for number in known], np.int64)[places]
-    return found
-
-
 def uuid_bytes(text: bytes | None) -> bytes | None:
     digits = (text or b"").replace(b"-", b"")
     if len(digits) != 32:
@@ -217,10 +196,6 @@ def uuid_bytes(text: bytes | None) -> bytes | None:
         return bytes.fromhex(digits.decode("ascii"))
     except ValueError:
         return None
-
-
-def _text(symbol: bytes) -> str:
-    return symbol.decode(errors="replace")
 
 
 def _length_fields(column: BytesColumn) -> list[VarintField]:

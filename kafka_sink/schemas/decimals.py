@@ -92,7 +92,7 @@ def shortest(halves: Halves) -> tuple[list[VarintField], Array]:
     low_signed = halves.low.view(np.int64)
     if narrow.all():
         counts = signed_counts(low_signed)
-        return [VarintField(_from_the_top(halves.low, counts), counts, 8)], counts
+        return [VarintField(_from_the_top(halves.low, counts), counts, int(counts.max(initial=1)))], counts
     high_counts = np.where(narrow, np.uint8(0), signed_counts(halves.high))
     low_counts = np.where(narrow, signed_counts(low_signed), np.uint8(8))
     high = _from_the_top(halves.high.view(np.uint64), np.maximum(high_counts, 1))

@@ -7,19 +7,17 @@ compatible change. Whether a column may be null is what Spark's schema says.
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pyarrow as pa
 
-from kafka_sink.error_table.commits import SCHEMA_INVALID, TYPE_UNWRITABLE
+from kafka_sink.error_table.commits import TYPE_UNWRITABLE
 from kafka_sink.errors import ConfigError
 from kafka_sink.records.bytes_column import plain_type
-from kafka_sink.schemas.avro import AvroSchema
+from kafka_sink.schemas.avro import NAME, AvroSchema, check_name
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems
+from kafka_sink.schemas.naming import Problems, inside
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SIMPLE = {
     "null": "null", "bool": "boolean", "int8": "int", "int16": "int", "int32": "int", "int64": "long",
     "uint8": "int", "uint16": "int", "uint32": "long", "float": "float", "double": "double",
@@ -29,11 +27,8 @@ _UNITS = {"s": "millis", "ms": "millis", "us": "micros", "ns": "nanos"}
 
 def avro_of(kind: pa.DataType, name: str) -> AvroSchema:
     """`name` is the record's full name. A type that is no struct becomes a schema without a name."""
-    *namespace, short = name.split(".")
-    if not all(_NAME.fullmatch(part) for part in (*namespace, short)):
-        raise ConfigError(
-            f"{name!r} is no name in Avro: letters, digits and underscores, no digit first", SCHEMA_INVALID
-        )
+    check_name(name)
+    namespace, _, short = name.rpartition(".")
     derivation = _Derivation()
     found = derivation.type(kind, short, "")
     if derivation.problems.texts:
@@ -41,7 +36,7 @@ def avro_of(kind: pa.DataType, name: str) -> AvroSchema:
             "no Avro schema can be made for these columns: " + "; ".join(derivation.problems.texts), TYPE_UNWRITABLE
         )
     if namespace and isinstance(found, dict) and found["type"] == "record":
-        found = {"type": "record", "name": short, "namespace": ".".join(namespace), "fields": found["fields"]}
+        found = {"type": "record", "name": short, "namespace": namespace, "fields": found["fields"]}
     return AvroSchema.parse(json.dumps(found))
 
 
@@ -87,8 +82,8 @@ class _Derivation:
         names = [kind.field(index).name for index in range(kind.num_fields)]
         for index in range(kind.num_fields):
             field = kind.field(index)
-            inner = f"{path}.{field.name}" if path else field.name
-            if not _NAME.fullmatch(field.name):
+            inner = inside(path, field.name)
+            if not NAME.fullmatch(field.name):
                 self.problems.add(
                     f"column {inner} has a name that Avro does not allow: rename it to letters, digits and underscores"
                 )

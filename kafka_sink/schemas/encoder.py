@@ -32,16 +32,9 @@ class Encoder:
 
     node: ValueNode
 
-    def encode(self, column: pa.Array | pa.ChunkedArray | pa.RecordBatch, prefix: bytes, name: str) -> ValueColumn:
+    def encode(self, column: pa.Array, prefix: bytes, name: str) -> ValueColumn:
         """Every value begins with `prefix`. `name` is the column's, for the texts of misfits."""
-        if isinstance(column, pa.RecordBatch):
-            column = column.to_struct_array()
-        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-        encoded: list[ValueColumn] = []
-        first_row = 0
-        for chunk in chunks:
-            encoded += self._parts(plain(chunk), prefix, name, first_row)
-            first_row += len(chunk)
+        encoded = self._parts(plain(column), prefix, name, 0)
         if len(encoded) == 1:
             return encoded[0]
         misfits = {row: error for part in encoded for row, error in part.misfits.items()}
@@ -74,8 +67,6 @@ class Encoder:
 
 
 def _together(arrays: list[pa.Array]) -> pa.Array:
-    if not arrays:
-        return pa.array([], pa.binary())
     if sum(array.nbytes for array in arrays) >= 2**31:
         arrays = [array.cast(pa.large_binary()) for array in arrays]
     return pa.concat_arrays(arrays)

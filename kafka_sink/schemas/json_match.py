@@ -29,7 +29,7 @@ from kafka_sink.schemas.json_nodes import (
     JsonTimestamp,
 )
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems
+from kafka_sink.schemas.naming import Problems, inside
 from kafka_sink.schemas.node import ValueNode, days, integer_dtype, timestamps
 
 # Keys of maps that are texts without quotes by themselves.
@@ -87,7 +87,7 @@ def _object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problem
     fields = []
     for index in range(kind.num_fields):
         field = kind.field(index)
-        inner = f"{path}.{field.name}" if path else field.name
+        inner = inside(path, field.name)
         if field.name not in properties and said.get("additionalProperties") is False:
             problems.add(f"the schema has no property for column {inner}; it has {', '.join(properties) or 'none'}")
         # With any schema around it, a number is a number: {} stands for "no more is said".
@@ -98,7 +98,7 @@ def _object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problem
     present = {field.name for field in fields if not field.is_null}
     for name in required:
         if name not in present:
-            problems.add(f"the schema requires the property {f'{path}.{name}' if path else name}, which has no column")
+            problems.add(f"the schema requires the property {inside(path, name)}, which has no column")
     return JsonObject(tuple(fields))
 
 

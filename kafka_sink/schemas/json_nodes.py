@@ -22,7 +22,7 @@ from kafka_sink.schemas.json_text import base64_texts, escaped
 from kafka_sink.schemas.json_time import date_texts, time_pieces
 from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.node import Numbers, ValueNode
-from kafka_sink.schemas.pieces import Elements, Piece, choice, joined, masked, text
+from kafka_sink.schemas.pieces import Elements, Piece, bytes_elements, choice, joined, masked, text
 from kafka_sink.schemas.utf8 import checked_text
 
 NULL_REFUSED = "is null, and the schema requires it"
@@ -93,13 +93,13 @@ class JsonFloat:
 class JsonText:
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         column = BytesColumn.from_arrow(checked_text(array, scope), "")
-        return [text(b'"', len(array)), escaped(column), text(b'"', len(array))]
+        return _quoted([escaped(column)], len(array))
 
 
 @frozen
 class JsonBase64:
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return [text(b'"', len(array)), base64_texts(BytesColumn.from_arrow(array, "")), text(b'"', len(array))]
+        return _quoted([base64_texts(BytesColumn.from_arrow(array, ""))], len(array))
 
 
 @frozen
@@ -107,8 +107,7 @@ class JsonDate:
     numbers: Numbers
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        quote = text(b'"', len(array))
-        return [quote, date_texts(self.numbers.read(array, scope)), quote]
+        return _quoted([date_texts(self.numbers.read(array, scope))], len(array))
 
 
 @frozen
@@ -120,13 +119,13 @@ class JsonTimestamp:
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         microseconds = self.numbers.read(array, scope)
-        return [text(b'"', len(array)), *time_pieces(microseconds), text(self.ending + b'"', len(array))]
+        return _quoted([*time_pieces(microseconds), text(self.ending, len(array))], len(array))
 
 
 @frozen
 class JsonTime:
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return [text(b'"', len(array)), _cast(array), text(b'"', len(array))]
+        return _quoted([_cast(array)], len(array))
 
 
 @frozen
@@ -151,8 +150,7 @@ class JsonEntries:
         offsets, (keys, items) = lists_of(array)
         names = self.key.pieces(plain(keys), scope.items(offsets, "{key}"))
         if self.quotes:
-            quote = text(b'"', len(keys))
-            names = [quote, *names, quote]
+            names = _quoted(names, len(keys))
         values = self.slot.pieces(items, scope.items(offsets, "{}"))
         return _bracketed(b"{", offsets, [_comma(offsets), *names, text(b":", len(keys)), *values], b"}")
 
@@ -213,6 +211,8 @@ def _bracketed(opening: bytes, offsets: Array, items: list[Piece], closing: byte
 
 
 def _cast(array: pa.Array) -> Elements:
-    column = BytesColumn.from_arrow(array.cast(pa.string()), "")
-    present = column.lengths >= 0 if column.has_nulls else None
-    return Elements(column.elements(), int(column.starts[-1] - column.starts[0]), present=present)
+    return bytes_elements(BytesColumn.from_arrow(array.cast(pa.string()), ""))
+
+
+def _quoted(pieces: list[Piece], count: int) -> list[Piece]:
+    return [text(b'"', count), *pieces, text(b'"', count)]

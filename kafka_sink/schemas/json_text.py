@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.varint import Array, binary_array
-from kafka_sink.schemas.pieces import BYTES_MAX, Elements, TooManyBytes
+from kafka_sink.schemas.pieces import BYTES_MAX, Elements, TooManyBytes, bytes_elements
 
 _SHORT = {0x08: b"\\b", 0x09: b"\\t", 0x0A: b"\\n", 0x0C: b"\\f", 0x0D: b"\\r", 0x22: b'\\"', 0x5C: b"\\\\"}
 _LONGEST = 6
@@ -29,12 +29,11 @@ _COUNTS, _TEXTS = _escapes()
 
 def escaped(column: BytesColumn) -> Elements:
     """What stands between the quotes; nothing for a null."""
-    present = column.lengths >= 0 if column.has_nulls else None
     first, last = int(column.starts[0]), int(column.starts[-1])
     data = column.data[first:last]
     counts = _COUNTS[data]
     if int(counts.max(initial=1)) == 1:
-        return Elements(column.elements(), last - first, present=present)
+        return bytes_elements(column)
     ends = np.zeros(len(data) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     if int(ends[-1]) > BYTES_MAX:
@@ -45,6 +44,7 @@ def escaped(column: BytesColumn) -> Elements:
         longer = special[counts[special] > place]
         content[ends[longer] + place] = _TEXTS[data[longer], place]
     starts = ends[column.starts - first].astype(np.int32)
+    present = column.lengths >= 0 if column.has_nulls else None
     return Elements(binary_array(pa.py_buffer(content), starts), len(content), present=present)
 
 

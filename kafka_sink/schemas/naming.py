@@ -8,6 +8,11 @@ from kafka_sink.error_table.commits import SCHEMA_MISMATCH
 from kafka_sink.errors import ConfigError
 
 
+def inside(path: str, name: str) -> str:
+    """What a column is called in texts: from the outermost one down."""
+    return f"{path}.{name}" if path else name
+
+
 class Problems:
     """Everything that is wrong, to be told at once."""
 
@@ -39,10 +44,9 @@ def unknown_columns(
     known = set(used)
     for index, name in enumerate(columns):
         if index not in known:
-            inner = f"{path}.{name}" if path else name
             problems.add(
-                f"the schema has no field for column {inner}; it has {_listed(fields)}. Leave the column out (drop, or "
-                "the option value.columns), or rename it"
+                f"the schema has no field for column {inside(path, name)}; it has {_listed(fields)}. Leave the column "
+                "out (drop, or the option value.columns), or rename it"
             )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
+from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.arrays import numbers_of
 from kafka_sink.schemas.misfit import MisfitScope
@@ -90,3 +91,15 @@ def timestamps(kind: pa.DataType, unit: str) -> Numbers:
 
 def days(kind: pa.DataType) -> Numbers:
     return Numbers(np.int32) if pa.types.is_date32(kind) else Numbers(np.int64, divide=_MS_PER_DAY)
+
+
+def symbol_numbers(array: pa.Array, numbers: dict[str, int], scope: MisfitScope) -> Array:
+    """Texts by a table; what is not in it is 0, and told."""
+    encoded = BytesColumn.from_arrow(array, "").elements().dictionary_encode()
+    known = [numbers.get(symbol.decode(errors="replace")) for symbol in encoded.dictionary.to_pylist()]
+    places = encoded.indices.to_numpy()
+    is_unknown = np.array([number is None for number in known], np.bool_)
+    if is_unknown.any():
+        scope.refuse(is_unknown[places], "is no symbol of its enum in the schema")
+    found: Array = np.array([number or 0 for number in known], np.int64)[places]
+    return found

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
+from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.taking import taken
 from kafka_sink.records.varint import WORD_BYTES, Array, VarintField, binary_array, constant, pack
 
@@ -72,6 +73,13 @@ def text(content: bytes, row_count: int) -> Elements:
 def fixed(content: bytes, row_count: int) -> Piece:
     """The same bytes in every row, among numbers."""
     return constant(content) if len(content) <= WORD_BYTES else text(content, row_count)
+
+
+def bytes_elements(column: BytesColumn) -> Elements:
+    """As they lie in Arrow; nothing for a null."""
+    elements = column.elements()
+    present = column.lengths >= 0 if column.has_nulls else None
+    return Elements(elements, int(column.starts[-1]) - int(column.starts[0]), present=present)
 
 
 def choice(contents: Sequence[bytes], places: Array) -> Elements:

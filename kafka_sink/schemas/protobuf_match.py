@@ -6,8 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
+from kafka_sink.records.varint import varint_bytes
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, column_of, unknown_columns
+from kafka_sink.schemas.naming import Problems, column_of, inside, unknown_columns
 from kafka_sink.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integer_dtype, integers
 from kafka_sink.schemas.protobuf import FIXED, ProtobufSchema, ProtoField, ProtoMessage, ProtoTypes
 from kafka_sink.schemas.protobuf_nodes import (
@@ -23,7 +24,6 @@ from kafka_sink.schemas.protobuf_nodes import (
     ProtobufMoment,
     ProtobufRepeatedField,
     ProtobufVarint,
-    ProtobufWrapper,
     Scalar,
 )
 
@@ -58,7 +58,7 @@ class _Matching:
         fields: list[ProtobufMessageField | ProtobufRepeatedField | ProtobufMapField] = []
         used: set[int] = set()
         for field in sorted(message.fields, key=lambda each: each.number):
-            inner = f"{path}.{field.name}" if path else field.name
+            inner = inside(path, field.name)
             index = column_of(field.name, columns, inner, self._problems)
             if index is None:
                 if field.is_required:
@@ -144,10 +144,9 @@ class _Matching:
             return None
         wrapped = message.fields[0]
         content = self._scalar(kind, wrapped, path)
+        # The column itself is what the message has in its only field.
         return (
-            None
-            if content is None
-            else ProtobufInside(ProtobufWrapper(ProtobufMessageField("value", 0, _tag(wrapped), content, False)))
+            None if content is None else ProtobufInside(ProtobufMessageField("value", 0, _tag(wrapped), content, False))
         )
 
     def _refuse(self, path: str, kind: pa.DataType, field: ProtoField) -> None:
@@ -187,9 +186,4 @@ def _tag(field: ProtoField, is_packed: bool = False) -> bytes:
         wire = 1 if FIXED[field.type] == 8 else 5
     else:
         wire = _VARINT
-    number = field.number << 3 | wire
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*encoded, number])
+    return varint_bytes(field.number << 3 | wire)

@@ -14,11 +14,10 @@ import pyarrow as pa
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn, plain
 from kafka_sink.records.varint import Array, VarintField, unsigned_fields_of, zigzag
-from kafka_sink.schemas.arrays import flags_of, lists_of, numbers_of, valid_of
-from kafka_sink.schemas.avro_nodes import bytes_elements, symbol_numbers
+from kafka_sink.schemas.arrays import flags_of, float_words, lists_of, numbers_of, valid_of
 from kafka_sink.schemas.misfit import MisfitScope
-from kafka_sink.schemas.node import Numbers, ValueNode
-from kafka_sink.schemas.pieces import Piece, fixed, joined, masked
+from kafka_sink.schemas.node import Numbers, ValueNode, symbol_numbers
+from kafka_sink.schemas.pieces import Piece, bytes_elements, fixed, joined, masked
 from kafka_sink.schemas.utf8 import checked_text
 
 NULL_REFUSED = "is null, and Protobuf has no null in a repeated field or a map"
@@ -77,11 +76,7 @@ class ProtobufFloat:
     size: int
 
     def content(self, array: pa.Array, scope: MisfitScope) -> Content:
-        numbers = numbers_of(array, self.source)
-        if self.size == 4:
-            words = numbers.astype("<f4").view("<u4").astype(np.uint64)
-        else:
-            words = numbers.astype("<f8").view("<u8")
+        words = float_words(array, self.source, self.size)
         return [VarintField(words, self.size, self.size)], _is_zero(words)
 
 
@@ -225,16 +220,6 @@ class ProtobufMessage:
                     valid = valid_of(plain(array.field(field.index)))
                     filled += 1 if valid is None else valid
             scope.field(oneof).refuse(filled > 1, "has several values, and a oneof has one")
-
-
-@frozen
-class ProtobufWrapper:
-    """A scalar column for a message that wraps such a value in a field of its own."""
-
-    inner: ProtobufMessageField
-
-    def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return self.inner.pieces(array, scope)
 
 
 @frozen

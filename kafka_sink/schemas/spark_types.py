@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from kafka_sink.error_table.commits import TYPE_UNWRITABLE
 from kafka_sink.errors import ConfigError
+from kafka_sink.schemas.naming import inside
 
 _SIMPLE: Mapping[str, pa.DataType] = {
     "void": pa.null(), "null": pa.null(), "boolean": pa.bool_(),
@@ -69,7 +70,7 @@ def arrow_of_json(found: Any, path: str, depth: int = 0) -> pa.DataType:
 
 
 def _field(field: Any, path: str, depth: int) -> pa.Field:
-    inner = f"{path}.{field['name']}" if path else field["name"]
+    inner = inside(path, field["name"])
     return pa.field(field["name"], arrow_of_json(field["type"], inner, depth + 1), bool(field["nullable"]))
 
 
@@ -149,7 +150,7 @@ class _Ddl:
             name = name[1:-1].replace("``", "`") if name.startswith("`") else name
             if self._peek() == ":":
                 self._next()
-            kind = self._type(f"{path}.{name}" if path else name, depth + 1)
+            kind = self._type(inside(path, name), depth + 1)
             fields.append(pa.field(name, kind, not self._is_required()))
             if self._peek() != ",":
                 break

@@ -1,7 +1,11 @@
-"""Random Protobuf messages as descriptors, with Arrow types that fit them and rows."""
+"""Random Protobuf messages as descriptors, with Arrow types that fit them and rows.
+
+Every strategy here is made once: one that is made for an example costs more than what is drawn from it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -9,6 +13,8 @@ from google.protobuf import descriptor_pb2 as pb
 from hypothesis import strategies as st
 
 _F = pb.FieldDescriptorProto
+# Draws one value.
+Values = Callable[[Any], Any]
 SYMBOLS = {"ZERO": 0, "ONE": 1, "BIG": 300, "BELOW": -1}
 
 
@@ -29,13 +35,23 @@ _LEAVES = [
     (_F.TYPE_BYTES, pa.binary(), st.binary(max_size=5)),
     (_F.TYPE_ENUM, pa.string(), st.sampled_from(sorted(SYMBOLS))),
 ]
-_KEYS = [(_F.TYPE_STRING, pa.string(), st.text(max_size=3)), (_F.TYPE_INT64, pa.int64(), st.integers(-5, 5))]
+_KEYS = st.sampled_from(
+    [
+        (_F.TYPE_STRING, pa.string(), st.lists(st.text(max_size=3), max_size=3, unique=True)),
+        (_F.TYPE_INT64, pa.int64(), st.lists(st.integers(-5, 5), max_size=3, unique=True)),
+    ]
+)
+_LEAF_KINDS = st.sampled_from(_LEAVES)
+_SYNTAXES, _SHAPES = st.sampled_from(["proto3", "proto2"]), st.sampled_from(["single", "single", "repeated", "map"])
+_NUMBERS = st.lists(st.sampled_from([1, 2, 15, 16, 2047, 2048, 40000]), min_size=1, max_size=4, unique=True)
+_FOURTHS, _ITEM_COUNTS, _YES_OR_NO = st.integers(0, 3), st.integers(0, 3), st.booleans()
+_ARE_NULL = st.sampled_from([False, False, True])
 
 
 @st.composite
-def messages(draw: Any) -> tuple[bytes, pa.DataType, st.SearchStrategy[Any]]:
-    """A serialized FileDescriptorSet whose first message is the one, a struct type, values."""
-    syntax = draw(st.sampled_from(["proto3", "proto2"]))
+def messages(draw: Any) -> tuple[bytes, pa.DataType, Values]:
+    """A serialized FileDescriptorSet whose first message is the one, a struct type, what draws a row."""
+    syntax = draw(_SYNTAXES)
     file = pb.FileDescriptorProto(name="test.proto", package="test.pkg", syntax=syntax)
     enum = file.enum_type.add(name="Mood")
     for name, number in SYMBOLS.items():
@@ -44,48 +60,52 @@ def messages(draw: Any) -> tuple[bytes, pa.DataType, st.SearchStrategy[Any]]:
     return pb.FileDescriptorSet(file=[file]).SerializeToString(), kind, values
 
 
-def _message(draw: Any, message: Any, fullname: str, syntax: str, depth: int) -> tuple[pa.DataType, Any]:
+def _message(draw: Any, message: Any, fullname: str, syntax: str, depth: int) -> tuple[pa.DataType, Values]:
     fields, values = [], {}
-    numbers = draw(st.lists(st.sampled_from([1, 2, 15, 16, 2047, 2048, 40000]), min_size=1, max_size=4, unique=True))
-    for number in numbers:
+    for number in draw(_NUMBERS):
         name = f"f{number}"
         field = message.field.add(name=name, number=number, label=_F.LABEL_OPTIONAL)
-        shape = draw(st.sampled_from(["single", "single", "repeated", "map"]))
+        shape = draw(_SHAPES)
         if shape == "map":
-            kind, column = _map(draw, message, field, fullname, syntax, depth)
+            kind, values[name] = _map(draw, message, field, fullname, syntax, depth)
         else:
-            kind, column = _single(draw, message, field, fullname, syntax, depth)
+            kind, values[name] = _single(draw, message, field, fullname, syntax, depth)
         if shape == "repeated":
             field.label = _F.LABEL_REPEATED
-            if field.type not in (_F.TYPE_STRING, _F.TYPE_BYTES, _F.TYPE_MESSAGE) and draw(st.booleans()):
-                field.options.packed = draw(st.booleans())
-            kind, column = pa.list_(kind), st.lists(column, max_size=3)
-        elif shape == "single" and syntax == "proto3" and field.type != _F.TYPE_MESSAGE and draw(st.booleans()):
+            if field.type not in (_F.TYPE_STRING, _F.TYPE_BYTES, _F.TYPE_MESSAGE) and draw(_YES_OR_NO):
+                field.options.packed = draw(_YES_OR_NO)
+            kind, values[name] = pa.list_(kind), _some(values[name])
+        elif shape == "single" and syntax == "proto3" and field.type != _F.TYPE_MESSAGE and draw(_YES_OR_NO):
             field.proto3_optional = True
             field.oneof_index = len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{name}")
         fields.append((name, kind))
-        values[name] = st.one_of(st.none(), column)
-    return pa.struct(fields), st.fixed_dictionaries(values)
+    return pa.struct(fields), lambda draw: {
+        name: None if draw(_ARE_NULL) else each(draw) for name, each in values.items()
+    }
 
 
-def _single(draw: Any, message: Any, field: Any, fullname: str, syntax: str, depth: int) -> tuple[pa.DataType, Any]:
-    if depth < 3 and draw(st.integers(0, 3)) == 0:
+def _some(values: Values) -> Values:
+    return lambda draw: [values(draw) for _ in range(draw(_ITEM_COUNTS))]
+
+
+def _single(draw: Any, message: Any, field: Any, fullname: str, syntax: str, depth: int) -> tuple[pa.DataType, Values]:
+    if depth < 3 and draw(_FOURTHS) == 0:
         inner = message.nested_type.add(name=f"M{field.number}")
         field.type, field.type_name = _F.TYPE_MESSAGE, f".{fullname}.M{field.number}"
         return _message(draw, inner, f"{fullname}.M{field.number}", syntax, depth + 1)
-    field.type, kind, values = draw(st.sampled_from(_LEAVES))
+    field.type, kind, values = draw(_LEAF_KINDS)
     if field.type == _F.TYPE_ENUM:
         field.type_name = ".test.pkg.Mood"
-    return kind, values
+    return kind, lambda draw: draw(values)
 
 
-def _map(draw: Any, message: Any, field: Any, fullname: str, syntax: str, depth: int) -> tuple[pa.DataType, Any]:
+def _map(draw: Any, message: Any, field: Any, fullname: str, syntax: str, depth: int) -> tuple[pa.DataType, Values]:
     entry = message.nested_type.add(name=f"F{field.number}Entry")
     entry.options.map_entry = True
     field.label, field.type = _F.LABEL_REPEATED, _F.TYPE_MESSAGE
     field.type_name = f".{fullname}.F{field.number}Entry"
-    key_type, key_kind, keys = draw(st.sampled_from(_KEYS))
+    key_type, key_kind, keys = draw(_KEYS)
     entry.field.add(name="key", number=1, label=_F.LABEL_OPTIONAL, type=key_type)
     value = entry.field.add(name="value", number=2, label=_F.LABEL_OPTIONAL)
     kind, values = _single(draw, message, value, fullname, syntax, depth)
@@ -95,8 +115,7 @@ def _map(draw: Any, message: Any, field: Any, fullname: str, syntax: str, depth:
         raise_to = f".{fullname}.V{field.number}"
         _rename(message.nested_type[-1], value.type_name, raise_to)
         value.type_name = raise_to
-    pairs = st.lists(st.tuples(keys, values), max_size=3, unique_by=lambda pair: pair[0])
-    return pa.map_(key_kind, pa.field("value", kind, False)), pairs
+    return pa.map_(key_kind, pa.field("value", kind, False)), lambda draw: [(key, values(draw)) for key in draw(keys)]
 
 
 def _rename(message: Any, old: str, new: str) -> None:

@@ -1,4 +1,7 @@
-"""Random Spark types as Arrow has them, with rows, and arrays of awkward layout that hold the same rows."""
+"""Random Spark types as Arrow has them, with rows, and arrays of awkward layout that hold the same rows.
+
+Every strategy here is made once: one that is made for an example costs more than what is drawn from it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,11 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 _EPOCH = dt.datetime(1970, 1, 1)
-_NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f", "count", "order_id", "A"])
+_NAMES = st.lists(
+    st.sampled_from(["a", "b", "c", "d", "e", "f", "count", "order_id", "A"]),
+    min_size=1, max_size=4, unique_by=str.lower,
+)  # fmt: skip
+_DEPTH_MAX = 5
 
 
 def _decimals(precision: int, scale: int) -> st.SearchStrategy[decimal.Decimal]:
@@ -28,82 +35,77 @@ def _moments(tz: dt.timezone | None) -> st.SearchStrategy[dt.datetime]:
     )
 
 
-def _leaf(kind: pa.DataType, values: st.SearchStrategy[Any]) -> tuple[pa.DataType, st.SearchStrategy[Any]]:
-    return kind, values
-
-
 def _integers(bits: int) -> st.SearchStrategy[int]:
     return st.one_of(st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), st.integers(-70, 70))
 
 
 _TEXTS = st.one_of(st.text(max_size=8), st.sampled_from(["", "é" * 70, '"\\\n\x00\x1f', "x" * 9000]))
-_LEAVES = [
-    _leaf(pa.bool_(), st.booleans()),
-    _leaf(pa.int8(), _integers(8)),
-    _leaf(pa.int16(), _integers(16)),
-    _leaf(pa.int32(), _integers(32)),
-    _leaf(pa.int64(), _integers(64)),
-    _leaf(pa.float32(), st.floats(width=32)),
-    _leaf(pa.float64(), st.floats()),
-    _leaf(pa.string(), _TEXTS),
-    _leaf(pa.large_string(), _TEXTS),
-    _leaf(pa.binary(), st.binary(max_size=8)),
-    _leaf(pa.date32(), st.dates()),
-    _leaf(pa.timestamp("us", tz="UTC"), _moments(dt.timezone.utc)),
-    _leaf(pa.timestamp("us"), _moments(None)),
-    *(_leaf(pa.decimal128(*shape), _decimals(*shape)) for shape in ((5, 2), (18, 0), (20, 3), (38, 18), (38, 38))),
-]
+_LEAVES: dict[pa.DataType, st.SearchStrategy[Any]] = {
+    pa.bool_(): st.booleans(),
+    pa.int8(): _integers(8),
+    pa.int16(): _integers(16),
+    pa.int32(): _integers(32),
+    pa.int64(): _integers(64),
+    pa.float32(): st.floats(width=32),
+    pa.float64(): st.floats(),
+    pa.string(): _TEXTS,
+    pa.large_string(): _TEXTS,
+    pa.binary(): st.binary(max_size=8),
+    pa.date32(): st.dates(),
+    pa.timestamp("us", tz="UTC"): _moments(dt.timezone.utc),
+    pa.timestamp("us"): _moments(None),
+    **{pa.decimal128(*shape): _decimals(*shape) for shape in ((5, 2), (18, 0), (20, 3), (38, 18), (38, 38))},
+}
+_SHAPES = st.sampled_from(["leaf", "struct", "list", "map", "leaf", "leaf"])
+_LEAF_KINDS = st.sampled_from(list(_LEAVES))
+_LIST_KINDS = st.sampled_from([pa.list_, pa.large_list])
+# The first is the simplest one, which is drawn most: without a row nothing would be shown.
+_ROW_COUNTS = st.sampled_from([1, 0, 2, 3, 4, 5, 6])
+_ITEM_COUNTS, _FILLER_COUNTS = st.integers(0, 4), st.integers(0, 3)
+_MAP_NAMES = st.lists(st.text(max_size=3), max_size=3, unique=True)
+_ARE_NULL, _YES_OR_NO = st.sampled_from([False, False, True]), st.booleans()
 
 
-@st.composite
-def _struct(draw: Any, children: Any) -> Any:
-    names = draw(st.lists(_NAMES, min_size=1, max_size=4, unique_by=str.lower))
-    parts = [(name, *draw(children), draw(st.booleans())) for name in names]
-    kind = pa.struct([pa.field(name, kind, nullable) for name, kind, _, nullable in parts])
-    values = {name: _or_null(values, nullable) for name, _, values, nullable in parts}
-    return kind, st.fixed_dictionaries(values)
+def _struct(draw: Any, depth: int) -> pa.DataType:
+    return pa.struct([_field(draw, name, depth) for name in draw(_NAMES)])
 
 
-@st.composite
-def _list(draw: Any, children: Any) -> Any:
-    kind, values = draw(children)
-    nullable = draw(st.booleans())
-    make = draw(st.sampled_from([pa.list_, pa.large_list]))
-    return make(pa.field("element", kind, nullable)), st.lists(_or_null(values, nullable), max_size=4)
+def _field(draw: Any, name: str, depth: int) -> pa.Field:
+    return pa.field(name, _kind(draw, depth + 1), draw(_YES_OR_NO))
 
 
-@st.composite
-def _map(draw: Any, children: Any) -> Any:
-    kind, values = draw(children)
-    nullable = draw(st.booleans())
-    entries = st.lists(
-        st.tuples(st.text(max_size=3), _or_null(values, nullable)), max_size=3, unique_by=lambda entry: entry[0]
-    )
-    return pa.map_(pa.string(), pa.field("value", kind, nullable)), entries
+def _kind(draw: Any, depth: int) -> pa.DataType:
+    shape = draw(_SHAPES) if depth < _DEPTH_MAX else "leaf"
+    if shape == "struct":
+        return _struct(draw, depth)
+    if shape == "list":
+        return draw(_LIST_KINDS)(_field(draw, "element", depth))
+    if shape == "map":
+        return pa.map_(pa.string(), _field(draw, "value", depth))
+    return draw(_LEAF_KINDS)
 
 
-def _or_null(values: st.SearchStrategy[Any], nullable: bool) -> st.SearchStrategy[Any]:
-    return st.one_of(st.none(), values) if nullable else values
-
-
-def types_with_values(leaves: int = 8) -> st.SearchStrategy[tuple[pa.DataType, st.SearchStrategy[Any]]]:
-    inner = st.recursive(
-        st.sampled_from(_LEAVES),
-        lambda children: st.one_of(_struct(children), _list(children), _map(children)),
-        max_leaves=leaves,
-    )
-    return _struct(inner)
+def _value(draw: Any, kind: pa.DataType, nullable: bool) -> Any:
+    if nullable and draw(_ARE_NULL):
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _value(draw, field.type, field.nullable) for field in kind}
+    if pa.types.is_map(kind):
+        return [(name, _value(draw, kind.item_type, kind.item_field.nullable)) for name in draw(_MAP_NAMES)]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [_value(draw, kind.value_type, kind.value_field.nullable) for _ in range(draw(_ITEM_COUNTS))]
+    return draw(_LEAVES[kind])
 
 
 @st.composite
 def structs(draw: Any) -> pa.Array:
     """A struct array of some rows, some of them null, perhaps a slice of a longer one."""
-    kind, values = draw(types_with_values())
-    rows = draw(st.lists(st.one_of(st.none(), values, values), min_size=0, max_size=6))
+    kind = _struct(draw, 0)
+    rows = [_value(draw, kind, True) for _ in range(draw(_ROW_COUNTS))]
     array = pa.array(rows, kind)
-    if draw(st.booleans()):
-        before, behind = draw(st.integers(0, 3)), draw(st.integers(0, 3))
-        filler = pa.array([draw(values) for _ in range(before + behind)], kind)
+    if draw(_YES_OR_NO):
+        before, behind = draw(_FILLER_COUNTS), draw(_FILLER_COUNTS)
+        filler = pa.array([_value(draw, kind, False) for _ in range(before + behind)], kind)
         array = pa.concat_arrays([filler.slice(0, before), array, filler.slice(before)]).slice(before, len(rows))
     return array
 

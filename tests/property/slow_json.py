@@ -6,6 +6,7 @@ import base64
 import datetime as dt
 import json
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,7 @@ def _text(value: str) -> str:
     return '"' + "".join(_escaped(character) for character in value) + '"'
 
 
+@cache
 def _escaped(character: str) -> str:
     found = json.dumps(character, ensure_ascii=False)[1:-1]
     return found if not found.startswith("\\u") else f"\\u{ord(character):04X}"

@@ -16,6 +16,7 @@ from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.derive import avro_of
 from kafka_sink.schemas.match import plan
 
+from .parts import check_a_thousand, in_ten_parts
 from .schema_values import raw, structs
 from .slow_avro import encoded
 
@@ -82,10 +83,12 @@ def test_fastavro_reads_back_what_was_written(array: pa.Array) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(10))
-@settings(max_examples=1_000, deadline=None)
-@given(structs())
-def test_ten_thousand_schemas_and_rows(part: int, array: pa.Array) -> None:
+@in_ten_parts
+def test_ten_thousand_schemas_and_rows(part: int, pytestconfig: pytest.Config) -> None:
+    check_a_thousand(part, pytestconfig, structs(), _check_in_both_ways)
+
+
+def _check_in_both_ways(array: pa.Array) -> None:
     _check_against_the_twin(array)
     _check_against_fastavro(array)
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from kafka_sink.schemas.derive_json import json_schema_of
 from kafka_sink.schemas.match import plan
 
+from .parts import check_a_thousand, in_ten_parts
 from .schema_values import raw, structs
 from .slow_json import encoded
 
@@ -48,10 +49,12 @@ def test_a_validator_accepts_what_a_derived_schema_describes(array: pa.Array) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(10))
-@settings(max_examples=1_000, deadline=None)
-@given(structs())
-def test_ten_thousand_types_and_rows(part: int, array: pa.Array) -> None:
+@in_ten_parts
+def test_ten_thousand_types_and_rows(part: int, pytestconfig: pytest.Config) -> None:
+    check_a_thousand(part, pytestconfig, structs(), _check_in_both_ways)
+
+
+def _check_in_both_ways(array: pa.Array) -> None:
     _check_against_the_twin(array)
     _check_against_a_validator(array)
 

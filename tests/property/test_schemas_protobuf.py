@@ -14,17 +14,21 @@ from hypothesis import strategies as st
 from kafka_sink.schemas.match import plan
 from kafka_sink.schemas.protobuf import ProtobufSchema
 
+from .parts import check_a_thousand, in_ten_parts
 from .proto_values import SYMBOLS, messages
 from .schema_values import raw
 from .slow_protobuf import encoded
 from .test_schemas_avro import PREFIX, same
 
+_MESSAGES, _ROW_COUNTS, _FILLER_COUNTS = messages(), st.sampled_from([1, 0, 2, 3, 4, 5]), st.integers(0, 2)
+_ARE_NULL = st.sampled_from([False, False, True])
+
 
 @st.composite
 def cases(draw: Any) -> tuple[bytes, pa.Array]:
-    descriptors, kind, values = draw(messages())
-    rows = draw(st.lists(st.one_of(st.none(), values, values), max_size=5))
-    before = draw(st.lists(values, max_size=2))
+    descriptors, kind, values = draw(_MESSAGES)
+    rows = [None if draw(_ARE_NULL) else values(draw) for _ in range(draw(_ROW_COUNTS))]
+    before = [values(draw) for _ in range(draw(_FILLER_COUNTS))]
     return descriptors, pa.array([*before, *rows], kind).slice(len(before))
 
 
@@ -108,9 +112,11 @@ def test_the_official_package_reads_back_what_was_written(case: tuple[bytes, pa.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(10))
-@settings(max_examples=1_000, deadline=None)
-@given(cases())
-def test_ten_thousand_messages_and_rows(part: int, case: tuple[bytes, pa.Array]) -> None:
+@in_ten_parts
+def test_ten_thousand_messages_and_rows(part: int, pytestconfig: pytest.Config) -> None:
+    check_a_thousand(part, pytestconfig, cases(), _check_in_both_ways)
+
+
+def _check_in_both_ways(case: tuple[bytes, pa.Array]) -> None:
     _check_against_the_twin(*case)
     _check_against_the_package(*case)
