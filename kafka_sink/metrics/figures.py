@@ -62,6 +62,8 @@ class BatchReport:
     has_dead_letters: bool = False
     error: str = ""
     error_text: str = ""
+    # An abort behind a commit that failed, and has been told with the spans of the tasks.
+    follows_commit: bool = False
 
     @property
     def is_delivered(self) -> bool:

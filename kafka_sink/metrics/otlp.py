@@ -133,9 +133,12 @@ def _attributes(each: Definition, figures: StreamFigures, label: str) -> dict[st
 
 
 def spans_of(report: BatchReport, options: ProducerOptions) -> list[ReadableSpan]:
-    """The micro-batch first. Its trace is named after run and batch, so that a log line leads to it."""
+    """The micro-batch first. Its trace is named after run and batch, so that a log line leads to it. The abort behind a
+    failed commit is a span of its own: no span is told twice."""
     ids = TraceIds(report.sink, report.query, report.key, report.run)
     of_batch = _context(ids.trace_id, ids.span_of_batch)
+    if report.follows_commit:
+        return [_span_of_batch(report, options, _context(ids.trace_id, ids.span_of_abort), parent=of_batch)]
     spans = [_span_of_batch(report, options, of_batch)]
     for receipt, figures in zip(report.receipts, report.figures, strict=True):
         if figures is not None:
@@ -144,7 +147,9 @@ def spans_of(report: BatchReport, options: ProducerOptions) -> list[ReadableSpan
     return spans
 
 
-def _span_of_batch(report: BatchReport, options: ProducerOptions, context: SpanContext) -> ReadableSpan:
+def _span_of_batch(
+    report: BatchReport, options: ProducerOptions, context: SpanContext, *, parent: SpanContext | None = None
+) -> ReadableSpan:
     attributes = {
         **_broker(report, options),
         "pykafka_sink.outcome": report.outcome,
@@ -153,11 +158,12 @@ def _span_of_batch(report: BatchReport, options: ProducerOptions, context: SpanC
         **({"error.type": report.error} if report.error else {}),
     }
     has_failed = report.outcome not in ("delivered", "already_delivered")
+    kind, began_ms = ("micro-batch", report.first_task_ms) if parent is None else ("abort", report.began_ms)
     return ReadableSpan(
-        f"micro-batch {report.query or report.sink}".rstrip(), context, resource=_resource(), attributes=attributes,
-        kind=SpanKind.INTERNAL, status=Status(StatusCode.ERROR, report.error_text) if has_failed else Status(),
-        start_time=report.first_task_ms * NS_PER_MS, end_time=report.ended_ms * NS_PER_MS,
-        instrumentation_scope=SCOPE,
+        f"{kind} {report.query or report.sink}".rstrip(), context, parent=parent, resource=_resource(),
+        attributes=attributes, kind=SpanKind.INTERNAL,
+        status=Status(StatusCode.ERROR, report.error_text) if has_failed else Status(),
+        start_time=began_ms * NS_PER_MS, end_time=report.ended_ms * NS_PER_MS, instrumentation_scope=SCOPE,
     )  # fmt: skip
 
 

@@ -25,6 +25,10 @@ class TraceIds(NamedTuple):
     def span_of_batch(self) -> int:
         return self._number("batch", 8)
 
+    @property
+    def span_of_abort(self) -> int:
+        return self._number("abort", 8)
+
     def span_of_task(self, spark_partition: int, attempt: int) -> int:
         return self._number(f"{spark_partition}-{attempt}", 8)
 

@@ -82,7 +82,8 @@ def reported_abort(batch: FinishedBatch, abort: Callable[[], Conclusion | None])
     reason = "" if folder is None else commit_error(folder, report)
     if not reason:
         _tell_lineage(batch, report, "START")  # it never came to a commit
-    report = replace(report, error_text=reason or "a task of the batch failed, or the process that committed it")
+    text = reason or "a task of the batch failed, or the process that committed it"
+    report = replace(report, error_text=text, follows_commit=bool(reason))
     _publish(batch, report)
     _tell_lineage(batch, report, "FAIL")
     return conclusion

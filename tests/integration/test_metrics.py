@@ -465,7 +465,10 @@ def test_a_collector_gets_the_figures_and_a_span_for_the_batch_and_each_task(
     assert said["messaging.system"] == "kafka" and said["messaging.destination.name"] == "rows"
     assert (said["messaging.operation.type"], said["messaging.batch.message_count"]) == ("send", 8)
     failed = [span for span in spans if span.status.code == 2]
-    assert {attributes(span)["pykafka_sink.outcome"] for span in failed} == {"failed", "aborted"}
+    commit, abort = failed
+    assert [attributes(span)["pykafka_sink.outcome"] for span in failed] == ["failed", "aborted"]
+    assert (abort.name, abort.trace_id, abort.parent_span_id) == ("abort exports", commit.trace_id, commit.span_id)
+    assert len({(span.trace_id, span.span_id) for span in spans}) == len(spans), "no span is told twice"
     request = ExportMetricsServiceRequest.FromString(receiver.bodies("/v1/metrics")[0])
     metrics = {each.name: each for each in request.resource_metrics[0].scope_metrics[0].metrics}
     assert attributes(request.resource_metrics[0].resource)["service.name"] == "pykafka-sink"
