@@ -35,8 +35,8 @@ class VarintField(NamedTuple):
 def zigzag(values: Array) -> Array:
     signed = values.astype(np.int64, copy=False)
     doubled = signed << 1
-    # As a rule no number is below 0, and to see that is cheaper than to shift signs.
-    if signed.min(initial=0) < 0:
+    # As a rule no number is below 0, and to see that, here without a call into Python, is cheaper than a shift.
+    if np.minimum.reduce(signed, initial=0) < 0:
         doubled ^= signed >> 63
     return doubled.view(np.uint64)
 
