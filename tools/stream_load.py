@@ -194,9 +194,9 @@ class Exports:
         return True
 
 
-def misplaced(servers: str, topic: str, row_count: int) -> tuple[int, int]:
+def misplaced(servers: str, topic: str, row_count: int, *, open_s_max: float) -> tuple[int, int]:
     """How many rows are missing, and how many records are there too often or belong to nobody, for a reader of
-    committed records."""
-    found = Counter(record.value or b"" for record in read_topic(servers, topic))
+    committed records. `open_s_max`: so long may a transaction be open that nobody ends."""
+    found = Counter(record.value or b"" for record in read_topic(servers, topic, settle_timeout_s=open_s_max))
     wanted = Counter(str(number).encode() for number in range(row_count))
     return (wanted - found).total(), (found - wanted).total()
