@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -124,12 +125,13 @@ class Application:
 
     def _frame(self, case: Case) -> DataFrame:
         columns = [*(["key"] if case.is_keyed else []), "value", *(["headers"] if case.has_headers else [])]
-        rows = self._rows(case)
+        cached = self._rows(case)
+        rows = reduce(DataFrame.union, [cached] * case.times).coalesce(case.tasks)
         return rows.withColumn("headers", expr(HEADERS)).select(columns) if case.has_headers else rows.select(columns)
 
     def _rows(self, case: Case) -> DataFrame:
         """Of one size, count and number of tasks at a time; materialised before the clock runs."""
-        wanted = (case.value_bytes, case.rows, case.tasks)
+        wanted = (case.value_bytes, case.cached_rows, case.tasks)
         if self._cached is not None and self._cached[0] == wanted:
             return self._cached[1]
         if self._cached is not None:
@@ -139,13 +141,13 @@ class Application:
             write_payload(payload, None if case.value_bytes == MIXED else case.value_bytes)
         lines = payload.read_text().split("\n")
         texts = self._spark.createDataFrame(list(enumerate(lines)), "number INT, value STRING")
-        numbers = self._spark.range(0, case.rows, 1, case.tasks)
+        numbers = self._spark.range(0, case.cached_rows, 1, case.tasks)
         numbers = numbers.selectExpr("id", f"CAST(id % {len(lines)} AS INT) AS number")
         frame = numbers.join(texts.hint("broadcast"), "number").selectExpr(
             "concat('user-', pmod(hash(id), 10000000)) AS key", "value"
         )
         frame = frame.persist()
-        assert frame.count() == case.rows
+        assert frame.count() == case.cached_rows
         self._cached = (wanted, frame)
         return frame
 

@@ -283,5 +283,5 @@ def a_time_out_and_what_follows(peer: Peer, seen: Seen) -> None:
         "produce", peer.produce(data(peer, producer_id, epoch, 1), topic=peer.topic, transactional_id=tid, version=11)
     )
     seen.note("add", peer.add(tid, producer_id, epoch, 0, topic=peer.topic))
-    note_init(peer, seen, "init with the own epoch", tid, producer_id=producer_id, epoch=epoch)
-    note_init(peer, seen, "init", tid)
+    note_init(peer, seen, "init with the own epoch", tid, epoch_before=epoch, producer_id=producer_id, epoch=epoch)
+    note_init(peer, seen, "init", tid, epoch_before=epoch)

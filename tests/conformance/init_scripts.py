@@ -18,12 +18,15 @@ def settled_init(peer: Peer, transactional_id: str, **options: int) -> tuple[int
     raise AssertionError("CONCURRENT_TRANSACTIONS for ever")
 
 
-def note_init(peer: Peer, seen: Seen, question: str, transactional_id: str | None, **options: int) -> tuple[int, int]:
+def note_init(
+    peer: Peer, seen: Seen, question: str, transactional_id: str | None, *, epoch_before: int = 0, **options: int
+) -> tuple[int, int]:
+    """`epoch_before`: where epochs are counted from, if what came before may have taken several tries."""
     if transactional_id is None:
         code, producer_id, epoch = peer.init(None, **options)
     else:
         code, producer_id, epoch = settled_init(peer, transactional_id, **options)
-    seen.note(question, (code, peer.known(producer_id), epoch))
+    seen.note(question, (code, peer.known(producer_id), epoch - epoch_before if epoch >= 0 else epoch))
     return producer_id, epoch
 
 
