@@ -24,7 +24,7 @@ from kafka_sink.cli.perf_meter import Meter
 from kafka_sink.cli.report import DONE, Report
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.sink_table import TopicName
+from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.producer import Producer
 
@@ -40,7 +40,7 @@ class LoadTest:
     """What `perf` is about, and the producer that does it."""
 
     def __init__(self, given: argparse.Namespace) -> None:
-        self.topic = TopicName().parse("--topic", given.topic)
+        self.topic = TOPIC_NAME.parse("--topic", given.topic)
         self.record_count: int = given.num_records
         self.warm_up_count: int = given.warmup_records
         if self.warm_up_count >= self.record_count:

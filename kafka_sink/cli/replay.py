@@ -33,7 +33,7 @@ from kafka_sink.exactly_once.replay_progress import RUN_PREFIX, ReplayListing, R
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.io.error_copy import copy_error
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.sink_table import TopicName
+from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
 from kafka_sink.records.dead_letter import REASON, hindrance, opened
 from kafka_sink.records.scalar import Record
@@ -88,15 +88,15 @@ class Plan:
 
 class ReplayDesk:
     def __init__(self, given: argparse.Namespace) -> None:
-        self.source = TopicName().parse("--from", given.source)
-        self.target = TopicName().parse("--to", given.target)
+        self.source = TOPIC_NAME.parse("--from", given.source)
+        self.target = TOPIC_NAME.parse("--to", given.target)
         if self.source == self.target:
             raise ConfigError(
                 "--from and --to are the same topic: the records would be among their own letters", REPLAY_WRONG
             )
         self.filters = filters_of(given.filter)
         self.name = _name(given, self.source, self.target, self.filters)
-        self.ledger_topic = TopicName().parse("--ledger-topic", given.ledger_topic)
+        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
         self.batch_size: int = given.batch_size
         self._options = producer_options(given)
         self._patience_ms: int = given.timeout * 1000

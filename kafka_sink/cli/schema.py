@@ -19,10 +19,9 @@ from kafka_sink.cli.report import DONE, OPEN, Report
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.format_names import ENCODED, JSON, PROTOBUF, is_format_option
-from kafka_sink.options.format_options import SideFormat
+from kafka_sink.options.format_options import RegistryOptions, SideFormat
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_formats import parse_format_options
-from kafka_sink.options.registry_options import RegistryOptions
 from kafka_sink.schemas.spark_types import struct_of
 
 

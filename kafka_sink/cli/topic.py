@@ -15,7 +15,7 @@ from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.sink_options import TopicPlan
-from kafka_sink.options.sink_table import TopicName
+from kafka_sink.options.values import TOPIC_NAME
 
 TITLE = "show a topic, or create it"
 ABOUT = """\
@@ -30,7 +30,7 @@ A topic that is there already is never changed: how it differs is said, with exi
 
 class TopicDesk:
     def __init__(self, given: argparse.Namespace) -> None:
-        self.topic = TopicName().parse("--topic", given.topic)
+        self.topic = TOPIC_NAME.parse("--topic", given.topic)
         configs = tuple(sorted(without_repetition(given.config).items()))
         self.plan = TopicPlan(given.partitions, given.replication_factor, configs)
         if not given.create and self.plan != TopicPlan():
