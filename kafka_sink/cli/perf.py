@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
@@ -59,13 +58,16 @@ class LoadTest:
     def __enter__(self) -> LoadTest:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         self.producer.close(None if error is None else 0)
 
 
-def perf(load: LoadTest, given: argparse.Namespace) -> Report:
+def perf(given: argparse.Namespace) -> Report:
+    with LoadTest(given) as load:
+        return _measured(load, given)
+
+
+def _measured(load: LoadTest, given: argparse.Namespace) -> Report:
     meter = Meter(given.reporting_interval / 1000, tell=None if given.json else _say)
     warm_up = Meter(given.reporting_interval / 1000, tell=None)
     if load.is_transactional:

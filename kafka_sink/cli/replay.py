@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 
 import mmh3
 import pyarrow as pa
@@ -21,9 +20,8 @@ from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import LEDGER_PARTITION, PlainLedger, check_ledger_topic
 from kafka_sink.admin.topic_reader import PartitionReader
 from kafka_sink.cli.brokers import producer_options
-from kafka_sink.cli.report import DONE, Report, table
+from kafka_sink.cli.report import DONE, Report, ask, table
 from kafka_sink.cli.sink_client import NotAnswered
-from kafka_sink.cli.write_commands import ask
 from kafka_sink.client.admin_request import AnyBroker
 from kafka_sink.error_table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
 from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError
@@ -102,12 +100,7 @@ class ReplayDesk:
         self._patience_ms: int = given.timeout * 1000
         self.client = Client(replace(self._options, max_block_ms=self._patience_ms))
 
-    def __enter__(self) -> ReplayDesk:
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self.client.close()
 
     # ---- looking ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import difflib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TypeVar
 
 from kafka_sink.admin.client import Client
@@ -50,12 +49,7 @@ class SinkClient:
         self.client = Client(replace(options, max_block_ms=self._patience_ms))
         self._known_settings: DeliverySettings | None = None
 
-    def __enter__(self) -> SinkClient:
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self.client.close()
 
     @property
