@@ -9,16 +9,13 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from kafka_sink.options.envelope_table import ENVELOPE_OPTIONS
 from kafka_sink.options.foreign_table import ALIASES, FOREIGN_OPTIONS
-from kafka_sink.options.format_names import FORMAT_ALIASES
-from kafka_sink.options.format_table import FORMAT_OPTIONS
+from kafka_sink.options.format_names import BARE, FORMAT_ALIASES, REGISTRY, SSL
+from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_OPTIONS
 from kafka_sink.options.option import Option, Treatment
-from kafka_sink.options.registry_names import BARE, REGISTRY, SSL
-from kafka_sink.options.registry_table import REGISTRY_OPTIONS
-from kafka_sink.options.security_table import SECURITY_OPTIONS, UNKNOWN_SECURITY
+from kafka_sink.options.parse_envelope import ENVELOPE_OPTIONS
 from kafka_sink.options.sink_table import NO_EFFECT, PRODUCER_DEFAULTS, SINK_OPTIONS, SINK_PREFIXES
-from kafka_sink.options.table import OPTIONS
+from kafka_sink.options.table import OPTIONS, SECURITY_OPTIONS, UNKNOWN_SECURITY
 from kafka_sink.options.values import written
 
 PATH = Path(__file__).parent.parent / "docs" / "options.md"

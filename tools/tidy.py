@@ -75,6 +75,9 @@ FOREIGN_CLIENTS = frozenset({"confluent_kafka", "kafka", "aiokafka", "kio"})
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
 MACHINE_PATH = re.compile("/" + r"(work|root|home/\w+|Users/\w+)/\w")
 
+# What a command of the shell runs is named by a text, and imported when it is typed.
+IMPORTED_BY_NAME = re.compile(PACKAGE + r"(\.\w+)+:\w+")
+
 _CHECKING_CALLS = ("assert", "raises", "warns", "check", "expect", "verify", "fail")
 
 
@@ -121,7 +124,7 @@ class Source:
 
     @cached_property
     def imports(self) -> list[tuple[int, str]]:
-        """Line and full dotted name of everything imported, at the top or inside a function."""
+        """Line and full dotted name of everything imported, at the top, inside a function, or by a text."""
         return list(self._imports())
 
     def _imports(self) -> Iterator[tuple[int, str]]:
@@ -133,6 +136,8 @@ class Source:
                 parent = ".".join(here[: len(here) - node.level + 1]) if node.level else ""
                 origin = ".".join(part for part in (parent, node.module) if part)
                 yield from ((node.lineno, f"{origin}.{alias.name}") for alias in node.names)
+            elif isinstance(node, ast.Constant) and IMPORTED_BY_NAME.fullmatch(str(node.value)):
+                yield node.lineno, str(node.value).replace(":", ".")
 
 
 def layers(source: Source) -> Iterator[str]:

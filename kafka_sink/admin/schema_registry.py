@@ -30,8 +30,8 @@ from kafka_sink.io import web
 from kafka_sink.io.files import looked_up, read_file
 from kafka_sink.io.tls import tls_context
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.registry_names import REGISTRY
-from kafka_sink.options.registry_options import (
+from kafka_sink.options.format_names import REGISTRY
+from kafka_sink.options.format_options import (
     CUSTOM,
     OAUTHBEARER,
     SASL_INHERIT,

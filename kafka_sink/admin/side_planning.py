@@ -13,8 +13,7 @@ from kafka_sink.error_table.commits import SCHEMA_MISMATCH
 from kafka_sink.errors import ConfigError
 from kafka_sink.io.files import read_file
 from kafka_sink.options.format_names import AVRO, JSON, PROTOBUF
-from kafka_sink.options.format_options import SideFormat
-from kafka_sink.options.registry_options import RegistryOptions
+from kafka_sink.options.format_options import RegistryOptions, SideFormat
 from kafka_sink.registry import schema as registered
 from kafka_sink.registry.framing import MessagePlace, frame
 from kafka_sink.registry.schema import ResolvedSchema

@@ -17,7 +17,7 @@ from kafka_sink.io import web
 from kafka_sink.io.files import looked_up, read_file
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.security_values import JWT_BEARER
+from kafka_sink.options.values import JWT_BEARER
 from kafka_sink.security.token import ANSWER_BYTES_MAX, error_of_answer, expiry_s, token_of_answer
 
 DEFAULT_TIMEOUT_MS = 10_000

@@ -6,15 +6,16 @@ it arose and hold no secret; a trace is shown for nothing but a bug of this prog
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from kafka_sink.cli.arguments import parsed
-from kafka_sink.cli.report import OPEN, REFUSED, UNREACHABLE, USAGE, Report
-from kafka_sink.cli.write_commands import Declined
+from kafka_sink.cli.report import OPEN, REFUSED, UNREACHABLE, USAGE, Declined, Report
 from kafka_sink.errors import (
     CommitLost,
     CommitPending,
@@ -32,8 +33,7 @@ def main(words: Sequence[str] | None = None) -> int:
     given = parsed(words)
     _show_log(is_wanted=given.verbose)
     try:
-        with given.place(given) as place:
-            report: Report = given.run(place, given)
+        report = _report(given)
     except (KafkaSinkError, Declined) as error:
         exit_code, text = _exit_code(error), "; ".join(line.removeprefix("- ") for line in str(error).splitlines())
         name = error.name if isinstance(error, KafkaSinkError) else None
@@ -49,6 +49,15 @@ def main(words: Sequence[str] | None = None) -> int:
     elif report.lines:
         sys.stdout.write("\n".join(report.lines) + "\n")
     return report.exit_code
+
+
+def _report(given: argparse.Namespace) -> Report:
+    if given.desk is None:
+        alone: Report = given.run(given)
+        return alone
+    with closing(given.desk(given)) as desk:
+        report: Report = given.run(desk, given)
+        return report
 
 
 def _exit_code(error: Exception) -> int:

@@ -15,13 +15,17 @@ from kafka_sink.options.properties import ENCODING, parse_properties
 
 def producer_options(given: argparse.Namespace, own: Mapping[str, str] | None = None) -> ProducerOptions:
     """What is nearer to the command wins: its own arguments, then --option, then the file."""
-    settings: dict[str, str] = {**properties_of(given.properties), **without_repetition(given.option)}
+    settings = options_of(given)
     if given.bootstrap_servers is not None:
         settings["bootstrap.servers"] = given.bootstrap_servers
     settings |= own or {}
     if "bootstrap.servers" not in settings:
         raise ConfigError("no brokers are named: add --bootstrap-server HOST:PORT", COMMAND_WRONG)
     return parse_producer_options(settings)
+
+
+def options_of(given: argparse.Namespace) -> dict[str, str]:
+    return {**properties_of(given.properties), **without_repetition(given.option)}
 
 
 def without_repetition(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from kafka_sink.checks.explain import explained, explanation
@@ -20,39 +19,24 @@ from kafka_sink.options.presets import PREFIX, PRESET
 from kafka_sink.options.table import OPTIONS
 
 
-class CheckDesk:
-    """What is wrong with the options themselves is a line of the report, as everything else."""
-
-    def __init__(self, given: argparse.Namespace) -> None:
-        self._given = given
-
-    def __enter__(self) -> CheckDesk:
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return
-
-    def report(self) -> CheckReport:
-        given = self._given
-        try:
-            settings = settings_of(given)
-            if given.explain:
-                if PRESET not in settings:
-                    raise ConfigError("--explain is about a preset: name one with --preset")
-                return CheckReport(explained(settings[PRESET], settings))
-            schema = None if given.columns is None else _spark_schema(given.columns)
-        except ConfigError as error:
-            return CheckReport([ProbeResult("options", FAIL, str(error), "pykafka-sink check --help")])
-        return check(settings, schema, timeout_s=given.timeout, probe_write=given.probe_write)
-
-
-def run(desk: CheckDesk, given: argparse.Namespace) -> Report:
-    found = desk.report()
-    is_explained = given.explain and found.is_ok
-    lines = explanation(found) if is_explained else found.lines(sys.stdout.encoding)
+def run(given: argparse.Namespace) -> Report:
+    found = _checked(given)
+    lines = explanation(found) if given.explain and found.is_ok else found.lines(sys.stdout.encoding)
     return Report(found.exit_code, {}, lines, found.objects())
+
+
+def _checked(given: argparse.Namespace) -> CheckReport:
+    """What is wrong with the options themselves is a line of the report, as everything else."""
+    try:
+        settings = settings_of(given)
+        if given.explain:
+            if PRESET not in settings:
+                raise ConfigError("--explain is about a preset: name one with --preset")
+            return CheckReport(explained(settings[PRESET], settings))
+        schema = None if given.columns is None else _spark_schema(given.columns)
+    except ConfigError as error:
+        return CheckReport([ProbeResult("options", FAIL, str(error), "pykafka-sink check --help")])
+    return check(settings, schema, timeout_s=given.timeout, probe_write=given.probe_write)
 
 
 def settings_of(given: argparse.Namespace) -> dict[str, str]:

@@ -1,20 +1,23 @@
 """`pykafka-sink completion bash|zsh|fish`: a script for the shell, made of the parsers.
 
-The script knows all words by itself, so that a Tab starts no Python; after an update it is made anew.
+The script knows all words by itself, so that a Tab starts no Python; after an update it is made anew. What can be typed
+is read from the parsers: a command that is added there is known here, and to the tests that hold every command to the
+same rules.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from kafka_sink.cli.report import DONE, Report
-from kafka_sink.cli.words import CommandWords, OptionWords, command_words
 
 PROGRAM = "pykafka-sink"
 # Shown beside a word; shells cut longer ones off in the middle.
 TITLE_CHARACTERS_MAX = 70
+# A metavar by which an option asks for a file.
+FILE = "FILE"
 
 _BASH = """\
 # Completion of {program} for bash: source it, or put it into /usr/share/bash-completion/completions/{program}
@@ -67,14 +70,72 @@ complete -c {program} -f
 """
 
 
-def completion(_desk: object, given: argparse.Namespace) -> Report:
+def completion(given: argparse.Namespace) -> Report:
     script = SCRIPTS[given.shell](tuple(command_words(given.parser())))
     return Report(DONE, {"shell": given.shell, "script": script}, [script.rstrip("\n")])
 
 
-def nowhere(_given: argparse.Namespace) -> nullcontext[None]:
-    """A command that asks nobody."""
-    return nullcontext()
+# ---- what can be typed -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OptionWords:
+    """`choices`: the words that may follow; `takes_value` and no choices: anything, or a file."""
+
+    names: tuple[str, ...]
+    help: str
+    takes_value: bool = False
+    takes_file: bool = False
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CommandWords:
+    """`path` is empty for the program itself. `commands`: what may follow, with its title."""
+
+    path: tuple[str, ...]
+    parser: argparse.ArgumentParser
+    options: tuple[OptionWords, ...] = ()
+    commands: tuple[tuple[str, str], ...] = ()
+    # Of the argument that has no name.
+    choices: tuple[str, ...] = ()
+
+    @property
+    def is_command(self) -> bool:
+        """Something that can be run."""
+        return not self.commands
+
+
+def command_words(parser: argparse.ArgumentParser, path: tuple[str, ...] = ()) -> Iterator[CommandWords]:
+    """The program and every command below it."""
+    options: list[OptionWords] = []
+    commands: list[tuple[str, str]] = []
+    choices: tuple[str, ...] = ()
+    below: dict[str, argparse.ArgumentParser] = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            below = dict(action.choices)
+            titles = {each.dest: each.help or "" for each in action._choices_actions}
+            commands = [(name, titles.get(name, "")) for name in below]
+        elif action.option_strings:
+            options.append(_option(action, parser))
+        elif action.choices is not None:
+            choices = tuple(map(str, action.choices))
+    yield CommandWords(path, parser, tuple(options), tuple(commands), choices)
+    for name, inner in below.items():
+        yield from command_words(inner, (*path, name))
+
+
+def _option(action: argparse.Action, parser: argparse.ArgumentParser) -> OptionWords:
+    takes_value = action.nargs != 0
+    text = (action.help or "") % {"default": action.default, "prog": parser.prog}
+    return OptionWords(
+        tuple(action.option_strings),
+        text,
+        takes_value,
+        takes_value and action.metavar == FILE,
+        tuple(map(str, action.choices or ())),
+    )
 
 
 # ---- bash and zsh, which are told a case for each path of commands ---------------------------------------------------

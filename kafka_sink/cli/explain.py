@@ -10,16 +10,8 @@ from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.errors import ConfigError
 
-ABOUT = """\
-Explain an error by its name: what happened, whether data is safe, what to do next. Without a name, list them all.
 
-examples:
-  pykafka-sink explain PKS-6001
-  pykafka-sink explain
-"""
-
-
-def explain(_: object, given: argparse.Namespace) -> Report:
+def explain(given: argparse.Namespace) -> Report:
     if given.name is None:
         listed = {entry.name: entry.title for entry in ENTRIES.values()}
         return Report(DONE, {"errors": listed}, [f"{name}  {title}" for name, title in listed.items()])

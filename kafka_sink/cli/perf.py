@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,7 @@ from kafka_sink.cli.perf_meter import Meter
 from kafka_sink.cli.report import DONE, Report
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.sink_table import TopicName
+from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.producer import Producer
 
@@ -40,7 +39,7 @@ class LoadTest:
     """What `perf` is about, and the producer that does it."""
 
     def __init__(self, given: argparse.Namespace) -> None:
-        self.topic = TopicName().parse("--topic", given.topic)
+        self.topic = TOPIC_NAME.parse("--topic", given.topic)
         self.record_count: int = given.num_records
         self.warm_up_count: int = given.warmup_records
         if self.warm_up_count >= self.record_count:
@@ -59,13 +58,16 @@ class LoadTest:
     def __enter__(self) -> LoadTest:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         self.producer.close(None if error is None else 0)
 
 
-def perf(load: LoadTest, given: argparse.Namespace) -> Report:
+def perf(given: argparse.Namespace) -> Report:
+    with LoadTest(given) as load:
+        return _measured(load, given)
+
+
+def _measured(load: LoadTest, given: argparse.Namespace) -> Report:
     meter = Meter(given.reporting_interval / 1000, tell=None if given.json else _say)
     warm_up = Meter(given.reporting_interval / 1000, tell=None)
     if load.is_transactional:

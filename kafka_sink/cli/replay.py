@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 
 import mmh3
 import pyarrow as pa
@@ -21,9 +20,8 @@ from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import LEDGER_PARTITION, PlainLedger, check_ledger_topic
 from kafka_sink.admin.topic_reader import PartitionReader
 from kafka_sink.cli.brokers import producer_options
-from kafka_sink.cli.report import DONE, Report, table
+from kafka_sink.cli.report import DONE, Report, ask, table
 from kafka_sink.cli.sink_client import NotAnswered
-from kafka_sink.cli.write_commands import ask
 from kafka_sink.client.admin_request import AnyBroker
 from kafka_sink.error_table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
 from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError
@@ -33,7 +31,7 @@ from kafka_sink.exactly_once.replay_progress import RUN_PREFIX, ReplayListing, R
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.io.error_copy import copy_error
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.sink_table import TopicName
+from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
 from kafka_sink.records.dead_letter import REASON, hindrance, opened
 from kafka_sink.records.scalar import Record
@@ -88,26 +86,21 @@ class Plan:
 
 class ReplayDesk:
     def __init__(self, given: argparse.Namespace) -> None:
-        self.source = TopicName().parse("--from", given.source)
-        self.target = TopicName().parse("--to", given.target)
+        self.source = TOPIC_NAME.parse("--from", given.source)
+        self.target = TOPIC_NAME.parse("--to", given.target)
         if self.source == self.target:
             raise ConfigError(
                 "--from and --to are the same topic: the records would be among their own letters", REPLAY_WRONG
             )
         self.filters = filters_of(given.filter)
         self.name = _name(given, self.source, self.target, self.filters)
-        self.ledger_topic = TopicName().parse("--ledger-topic", given.ledger_topic)
+        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
         self.batch_size: int = given.batch_size
         self._options = producer_options(given)
         self._patience_ms: int = given.timeout * 1000
         self.client = Client(replace(self._options, max_block_ms=self._patience_ms))
 
-    def __enter__(self) -> ReplayDesk:
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self.client.close()
 
     # ---- looking ---------------------------------------------------------------------------------------------------

@@ -1,11 +1,16 @@
-"""What a command says in the end: a JSON object, or lines for people. Words and figures are the same in both."""
+"""What a command says in the end: a JSON object, or lines for people, with the same words and figures; and what it asks
+before it changes anything."""
 
 from __future__ import annotations
 
+import argparse
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka_sink.error_table.commits import COMMAND_WRONG
+from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord, TransactionOutcome
 from kafka_sink.exactly_once.receipt import BatchKey
 
@@ -86,3 +91,20 @@ def age_word(age_ms: int) -> str:
         if seconds >= size:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
+
+
+class Declined(Exception):
+    """The person said no."""
+
+
+def ask(given: argparse.Namespace, lines: Sequence[str]) -> None:
+    """On standard error, so that a JSON object stays alone on standard output."""
+    if given.yes:
+        return
+    sys.stderr.write("\n".join([*lines, "Go on? [yes/no] "]))
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer:
+        raise ConfigError("nobody is there to be asked: nothing was changed. --yes does not ask", COMMAND_WRONG)
+    if answer.strip().lower() not in ("y", "yes"):
+        raise Declined("nothing was changed")

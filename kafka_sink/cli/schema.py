@@ -8,57 +8,38 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
 
 from kafka_sink.admin.side_planning import derived, planned_side
-from kafka_sink.cli.brokers import properties_of, without_repetition
+from kafka_sink.cli.brokers import options_of
 from kafka_sink.cli.report import DONE, OPEN, Report
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.format_names import ENCODED, JSON, PROTOBUF, is_format_option
-from kafka_sink.options.format_options import SideFormat
+from kafka_sink.options.format_options import RegistryOptions, SideFormat
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_formats import parse_format_options
-from kafka_sink.options.registry_options import RegistryOptions
 from kafka_sink.schemas.spark_types import struct_of
 
 
-class SchemaDesk:
-    """The columns, and how they are to be written."""
-
-    def __init__(self, given: argparse.Namespace) -> None:
-        self.kind: pa.DataType = _kind(given.columns, given.column)
-        self.side: str = given.side
-        self.topic: str | None = given.topic
-        self.registry: RegistryOptions | None
-        self.chosen: SideFormat
-        self.registry, self.chosen = _format(given)
-
-    def __enter__(self) -> SchemaDesk:
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return
-
-
-def show(desk: SchemaDesk, _given: object) -> Report:
-    chosen = desk.chosen
+def show(given: argparse.Namespace) -> Report:
+    kind = _kind(given.columns, given.column)
+    _, chosen = _format(given)
     if chosen.format in (PROTOBUF, JSON):
-        raise ConfigError(f"{desk.side}.format={chosen.format}: no schema is made from columns", COMMAND_WRONG)
-    text = derived(chosen.format, desk.kind, chosen.record_name).text
-    return Report(DONE, {"schema": json.loads(text)}, [json.dumps(json.loads(text), indent=2, ensure_ascii=False)])
+        raise ConfigError(f"{given.side}.format={chosen.format}: no schema is made from columns", COMMAND_WRONG)
+    schema = json.loads(derived(chosen.format, kind, chosen.record_name).text)
+    return Report(DONE, {"schema": schema}, [json.dumps(schema, indent=2, ensure_ascii=False)])
 
 
-def check(desk: SchemaDesk, _given: object) -> Report:
+def check(given: argparse.Namespace) -> Report:
     """By what the registry has now. A schema that is not registered is no error of the columns, so the text says
     whether it could be."""
+    kind = _kind(given.columns, given.column)
+    registry, chosen = _format(given)
     try:
-        _, resolved = planned_side(desk.side, desk.chosen, desk.registry, desk.kind, desk.topic)
+        _, resolved = planned_side(given.side, chosen, registry, kind, given.topic)
     except ConfigError as error:
         return Report(OPEN, {"fits": False, "text": str(error)}, [str(error)])
     found: dict[str, Any] = {"fits": True, "subject": None, "version": None, "id": None, "guid": None}
@@ -70,12 +51,11 @@ def check(desk: SchemaDesk, _given: object) -> Report:
             "guid": resolved.guid,
         }
     about = ", ".join(f"{name} {value}" for name, value in found.items() if name != "fits" and value is not None)
-    return Report(DONE, found, [f"the columns fit: {about or f'{desk.side}.format={desk.chosen.format}'}"])
+    return Report(DONE, found, [f"the columns fit: {about or f'{given.side}.format={chosen.format}'}"])
 
 
 def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideFormat]:
-    found = {**properties_of(given.properties), **without_repetition(given.option)}
-    settings = {name.lower(): value for name, value in found.items()}
+    settings = {name.lower(): value for name, value in options_of(given).items()}
     for name in settings:
         if not is_format_option(name):
             raise ConfigError(f"{name} is no option of formats, schemas or the registry", COMMAND_WRONG)

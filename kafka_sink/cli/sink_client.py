@@ -10,7 +10,6 @@ import difflib
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import TypeVar
 
 from kafka_sink.admin.client import Client
@@ -27,7 +26,7 @@ from kafka_sink.exactly_once.preflight import ONGOING
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.exactly_once.set_aside import AsideVerdict, SetAside
-from kafka_sink.options.sink_table import TopicName
+from kafka_sink.options.values import TOPIC_NAME
 
 UNKNOWN_TOPIC = 3
 LOOK_AGAIN_S = 0.05
@@ -44,18 +43,13 @@ class NotAnswered(KafkaSinkError):
 class SinkClient:
     def __init__(self, given: argparse.Namespace) -> None:
         self.sink_id = _sink_id(given)
-        self.ledger_topic = TopicName().parse("--ledger-topic", given.ledger_topic)
+        self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
         options = producer_options(given)
         self._patience_ms: int = given.timeout * 1000
         self.client = Client(replace(options, max_block_ms=self._patience_ms))
         self._known_settings: DeliverySettings | None = None
 
-    def __enter__(self) -> SinkClient:
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self.client.close()
 
     @property

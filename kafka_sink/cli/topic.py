@@ -3,34 +3,22 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
-from types import TracebackType
+from collections.abc import Iterator
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.topics import TopicState, create_where_missing, topic_state
 from kafka_sink.cli.brokers import producer_options, without_repetition
-from kafka_sink.cli.report import DONE, OPEN, Report, table
-from kafka_sink.cli.write_commands import ask
+from kafka_sink.cli.report import DONE, OPEN, Report, ask, table
 from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.sink_options import TopicPlan
-from kafka_sink.options.sink_table import TopicName
-
-TITLE = "show a topic, or create it"
-ABOUT = """\
-Show partitions, replicas and configuration of a topic; with --create make it if it is missing, as topic.create=true of
-a job does, and wait until every broker knows it. What will be made is shown before you are asked; --yes does not ask.
-A topic that is there already is never changed: how it differs is said, with exit code 1.
-
-  pykafka-sink topic --bootstrap-server localhost:9092 --topic events
-  pykafka-sink topic --bootstrap-server localhost:9092 --topic events --create --partitions 6 --config retention.ms=-1
-"""
+from kafka_sink.options.values import TOPIC_NAME
 
 
 class TopicDesk:
     def __init__(self, given: argparse.Namespace) -> None:
-        self.topic = TopicName().parse("--topic", given.topic)
+        self.topic = TOPIC_NAME.parse("--topic", given.topic)
         configs = tuple(sorted(without_repetition(given.config).items()))
         self.plan = TopicPlan(given.partitions, given.replication_factor, configs)
         if not given.create and self.plan != TopicPlan():
@@ -39,27 +27,8 @@ class TopicDesk:
             )
         self.client = Client(producer_options(given))
 
-    def __enter__(self) -> TopicDesk:
-        return self
-
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self.client.close()
-
-
-def add_topic(
-    command: argparse.ArgumentParser, pair: Callable[[str], tuple[str, str]], count: Callable[[str], int]
-) -> None:
-    command.add_argument("--topic", required=True, help="its name")
-    command.add_argument("--create", action="store_true", help="make it if it is missing")
-    command.add_argument("--partitions", type=count, default=-1, metavar="N", help="default: the brokers'")
-    command.add_argument("--replication-factor", type=count, default=-1, metavar="N", help="default: the brokers'")
-    command.add_argument(
-        "--config", type=pair, action="append", default=[], metavar="NAME=VALUE", help="of the topic; may be repeated"
-    )
-    command.add_argument("--yes", action="store_true", help="do not ask")
-    command.set_defaults(place=TopicDesk, run=topic)
 
 
 def topic(desk: TopicDesk, given: argparse.Namespace) -> Report:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from kafka_sink.error_table.brokers import KEY_FILE
 from kafka_sink.error_table.writes import PACKAGE_MISSING
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.security_rules import conversion
+from kafka_sink.options.values import conversion
 
 # The beginning of whatever is encoded as DER.
 DER = b"\x30"

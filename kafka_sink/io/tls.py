@@ -18,8 +18,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.io.files import located, looked_up, read_file
 from kafka_sink.io.pkcs12 import DER, pem_of_pkcs12
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.security_rules import conversion
-from kafka_sink.options.security_values import TLS_13_SUITES
+from kafka_sink.options.values import TLS_13_SUITES, conversion
 
 _LOGGER = logging.getLogger("kafka_sink")
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}

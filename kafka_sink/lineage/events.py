@@ -16,7 +16,7 @@ from typing import Any
 from kafka_sink.exactly_once.receipt import BatchSummary, summarised
 from kafka_sink.metrics.figures import DELIVERED, BatchReport
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.telemetry_options import TelemetryOptions
+from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.version import VERSION
 
 PRODUCER = f"urn:pykafka-sink:{VERSION}"

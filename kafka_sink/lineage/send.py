@@ -13,7 +13,7 @@ from kafka_sink.lineage.events import run_event
 from kafka_sink.metrics.breaker import unless_it_failed_lately
 from kafka_sink.metrics.figures import BatchReport
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.telemetry_options import TelemetryOptions
+from kafka_sink.options.sink_options import TelemetryOptions
 
 PATH = "/api/v1/lineage"
 ANSWER_BYTES_MAX = 64 * 1024

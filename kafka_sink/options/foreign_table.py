@@ -11,8 +11,7 @@ from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.option import Alias, Option, Treatment
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
-from kafka_sink.options.security_table import SECURITY_ALIASES
-from kafka_sink.options.values import INT_MIN, LONG_MIN, Flag, Rule, Text, Whole, refuse
+from kafka_sink.options.values import ANY_TEXT, INT_MIN, LONG_MIN, Flag, Rule, Whole, refuse
 
 _OLD = "Kafka 0.8"
 _RD = "librdkafka"
@@ -59,45 +58,45 @@ def _codec(name: str, value: object) -> object:
     return text
 
 
-def _alias(name: str, target: str, origin: str, meaning: str = "The same.", **more: object) -> Alias:
-    return Alias(name=name, target=target, origin=origin, meaning=meaning, **more)  # type: ignore[arg-type]
-
-
 _ALIASES = (
-    _alias("metadata.broker.list", "bootstrap.servers", _BOTH),
-    _alias("request.required.acks", "acks", _BOTH, "The same; 0.8's default was 0."),
-    _alias("message.send.max.retries", "retries", _BOTH),
-    _alias("queue.buffering.max.ms", "linger.ms", _BOTH, "The same; 0.8's default was 5000."),
-    _alias("queue.enqueue.timeout.ms", "max.block.ms", _OLD, "0: fail at once when the buffer is full; negative: wait "
-           "for ever; else wait so long.", convert=_enqueue_timeout),
-    _alias("compression.codec", "compression.type", _BOTH, "Names, or numbers from 0 (none) to 4 (zstd).",
-           convert=_codec),
-    _alias("topic.metadata.refresh.interval.ms", "metadata.max.age.ms", _BOTH, "Negative: only on failure; 0 is "
-           "refused.", convert=_refresh_interval),
-    _alias("serializer.class", "value.serializer", _OLD, "For values, and for keys unless key.serializer names one.",
-           fallback_for="key.serializer"),
-    _alias("key.serializer.class", "key.serializer", _OLD),
-    _alias("queue.buffering.max.kbytes", "buffer.memory", _RD, "In units of 1024 bytes.", convert=_kbytes),
-    _alias("message.timeout.ms", "delivery.timeout.ms", _RD, "0: the longest possible time.",
-           convert=_message_timeout),
-    _alias("message.max.bytes", "max.request.size", _RD),
-    _alias("max.in.flight", "max.in.flight.requests.per.connection", _RD),
-    _alias("socket.send.buffer.bytes", "send.buffer.bytes", _RD, "0: the system's choice.", convert=_socket_buffer),
-    _alias("socket.receive.buffer.bytes", "receive.buffer.bytes", _RD, "0: the system's choice.",
-           convert=_socket_buffer),
-    _alias("partitioner", "partitioner.class", "librdkafka, this producer", "Names and callables as there."),
-    _alias("interceptors", "interceptor.classes", "this producer", "Python objects."),
+    Alias("metadata.broker.list", "bootstrap.servers", _BOTH),
+    Alias("request.required.acks", "acks", _BOTH, "The same; 0.8's default was 0."),
+    Alias("message.send.max.retries", "retries", _BOTH),
+    Alias("queue.buffering.max.ms", "linger.ms", _BOTH, "The same; 0.8's default was 5000."),
+    Alias("queue.enqueue.timeout.ms", "max.block.ms", _OLD, "0: fail at once when the buffer is full; negative: wait "
+          "for ever; else wait so long.", convert=_enqueue_timeout),
+    Alias("compression.codec", "compression.type", _BOTH, "Names, or numbers from 0 (none) to 4 (zstd).",
+          convert=_codec),
+    Alias("topic.metadata.refresh.interval.ms", "metadata.max.age.ms", _BOTH, "Negative: only on failure; 0 is "
+          "refused.", convert=_refresh_interval),
+    Alias("serializer.class", "value.serializer", _OLD, "For values, and for keys unless key.serializer names one.",
+          fallback_for="key.serializer"),
+    Alias("key.serializer.class", "key.serializer", _OLD),
+    Alias("queue.buffering.max.kbytes", "buffer.memory", _RD, "In units of 1024 bytes.", convert=_kbytes),
+    Alias("message.timeout.ms", "delivery.timeout.ms", _RD, "0: the longest possible time.",
+          convert=_message_timeout),
+    Alias("message.max.bytes", "max.request.size", _RD),
+    Alias("max.in.flight", "max.in.flight.requests.per.connection", _RD),
+    Alias("socket.send.buffer.bytes", "send.buffer.bytes", _RD, "0: the system's choice.", convert=_socket_buffer),
+    Alias("socket.receive.buffer.bytes", "receive.buffer.bytes", _RD, "0: the system's choice.",
+          convert=_socket_buffer),
+    Alias("partitioner", "partitioner.class", "librdkafka, this producer", "Names and callables as there."),
+    Alias("interceptors", "interceptor.classes", "this producer", "Python objects."),
+    Alias("ssl.ca.location", "ssl.truststore.location", _RD),
+    Alias("ssl.ca.pem", "ssl.truststore.certificates", _RD),
+    Alias("ssl.certificate.pem", "ssl.keystore.certificate.chain", _RD),
+    Alias("ssl.key.pem", "ssl.keystore.key", _RD),
+    Alias("sasl.mechanisms", "sasl.mechanism", _RD),
+    Alias("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.credentials.client.id", _RD),
+    Alias("sasl.oauthbearer.client.secret", "sasl.oauthbearer.client.credentials.client.secret", _RD),
 )  # fmt: skip
-ALIASES: dict[str, Alias] = {alias.name: alias for alias in (*_ALIASES, *SECURITY_ALIASES)}
+ALIASES: dict[str, Alias] = {alias.name: alias for alias in _ALIASES}
 
 
-def _row(name: str, origin: str, meaning: str, instead: str, rule: Rule | None = None, *same: object,
+def _row(name: str, origin: str, meaning: str, instead: str, rule: Rule = ANY_TEXT, *same: object,
          treatment: Treatment = Treatment.REFUSED) -> Option:  # fmt: skip
-    kinds = {Flag: "BOOLEAN", Whole: "LONG"}
-    return Option(
-        name=name, kind=kinds.get(type(rule), "STRING"), default=same[0] if same else None, rule=rule or Text(),
-        meaning=meaning, origin=origin, treatment=treatment, same=same, instead=instead,
-    )  # fmt: skip
+    default = same[0] if same else None
+    return Option(name, rule, meaning, default, origin, treatment, same=same, instead=instead)
 
 
 _ANY = Whole(LONG_MIN, LONG_MAX)
@@ -113,9 +112,9 @@ _ROWS = (
     _row("timeout.ms", "Java before 0.11", "Wait for replicas.", "use request.timeout.ms"),
     _row("auto.include.jmx.reporter", "Java before 4.0", "Publish metrics by JMX.", "there is no JVM to publish them "
          "in; read Producer.metrics()", Flag(), False, treatment=Treatment.NO_EFFECT),
-    _row("serializer.encoding", "Java", "Encoding of Java's StringSerializer.", _ENCODING, Text(), "UTF-8", "UTF8"),
-    _row("key.serializer.encoding", "Java", "The same for keys.", _ENCODING, Text(), "UTF-8", "UTF8"),
-    _row("value.serializer.encoding", "Java", "The same for values.", _ENCODING, Text(), "UTF-8", "UTF8"),
+    _row("serializer.encoding", "Java", "Encoding of Java's StringSerializer.", _ENCODING, ANY_TEXT, "UTF-8", "UTF8"),
+    _row("key.serializer.encoding", "Java", "The same for keys.", _ENCODING, ANY_TEXT, "UTF-8", "UTF8"),
+    _row("value.serializer.encoding", "Java", "The same for values.", _ENCODING, ANY_TEXT, "UTF-8", "UTF8"),
     # librdkafka: habits that are fixed here.
     _row("socket.keepalive.enable", _RD, "TCP keep-alive.", "keep-alive is always on, as in Java", Flag(), True),
     _row("socket.nagle.disable", _RD, "TCP_NODELAY.", "Nagle's algorithm is always off, as in Java", Flag(), True),
@@ -128,9 +127,9 @@ _ROWS = (
     _row("delivery.report.only.error", _RD, "Report failures only.", "ignore the results in on_delivery", Flag(),
          False),
     _row("broker.address.family", _RD, "IPv4 or IPv6 only.", "every address of a name is tried; write the wanted "
-         "address into bootstrap.servers", Text(), "any"),
+         "address into bootstrap.servers", ANY_TEXT, "any"),
     _row("queuing.strategy", _RD, "Order of the queue.", "records of a partition are sent in the order of send()",
-         Text(), "fifo"),
+         ANY_TEXT, "fifo"),
     _row("statistics.interval.ms", _RD, "Statistics callback.", "read Producer.metrics()", _ANY, 0),
     # librdkafka: other means to the same end.
     _row("sticky.partitioning.linger.ms", _RD, "How long records without a key keep their partition.", "a partition "

@@ -1,11 +1,9 @@
-"""Formats of key and value, and which options belong to them: told by their names, so that a write without a format
-loads no more of it."""
+"""Formats of key and value, and which options belong to them and to the schema registry: told by their names, so that a
+write without a format loads no more of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from kafka_sink.options.registry_names import is_registry_option
 
 AVRO, PROTOBUF, JSON, JSON_SCHEMA, STRING, BINARY = "avro", "protobuf", "json", "json-schema", "string", "binary"
 FORMATS = (AVRO, PROTOBUF, JSON, JSON_SCHEMA, STRING, BINARY)
@@ -24,6 +22,21 @@ FORMAT_ALIASES: Mapping[str, str] = {
     "messagename": "value.record.name",
 }
 
+REGISTRY = "schema.registry."
+SSL = f"{REGISTRY}ssl."
+SIDES = ("value", "key")
+
+# Confluent's clients take these with the prefix and without.
+BARE = ("basic.auth.", "bearer.auth.", "latest.cache.", "http.connect.", "http.read.")
+_OF_BOTH_SIDES = frozenset({"auto.register.schemas", "use.latest.version", "normalize.schemas"})
+_OF_ONE_SIDE = tuple(f"{side}.{part}" for side in SIDES for part in ("schema", "schema.", "subject."))
+
 
 def is_format_option(name: str) -> bool:
     return name in FORMAT_NAMES or name in FORMAT_ALIASES or is_registry_option(name)
+
+
+def is_registry_option(name: str) -> bool:
+    if name.startswith((REGISTRY, *BARE)) or name in _OF_BOTH_SIDES:
+        return True
+    return any(name == part or (part.endswith(".") and name.startswith(part)) for part in _OF_ONE_SIDE)

@@ -1,27 +1,200 @@
-"""How key and value are written: the options as rows. Those of schemas and the registry are in registry_table.py."""
+"""How key and value are written: the options of formats as rows, and those of the schema registry, by Confluent's names
+and a few of this sink's own."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from urllib.parse import urlsplit
+from uuid import UUID
 
-from kafka_sink.options.format_names import EVERY_COLUMN, FORMATS
-from kafka_sink.options.option import Option, unset_option
-from kafka_sink.options.values import Choice, Names, Text
+from kafka_sink.errors import ConfigError
+from kafka_sink.frozen import frozen
+from kafka_sink.options.format_names import BARE, EVERY_COLUMN, FORMATS, REGISTRY, SIDES
+from kafka_sink.options.format_options import (
+    CUSTOM,
+    OAUTHBEARER,
+    SASL_INHERIT,
+    SASL_OAUTHBEARER_INHERIT,
+    STATIC_TOKEN,
+    USER_INFO,
+)
+from kafka_sink.options.option import Option
+from kafka_sink.options.values import FUNCTION_NAME, Choice, Flag, Names, Rule, Text, Whole, refuse
+from kafka_sink.registry.framing import FRAMINGS, PREFIX
+from kafka_sink.registry.request import LATEST
+from kafka_sink.registry.subject import STRATEGIES, TOPIC_NAME
 
-_row = unset_option
+_WHOLE = re.compile(r"[0-9]{1,19}")
+_CONTEXT = re.compile(r"[A-Za-z0-9._\-]{1,200}")
+_SUBJECT_PACKAGE = "io.confluent.kafka.serializers.subject."
+# The words of the other clients for the same.
+_STRATEGY_WORDS = {"TOPIC": STRATEGIES[0], "RECORD": STRATEGIES[1], "TOPIC_RECORD": STRATEGIES[2]}
 
-_ROWS = (
-    _row("value.format", Choice(FORMATS), "How values are written. avro, protobuf and json-schema: by a schema, with "
-         "what a reader needs to find it in the registry. json: as to_json does it. string and binary: the column as "
-         "it is. Not set: a string or binary column as it is."),
-    _row("value.columns", Names("column names separated by commas, or *"), "The columns that form the record; "
+
+@frozen
+class Urls:
+    """A user and password in an address would be shown wherever the address is."""
+
+    valid: str = "addresses that begin with http:// or https://, separated by commas"
+
+    def parse(self, name: str, value: object) -> tuple[str, ...]:
+        urls = Names(self.valid).parse(name, value)
+        for url in urls:
+            try:
+                parts = urlsplit(url)
+                is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+            except ValueError:
+                raise ConfigError(f"{name} is not valid: expected {self.valid}") from None
+            if "@" in url:
+                raise ConfigError(f"{name} holds a user and password: set {REGISTRY}basic.auth.user.info instead")
+            if not is_address or parts.query or parts.fragment:
+                raise refuse(name, url, self.valid)
+        if not urls:
+            raise ConfigError(f"{name} is empty: expected {self.valid}")
+        return tuple(url.rstrip("/") for url in urls)
+
+
+@frozen
+class Strategy:
+    valid: str = f"one of {', '.join(STRATEGIES)}; for a name of your own set the option subject.name instead"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip().removeprefix(_SUBJECT_PACKAGE) if isinstance(value, str) else ""
+        found = _STRATEGY_WORDS.get(text.upper(), text)
+        if found not in STRATEGIES:
+            raise refuse(name, value, self.valid)
+        return found
+
+
+@frozen
+class Identity:
+    valid: str = "the id of a schema, a whole number, or its GUID"
+
+    def parse(self, name: str, value: object) -> int | str:
+        text = str(value).strip() if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
+        if _WHOLE.fullmatch(text):
+            return int(text)
+        try:
+            return str(UUID(text))
+        except ValueError:
+            raise refuse(name, value, self.valid) from None
+
+
+@frozen
+class VersionOption:
+    valid: str = "the number of a version, from 1, or latest"
+
+    def parse(self, name: str, value: object) -> int | str:
+        if isinstance(value, str) and value.strip().lower() == LATEST:
+            return LATEST
+        try:
+            return Whole(1).parse(name, value)
+        except ConfigError:
+            raise refuse(name, value, self.valid) from None
+
+
+@frozen
+class ContextOption:
+    valid: str = "the name of a context: letters, digits, dots, underscores and hyphens"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        text = text.removeprefix(":").removesuffix(":").removeprefix(".")
+        if not _CONTEXT.fullmatch(text):
+            raise refuse(name, value, self.valid)
+        return text
+
+
+def _row(name: str, default: object, rule: Rule, meaning: str) -> Option:
+    return Option(name, rule, meaning, default)
+
+
+def _text(name: str, meaning: str) -> Option:
+    return Option(name, Text(empty_allowed=False), meaning)
+
+
+_FORMATS = (
+    _row("value.format", None, Choice(FORMATS), "How values are written. avro, protobuf and json-schema: by a schema, "
+         "with what a reader needs to find it in the registry. json: as to_json does it. string and binary: the column "
+         "as it is. Not set: a string or binary column as it is."),
+    _row("value.columns", None, Names("column names separated by commas, or *"), "The columns that form the record; "
          f"{EVERY_COLUMN} is all but key, value, topic, partition, headers and timestamp. Not set: the column value, "
          "and where there is none, as *."),
-    _row("value.record.name", Text(empty_allowed=False), "What a schema that is made from the columns is called, "
-         "with its namespace (topLevelRecord if it is not set, as in Spark); in Protobuf, which message of the schema "
-         "is written (the first)."),
-    _row("key.format", Choice(FORMATS), "How the column key is written: as value.format."),
-    _row("key.record.name", Text(empty_allowed=False), "As value.record.name."),
+    _text("value.record.name", "What a schema that is made from the columns is called, with its namespace "
+          "(topLevelRecord if it is not set, as in Spark); in Protobuf, which message of the schema is written (the "
+          "first)."),
+    _row("key.format", None, Choice(FORMATS), "How the column key is written: as value.format."),
+    _text("key.record.name", "As value.record.name."),
 )  # fmt: skip
 
-FORMAT_OPTIONS: Mapping[str, Option] = {row.name: row for row in _ROWS}
+_CONNECTION = (
+    _row(f"{REGISTRY}url", None, Urls(), "Addresses of the schema registry, tried one after the other. It is asked on "
+         "the driver, while a write is planned; executors never ask it."),
+    _row(f"{REGISTRY}context", None, ContextOption(), "The context of all subjects that do not name one themselves."),
+    _row(f"{REGISTRY}http.connect.timeout.ms", 10_000, Whole(1), "Longest time to connect."),
+    _row(f"{REGISTRY}http.read.timeout.ms", 10_000, Whole(1), "Longest wait for an answer."),
+    _row(f"{REGISTRY}max.retries", 3, Whole(0, 100), "How often all addresses are tried again, when none answered, or "
+         "with 408, 429, 500, 502, 503 or 504."),
+    _row(f"{REGISTRY}retries.wait.ms", 1_000, Whole(0), "First wait between two tries; it doubles each time, and an "
+         "answer's Retry-After may ask for more."),
+    _row(f"{REGISTRY}retries.max.wait.ms", 20_000, Whole(0), "Longest such wait."),
+    _row(f"{REGISTRY}latest.cache.ttl.sec", -1, Whole(0, besides=-1), "How long a planning process goes by what it was "
+         "told to be the latest version; -1: as long as it lives. All else that a registry says never changes."),
+)  # fmt: skip
+
+_LOGIN = (
+    _row(f"{REGISTRY}basic.auth.credentials.source", None, Choice((USER_INFO, SASL_INHERIT)), "USER_INFO: those of "
+         "basic.auth.user.info, which is also what it means when only that is set. SASL_INHERIT: user and password of "
+         "the connection to Kafka."),
+    _text(f"{REGISTRY}basic.auth.user.info", "user:password, or API key:secret."),
+    _row(f"{REGISTRY}bearer.auth.credentials.source", None,
+         Choice((STATIC_TOKEN, OAUTHBEARER, SASL_OAUTHBEARER_INHERIT, CUSTOM)), "STATIC_TOKEN: bearer.auth.token. "
+         "OAUTHBEARER: tokens of bearer.auth.issuer.endpoint.url. SASL_OAUTHBEARER_INHERIT: those of the connection "
+         "to Kafka. CUSTOM: those of bearer.auth.token.provider."),
+    _text(f"{REGISTRY}bearer.auth.token", "A token that is good for as long as the query plans batches."),
+    _text(f"{REGISTRY}bearer.auth.issuer.endpoint.url", "Where tokens are got with client id and secret. https, or "
+          "http for an address of this host."),
+    _text(f"{REGISTRY}bearer.auth.client.id", "OAUTHBEARER: client id."),
+    _text(f"{REGISTRY}bearer.auth.client.secret", "OAUTHBEARER: its secret."),
+    _text(f"{REGISTRY}bearer.auth.scope", "OAUTHBEARER: scope to ask for."),
+    _row(f"{REGISTRY}bearer.auth.token.provider", None, FUNCTION_NAME, "CUSTOM: a function without arguments that "
+         "returns the token as text, called on the driver."),
+    _text(f"{REGISTRY}bearer.auth.logical.cluster", "Confluent Cloud: id of the registry's cluster, sent as the header "
+          "target-sr-cluster."),
+    _text(f"{REGISTRY}bearer.auth.identity.pool.id", "Confluent Cloud: id of the identity pool, sent as the header "
+          "Confluent-Identity-Pool-Id."),
+)  # fmt: skip
+
+_CHOICE = (
+    _row("auto.register.schemas", False, Flag(), "Register the schema under its subject if it is not there. One that "
+         "is not compatible is refused by the registry before any task runs."),
+    _row("use.latest.version", False, Flag(), "Write by the latest version of the subject; columns are matched to it "
+         "by name."),
+    _row("normalize.schemas", False, Flag(), "Let the registry look at schemas without regard to their spelling."),
+)  # fmt: skip
+
+
+def _rows_of(side: str) -> tuple[Option, ...]:
+    return (
+        _text(f"{side}.schema", f"The schema of the {side}: its text, or the name of a file that holds it, found as "
+              "other files are."),
+        _row(f"{side}.schema.id", None, Identity(), "The id or GUID of a registered schema. Together with "
+             f"{side}.schema nobody is asked."),
+        _row(f"{side}.schema.version", None, VersionOption(), "Write by this version of the subject."),
+        _row(f"{side}.subject.name.strategy", TOPIC_NAME, Strategy(), "How the subject is called: by the topic, the "
+             "record, or both."),
+        _text(f"{side}.subject.name", "The subject itself, in place of a strategy; :.context:subject names one in a "
+              "context."),
+        _row(f"{side}.schema.framing", PREFIX, Choice(FRAMINGS), "How a reader finds the schema: docs/schemas.md."),
+    )  # fmt: skip
+
+
+FORMAT_OPTIONS: Mapping[str, Option] = {row.name: row for row in _FORMATS}
+REGISTRY_OPTIONS: Mapping[str, Option] = {
+    row.name: row for row in (*_CONNECTION, *_LOGIN, *_CHOICE, *(row for side in SIDES for row in _rows_of(side)))
+}
+# Confluent's clients take some with the prefix and without.
+REGISTRY_ALIASES: Mapping[str, str] = {
+    name.removeprefix(REGISTRY): name for name in REGISTRY_OPTIONS if name.removeprefix(REGISTRY).startswith(BARE)
+}

@@ -1,16 +1,16 @@
-"""One row of the option table: what an option is called, takes, means, and what this producer does about it.
+"""One row of an option table: what an option is called, takes, means, and what becomes of it.
 
-The tables (`table.py`, `security_table.py`, `foreign_table.py`) hold rows, `parse.py` reads them, and the option
-reference is printed from them. An option is never silently ignored: it is honoured, refused with the text of what to
-use instead, or, for the few that can have no effect here, answered with a notice that says why.
+The tables (`table.py`, `foreign_table.py`, `sink_table.py`, `format_table.py`) hold rows, the `parse_*` modules read
+them, and the option reference is printed from them. An option is never silently ignored: it is honoured, refused with
+the text of what to use instead, or, for the few that can have no effect here, answered with a notice that says why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
+from kafka_sink.frozen import frozen
 from kafka_sink.options.values import Rule
 
 
@@ -20,17 +20,19 @@ class Treatment(Enum):
     NO_EFFECT = "no effect"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Option:
-    """`kind` is Java's type name. `same` lists the values of a refused or ineffective option that say just what this
-    producer does anyway: they are accepted without a word. `instead` completes the sentence about all the others.
+    """`default` is what a user would write. `field`: that of the options after parsing; empty where it has none of its
+    own.
+
+    `same` lists the values of a refused or ineffective option that say just what this producer does anyway: they are
+    accepted without a word. `instead` completes the sentence about all the others.
     """
 
     name: str
-    kind: str
-    default: object
     rule: Rule
     meaning: str
+    default: object = None
     origin: str = "Java"
     treatment: Treatment = Treatment.HONOURED
     field: str = ""
@@ -40,7 +42,7 @@ class Option:
     deprecation: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Alias:
     """Another client's name for an option of the table. `convert` makes the canonical value of what the user wrote.
 
@@ -50,19 +52,6 @@ class Alias:
     name: str
     target: str
     origin: str
-    meaning: str
+    meaning: str = "The same."
     convert: Callable[[str, object], object] | None = None
     fallback_for: str = ""
-
-
-def own_option(name: str, default: object, rule: Rule, meaning: str) -> Option:
-    """An option that no other client has. In Spark options are texts; the field is called after the option."""
-    return Option(
-        name=name, kind="STRING", default=default, rule=rule, meaning=meaning, origin="this sink",
-        field=name.replace(".", "_"),
-    )  # fmt: skip
-
-
-def unset_option(name: str, rule: Rule, meaning: str) -> Option:
-    """One of our own that has no default and no field: a group of them is read by a parser of its own."""
-    return Option(name=name, kind="STRING", default=None, rule=rule, meaning=meaning, origin="this sink", field="-")

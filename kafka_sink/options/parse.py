@@ -6,14 +6,13 @@ over several values. Later steps run only when the earlier ones found nothing, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from kafka_sink.error_table.writes import (
     OPTION_MISSING,
     OPTION_NOT_SUPPORTED,
     OPTION_UNKNOWN,
-    OPTIONS_CONTRADICT,
     OPTIONS_WRONG,
 )
 from kafka_sink.errors import ConfigError, common_entry
@@ -21,39 +20,56 @@ from kafka_sink.options.foreign_table import ALIASES, CONSUMER_OPTIONS, FOREIGN_
 from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.rules import RULES, Draft
-from kafka_sink.options.security_table import SECURITY_PREFIXES, UNKNOWN_SECURITY
-from kafka_sink.options.table import OPTIONS
-from kafka_sink.options.values import written
+from kafka_sink.options.table import OPTIONS, SECURITY_PREFIXES, UNKNOWN_SECURITY
+from kafka_sink.options.values import two_values, written
 
 _KNOWN_NAMES = (*OPTIONS, *FOREIGN_OPTIONS, *ALIASES)
+
+T = TypeVar("T")
+
+
+class OptionProblems:
+    """What is wrong with some options, gathered so that one error tells all of it."""
+
+    def __init__(self) -> None:
+        self.found: list[ConfigError] = []
+
+    def tried(self, check: Callable[..., T], *arguments: Any) -> T | None:
+        try:
+            return check(*arguments)
+        except ConfigError as problem:
+            self.found.append(problem)
+            return None
+
+    def raise_any(self, word: str = "problems") -> None:
+        if len(self.found) == 1:
+            raise self.found[0]
+        if self.found:
+            text = "\n- ".join([f"{len(self.found)} {word}:", *map(str, self.found)])
+            raise ConfigError(text, common_entry(self.found, OPTIONS_WRONG))
 
 
 def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
     if not isinstance(settings, Mapping):
         raise ConfigError(f"options must be a mapping of names to values, not {type(settings).__name__}")
-    draft = Draft(values={}, named={}, raw={})
-    problems: list[ConfigError] = []
+    draft, problems = Draft(), OptionProblems()
     for name, value in settings.items():
-        try:
-            _take(draft, name, value)
-        except ConfigError as problem:
-            problems.append(problem)
+        problems.tried(_take, draft, name, value)
     _take_fallbacks(draft, settings)
-    if "bootstrap.servers" not in draft.named and not any("bootstrap.servers" in str(each) for each in problems):
-        problems.append(
-            ConfigError("bootstrap.servers is missing: name at least one broker as host:port", OPTION_MISSING)
-        )
-    _raise_all(problems)
+    if "bootstrap.servers" not in draft.named and not any("bootstrap.servers" in str(each) for each in problems.found):
+        missing = "bootstrap.servers is missing: name at least one broker as host:port"
+        problems.found.append(ConfigError(missing, OPTION_MISSING))
+    problems.raise_any()
     for name, option in OPTIONS.items():
-        if name not in draft.values and option.field:
+        if name not in draft.values and option.treatment is Treatment.HONOURED:
             draft.values[name] = option.default if option.default is None else option.rule.parse(name, option.default)
     for rule in RULES:
-        try:
-            rule(draft)
-        except ConfigError as problem:
-            problems.append(problem)
-    _raise_all(problems)
-    return _finished(draft)
+        problems.tried(rule, draft)
+    problems.raise_any()
+    fields = {option.field: draft.values[name] for name, option in OPTIONS.items() if option.field}
+    fields["send_is_synchronous"] = draft.values["producer.type"] == "sync"
+    fields["partitioner"] = draft.values["partitioner.class"] or "default"
+    return ProducerOptions(**fields, notices=tuple(draft.notices))
 
 
 def _take(draft: Draft, name: str, value: object) -> None:
@@ -75,9 +91,7 @@ def _take(draft: Draft, name: str, value: object) -> None:
         return
     parsed = option.rule.parse(name, alias.convert(name, value) if alias and alias.convert else value)
     if canonical in draft.named and draft.values[canonical] != parsed:
-        raise ConfigError(
-            f"{name} and {draft.named[canonical]} mean the same and have different values: keep one", OPTIONS_CONTRADICT
-        )
+        raise two_values(name, draft.named[canonical])
     if canonical not in draft.named or canonical == name:
         draft.named[canonical] = name
     draft.values[canonical] = parsed
@@ -108,34 +122,20 @@ def _take_fallbacks(draft: Draft, settings: Mapping[str, object]) -> None:
 
 
 def _unknown(name: str) -> ConfigError:
-    import difflib  # most processes meet no unknown name
-
     if name.startswith(SECURITY_PREFIXES):
-        nearest = difflib.get_close_matches(name, _KNOWN_NAMES, 1)
-        hint = f", did you mean {nearest[0]}?" if nearest else ""
+        hint = nearest(name, _KNOWN_NAMES, ", ")
         return ConfigError(f"{name} is not supported: {UNKNOWN_SECURITY}{hint}", OPTION_UNKNOWN)
     if name in CONSUMER_OPTIONS:
         return ConfigError(f"{name} is an option of consumers: leave it out", OPTION_UNKNOWN)
     # Underscores are Python's spelling, hyphens the command line's.
     dotted = name.strip().lower().replace("_", ".").replace("-", ".")
-    nearest = [dotted] if dotted in _KNOWN_NAMES else difflib.get_close_matches(dotted, _KNOWN_NAMES, 1)
-    if dotted in CONSUMER_OPTIONS or not nearest:
-        return ConfigError(f"{name!r} is not a producer option", OPTION_UNKNOWN)
-    return ConfigError(f"{name!r} is not a producer option: did you mean {nearest[0]}?", OPTION_UNKNOWN)
+    hint = "" if dotted in CONSUMER_OPTIONS else nearest(dotted, _KNOWN_NAMES)
+    return ConfigError(f"{name!r} is not a producer option{hint}", OPTION_UNKNOWN)
 
 
-def _raise_all(problems: list[ConfigError]) -> None:
-    if len(problems) == 1:
-        raise problems[0]
-    if problems:
-        text = f"{len(problems)} problems:\n- " + "\n- ".join(str(problem) for problem in problems)
-        raise ConfigError(text, common_entry(problems, OPTIONS_WRONG))
+def nearest(name: str, known: Iterable[str], joint: str = ": ") -> str:
+    """The end of a sentence that says which name may have been meant, or nothing."""
+    import difflib  # most processes meet no unknown name
 
-
-def _finished(draft: Draft) -> ProducerOptions:
-    fields: dict[str, Any] = {
-        option.field: draft.values[name] for name, option in OPTIONS.items() if option.field not in ("", "-")
-    }
-    fields["send_is_synchronous"] = draft.values["producer.type"] == "sync"
-    fields["partitioner"] = draft.values["partitioner.class"] or "default"
-    return ProducerOptions(**fields, notices=tuple(draft.notices))
+    found = difflib.get_close_matches(name, known, 1)
+    return f"{joint}did you mean {found[0]}?" if found else ""

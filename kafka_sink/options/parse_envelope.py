@@ -1,4 +1,4 @@
-"""Options of headers and CloudEvents -> `EnvelopeOptions`; all problems in one `ConfigError`."""
+"""Constant headers and CloudEvents: the options as rows, and how they become `EnvelopeOptions`."""
 
 from __future__ import annotations
 
@@ -8,30 +8,50 @@ from dataclasses import replace
 
 from kafka_sink.error_table.writes import EVENT_OPTION, HEADER_OPTION, OPTIONS_WRONG
 from kafka_sink.errors import ConfigError, common_entry
-from kafka_sink.options.envelope_options import (
+from kafka_sink.options.format_names import AVRO, ENCODED, JSON, JSON_SCHEMA, PROTOBUF
+from kafka_sink.options.option import Option
+from kafka_sink.options.sink_options import (
     BINARY_MODE,
     CLOUDEVENTS,
     COLUMN,
     HEADER,
+    PLACEHOLDER,
     STRUCTURED_MODE,
     TRACEPARENT,
     EnvelopeOptions,
 )
-from kafka_sink.options.envelope_table import MODE, NOT_EMPTY
-from kafka_sink.options.format_names import AVRO, ENCODED, JSON, JSON_SCHEMA, PROTOBUF
+from kafka_sink.options.values import ANY_TEXT, Choice, Text
 
 PLACEHOLDERS = ("query.id", "batch.id")
 REQUIRED = ("type", "source")
 # Not the user's to say.
 _FIXED = {"specversion": "it is 1.0", "data": "it is the value", "data_base64": "it is the value"}
 _ATTRIBUTE = re.compile(r"[a-z0-9]+")
-_PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
 _CONTENT_TYPES = {
     AVRO: "application/avro",
     PROTOBUF: "application/protobuf",
     JSON: "application/json",
     JSON_SCHEMA: "application/json",
 }
+
+_MODE = Choice((BINARY_MODE, STRUCTURED_MODE))
+_TEXT = Text(empty_allowed=False)
+# NAME stands for a name of the user's.
+ENVELOPE_OPTIONS = (
+    Option("header.NAME", ANY_TEXT, "A header of every record, behind those of the column headers. ${query.id} and "
+           "${batch.id} stand for what the sink calls the batch: of a stream, Spark's query id and the number of the "
+           "micro-batch. Spark makes small letters of the names of options, and so of NAME."),
+    Option("cloudevents", _MODE, "Records are CloudEvents 1.0. binary: the attributes are headers ce_NAME, the value "
+           "is the data. structured: the value is one JSON object with attributes and data; the data is the JSON of "
+           "value.format=json, or of a column value."),
+    Option("cloudevents.NAME", _TEXT, "An attribute of every event, with the placeholders of header.NAME. type and "
+           "source are required, here or from a column. id is made of query, batch, Spark partition and row unless it "
+           "is given. datacontenttype is that of value.format unless it is given, else application/json in "
+           "structured."),
+    Option("cloudevents.NAME.column", _TEXT, "The column that has the attribute: string, whole number, boolean or "
+           "timestamp. Where it is null the row has no such attribute; a row without id, type or source follows "
+           "record.errors. The column is part of the value all the same, unless value.columns leaves it out."),
+)  # fmt: skip
 
 
 def parse_envelope_options(settings: Mapping[str, str], value_format: str | None) -> EnvelopeOptions:
@@ -41,13 +61,13 @@ def parse_envelope_options(settings: Mapping[str, str], value_format: str | None
     for name, text in sorted(settings.items()):
         try:
             if name == CLOUDEVENTS:
-                mode = MODE.parse(name, text)
+                mode = _MODE.parse(name, text)
             elif name.startswith(HEADER):
                 headers[_header_name(name)] = _template(name, text)
             elif name.endswith(COLUMN):
-                columns[_attribute(name.removesuffix(COLUMN), name)] = NOT_EMPTY.parse(name, text)
+                columns[_attribute(name.removesuffix(COLUMN), name)] = _TEXT.parse(name, text)
             else:
-                attributes[_attribute(name, name)] = _template(name, NOT_EMPTY.parse(name, text))
+                attributes[_attribute(name, name)] = _template(name, _TEXT.parse(name, text))
         except ConfigError as problem:
             problems.append(problem)
     against = _against_each_other(mode, attributes, columns, value_format)
@@ -119,12 +139,8 @@ def _attribute(name: str, option: str) -> str:
 
 
 def _template(option: str, text: str) -> str:
-    for name in _PLACEHOLDER.findall(text):
+    for name in PLACEHOLDER.findall(text):
         if name not in PLACEHOLDERS:
             known = " and ".join(f"${{{each}}}" for each in PLACEHOLDERS)
             raise ConfigError(f"{option}: ${{{name}}} is no placeholder; there are {known}", HEADER_OPTION)
     return text
-
-
-def rendered(text: str, known: Mapping[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda found: known[found[1]], text)

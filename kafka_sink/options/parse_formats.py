@@ -1,61 +1,115 @@
-"""The options of formats, schemas and the registry -> `FormatOptions`."""
+"""The options of formats, schemas and the registry -> `FormatOptions`.
+
+TLS and token endpoints are read by the rules that the producer has for them: `schema.registry.ssl.truststore.location`
+is its `ssl.truststore.location`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from kafka_sink.error_table.commits import SCHEMA_MISSING
-from kafka_sink.error_table.writes import OPTION_MISSING, OPTIONS_CONTRADICT
+from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_UNKNOWN, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.format_names import EVERY_COLUMN, FORMAT_ALIASES, JSON_SCHEMA, PROTOBUF, WITH_SCHEMA
-from kafka_sink.options.format_options import FormatOptions, SideFormat
-from kafka_sink.options.format_table import FORMAT_OPTIONS
-from kafka_sink.options.parse_registry import parse_registry_options
+from kafka_sink.options.format_names import (
+    EVERY_COLUMN,
+    FORMAT_ALIASES,
+    JSON_SCHEMA,
+    PROTOBUF,
+    REGISTRY,
+    SIDES,
+    SSL,
+    WITH_SCHEMA,
+)
+from kafka_sink.options.format_options import (
+    CUSTOM,
+    OAUTHBEARER,
+    SASL_INHERIT,
+    SASL_OAUTHBEARER_INHERIT,
+    STATIC_TOKEN,
+    USER_INFO,
+    FormatOptions,
+    RegistryOptions,
+    SchemaOptions,
+    SideFormat,
+)
+from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_ALIASES, REGISTRY_OPTIONS
+from kafka_sink.options.parse import nearest, parse_producer_options
 from kafka_sink.options.producer_options import ProducerOptions
-from kafka_sink.options.registry_names import REGISTRY, SIDES
-from kafka_sink.options.registry_options import SchemaOptions
+from kafka_sink.options.values import keep_one, two_values
+from kafka_sink.registry.framing import BY_GUID, GLUE, NONE
+from kafka_sink.registry.request import LATEST
+from kafka_sink.registry.subject import in_context
+
+_OPTIONS = {**FORMAT_OPTIONS, **REGISTRY_OPTIONS}
+_ALIASES = {**FORMAT_ALIASES, **REGISTRY_ALIASES}
+_BASIC, _BEARER = f"{REGISTRY}basic.auth.", f"{REGISTRY}bearer.auth."
+_WITH_PASSWORD = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+# What belongs to which source of tokens; all but the scope have to be there.
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    STATIC_TOKEN: ("token",),
+    OAUTHBEARER: ("issuer.endpoint.url", "client.id", "client.secret"),
+    CUSTOM: ("token.provider",),
+    SASL_OAUTHBEARER_INHERIT: (),
+}
+_OF_TOKENS = {"issuer.endpoint.url": "token.endpoint.url", "client.id": "client.credentials.client.id",
+              "client.secret": "client.credentials.client.secret", "scope": "scope",
+              "token.provider": "token.provider"}  # fmt: skip
 
 
 def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) -> tuple[FormatOptions, tuple[str, ...]]:
-    """`settings`: those for which `is_format_option` says so. And notices."""
-    canonical: dict[str, str] = {}
-    for given, text in settings.items():
-        name = FORMAT_ALIASES.get(given, given)
-        if canonical.get(name, text) != text:
-            raise ConfigError(
-                f"{given} and {name} mean the same and have different values: keep one", OPTIONS_CONTRADICT
-            )
-        canonical[name] = text
-    own: dict[str, Any] = {name: option.default for name, option in FORMAT_OPTIONS.items()}
-    of_registry: dict[str, str] = {}
-    for name, text in canonical.items():
-        if name in FORMAT_OPTIONS:
-            own[name] = FORMAT_OPTIONS[name].rule.parse(name, text)
-        else:
-            of_registry[name] = text
-    registry = parse_registry_options(of_registry, kafka)
-    sides = {"value": registry.value, "key": registry.key}
+    """`settings`: those for which `is_format_option` says so. `kafka`: the options of the connection to Kafka. And
+    notices."""
+    values, named, of_tls = _values(settings)
+    _check_login(values)
+    schemas = {side: _schema_options(side, values) for side in SIDES}
+    registry: RegistryOptions | None = None
+    notices: tuple[str, ...] = ()
+    if values[f"{REGISTRY}url"] is None:
+        _check_without_registry(values, named, schemas)
+    else:
+        registry, notices = _registry_options(values, of_tls, kafka)
     for side in SIDES:
-        _check_side(side, own, of_registry, sides[side])
-    if registry.registry is not None and not any(own[f"{side}.format"] in WITH_SCHEMA for side in SIDES):
+        _check_side(side, values, named, schemas[side])
+    if registry is not None and not any(values[f"{side}.format"] in WITH_SCHEMA for side in SIDES):
         raise ConfigError(
             f"{REGISTRY}url is set, but neither value.format nor key.format is one of {', '.join(sorted(WITH_SCHEMA))}",
             OPTION_MISSING,
         )
-    made = {side: _side(side, own, sides[side]) for side in SIDES}
-    return FormatOptions(registry.registry, made["value"], made["key"]), registry.notices
+    value, key = (_side_format(side, values, schemas[side]) for side in SIDES)
+    return FormatOptions(registry, value, key), notices
 
 
-def _side(side: str, own: Mapping[str, Any], schema: SchemaOptions) -> SideFormat | None:
-    if own[f"{side}.format"] is None:
+def _values(settings: Mapping[str, str]) -> tuple[dict[str, Any], list[str], dict[str, str]]:
+    """What is set, by its own name; the names that were given; and what is for TLS to read."""
+    values: dict[str, Any] = {name: option.default for name, option in _OPTIONS.items()}
+    given: dict[str, str] = {}
+    of_tls: dict[str, str] = {}
+    for name, text in settings.items():
+        canonical = _ALIASES.get(name, name)
+        if given.setdefault(canonical, text) != text:
+            raise two_values(name, canonical)
+        if canonical in _OPTIONS:
+            values[canonical] = _OPTIONS[canonical].rule.parse(canonical, text)
+        elif canonical.startswith(SSL):
+            of_tls[canonical.removeprefix(REGISTRY)] = text
+        else:
+            hint = nearest(name, REGISTRY_OPTIONS)
+            raise ConfigError(f"{name!r} is not an option of this sink{hint}", OPTION_UNKNOWN)
+    return values, list(given), of_tls
+
+
+def _side_format(side: str, values: Mapping[str, Any], schema: SchemaOptions) -> SideFormat | None:
+    if values[f"{side}.format"] is None:
         return None
-    return SideFormat(own[f"{side}.format"], schema, own.get(f"{side}.columns"), own[f"{side}.record.name"])
+    return SideFormat(values[f"{side}.format"], schema, values.get(f"{side}.columns"), values[f"{side}.record.name"])
 
 
-def _check_side(side: str, own: Mapping[str, Any], of_registry: Mapping[str, str], schema: SchemaOptions) -> None:
-    chosen = own[f"{side}.format"]
-    columns = own.get(f"{side}.columns")
+def _check_side(side: str, values: Mapping[str, Any], given: list[str], schema: SchemaOptions) -> None:
+    chosen = values[f"{side}.format"]
+    columns = values.get(f"{side}.columns")
     if columns is not None and chosen is None:
         raise ConfigError(f"{side}.columns needs {side}.format: it says what is made of the columns", OPTION_MISSING)
     if columns is not None and EVERY_COLUMN in columns and len(columns) > 1:
@@ -63,8 +117,8 @@ def _check_side(side: str, own: Mapping[str, Any], of_registry: Mapping[str, str
     if columns is not None and (not columns or len(set(columns)) < len(columns)):
         raise ConfigError(f"{side}.columns names no column, or one twice", OPTIONS_CONTRADICT)
     if chosen not in WITH_SCHEMA:
-        named = [name for name in of_registry if name.startswith((f"{side}.schema", f"{side}.subject"))]
-        if named or own[f"{side}.record.name"] is not None:
+        named = [name for name in given if name.startswith((f"{side}.schema", f"{side}.subject"))]
+        if named or values[f"{side}.record.name"] is not None:
             name = named[0] if named else f"{side}.record.name"
             formats = ", ".join(sorted(WITH_SCHEMA))
             raise ConfigError(
@@ -77,8 +131,167 @@ def _check_side(side: str, own: Mapping[str, Any], of_registry: Mapping[str, str
             f"{side}.schema.id, {side}.schema.version or use.latest.version=true",
             SCHEMA_MISSING,
         )
-    if chosen == JSON_SCHEMA and own[f"{side}.record.name"] is not None and has_schema:
+    if chosen == JSON_SCHEMA and values[f"{side}.record.name"] is not None and has_schema:
         raise ConfigError(
             f"{side}.record.name is the title of a schema that is made from the columns; here one is given",
             OPTIONS_CONTRADICT,
         )
+
+
+def _check_login(values: dict[str, Any]) -> None:
+    """Fills in where credentials come from, where what is set says so."""
+    basic, bearer = f"{_BASIC}credentials.source", f"{_BEARER}credentials.source"
+    user_info = values[f"{_BASIC}user.info"]
+    if user_info is not None and values[basic] is None:
+        values[basic] = USER_INFO
+    if values[f"{_BEARER}token"] is not None and values[bearer] is None:
+        values[bearer] = STATIC_TOKEN
+    if values[basic] is not None and values[bearer] is not None:
+        raise keep_one(f"{_BASIC}*", f"{_BEARER}*")
+    if (values[basic] == USER_INFO) != (user_info is not None):
+        raise ConfigError(f"{basic}={USER_INFO} and {_BASIC}user.info belong together", OPTION_MISSING)
+    if user_info is not None and ":" not in user_info and "${" not in user_info:
+        raise ConfigError(f"{_BASIC}user.info is not valid: expected user:password")
+    chosen = values[bearer]
+    for source, names in _NEEDS.items():
+        for each in names:
+            if (values[_BEARER + each] is None) == (source == chosen):
+                said = "needs" if source == chosen else "is not set, and only it needs"
+                raise ConfigError(f"{bearer}={source} {said} {_BEARER}{each}")
+    if chosen != OAUTHBEARER and values[f"{_BEARER}scope"] is not None:
+        raise ConfigError(f"{_BEARER}scope is for {bearer}={OAUTHBEARER}", OPTIONS_CONTRADICT)
+
+
+def _registry_options(
+    values: dict[str, Any], of_tls: Mapping[str, str], kafka: ProducerOptions
+) -> tuple[RegistryOptions, tuple[str, ...]]:
+    urls = values[f"{REGISTRY}url"]
+    credentials = values[f"{_BASIC}credentials.source"] or values[f"{_BEARER}credentials.source"]
+    is_encrypted = all(url.startswith("https:") for url in urls)
+    login = _login(values, of_tls, credentials)
+    _check_inherited(credentials, kafka)
+    notices = list(login.notices)
+    if of_tls and not any(url.startswith("https:") for url in urls):
+        notices.append(f"{SSL}* has no effect: no address of {REGISTRY}url begins with https://")
+    if credentials is not None and not is_encrypted:
+        notices.append(f"credentials are readable on the network: {REGISTRY}url does not begin with https://")
+    options = RegistryOptions(
+        urls=urls,
+        login=login,
+        kafka=kafka if credentials in (SASL_INHERIT, SASL_OAUTHBEARER_INHERIT) else None,
+        context=values[f"{REGISTRY}context"],
+        credentials=credentials,
+        user_info=values[f"{_BASIC}user.info"],
+        bearer_token=values[f"{_BEARER}token"],
+        logical_cluster=values[f"{_BEARER}logical.cluster"],
+        identity_pool=values[f"{_BEARER}identity.pool.id"],
+        retries_max=values[f"{REGISTRY}max.retries"],
+        retry_wait_ms=values[f"{REGISTRY}retries.wait.ms"],
+        retry_wait_max_ms=values[f"{REGISTRY}retries.max.wait.ms"],
+        latest_life_s=values[f"{REGISTRY}latest.cache.ttl.sec"],
+    )
+    return options, tuple(notices)
+
+
+def _login(values: dict[str, Any], of_tls: Mapping[str, str], credentials: str | None) -> ProducerOptions:
+    given: dict[str, object] = {
+        # Nobody connects to it: a producer's options have to name a broker.
+        "bootstrap.servers": "registry:443",
+        "security.protocol": "SSL",
+        "sasl.login.connect.timeout.ms": values[f"{REGISTRY}http.connect.timeout.ms"],
+        "sasl.login.read.timeout.ms": values[f"{REGISTRY}http.read.timeout.ms"],
+        **of_tls,
+    }
+    if credentials in (OAUTHBEARER, CUSTOM):
+        given |= {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+        for name, of_producer in _OF_TOKENS.items():
+            if values[_BEARER + name] is not None:
+                given[f"sasl.oauthbearer.{of_producer}"] = values[_BEARER + name]
+    try:
+        login = parse_producer_options(given)
+    except ConfigError as error:
+        raise ConfigError(f"{error}\n(here each of these options has the prefix {REGISTRY})", error.entry) from None
+    notices = (each for each in login.notices if not each.startswith("sasl.login."))
+    return replace(login, notices=tuple(f"{REGISTRY}*: {each}" for each in notices))
+
+
+def _check_inherited(credentials: str | None, kafka: ProducerOptions) -> None:
+    if credentials == SASL_INHERIT and (not kafka.has_sasl or kafka.sasl_mechanism not in _WITH_PASSWORD):
+        raise ConfigError(
+            f"{_BASIC}credentials.source={SASL_INHERIT} needs a connection to Kafka with user and password: "
+            f"kafka.sasl.mechanism one of {', '.join(_WITH_PASSWORD)}",
+            OPTION_MISSING,
+        )
+    if credentials == SASL_OAUTHBEARER_INHERIT and not (kafka.has_sasl and kafka.sasl_mechanism == "OAUTHBEARER"):
+        raise ConfigError(
+            f"{_BEARER}credentials.source={SASL_OAUTHBEARER_INHERIT} needs kafka.sasl.mechanism=OAUTHBEARER",
+            OPTION_MISSING,
+        )
+
+
+# ---- one side --------------------------------------------------------------------------------------------------------
+
+
+def _schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
+    text, identity, version = (values[f"{side}.schema{part}"] for part in ("", ".id", ".version"))
+    framing = values[f"{side}.schema.framing"]
+    registers, is_latest = values["auto.register.schemas"], values["use.latest.version"]
+    if registers and is_latest:
+        raise keep_one("auto.register.schemas", "use.latest.version")
+    if identity is not None and version is not None:
+        raise keep_one(f"{side}.schema.id", f"{side}.schema.version")
+    if framing == GLUE and not (isinstance(identity, str) and text is not None):
+        raise ConfigError(
+            f"{side}.schema.framing={GLUE} needs {side}.schema and, as {side}.schema.id, the UUID of its version: AWS "
+            "Glue itself is not asked",
+            OPTION_MISSING,
+        )
+    if identity is not None and text is not None and framing != NONE:
+        _check_known_identity(side, identity, framing)
+    has_frame = values[f"{REGISTRY}url"] is not None or identity is not None
+    # What is said of one side counts more than what is said of both.
+    is_chosen = identity is not None or version is not None
+    strategy = values[f"{side}.subject.name.strategy"]
+    subject = values[f"{side}.subject.name"]
+    if subject is not None:
+        subject = in_context(values[f"{REGISTRY}context"], subject)
+    return SchemaOptions(
+        side=side,
+        text=text,
+        identity=identity,
+        version=LATEST if is_latest and not is_chosen else version,
+        strategy=strategy,
+        subject=subject,
+        framing=framing if has_frame else NONE,
+        registers=registers and not is_chosen,
+        normalizes=values["normalize.schemas"],
+    )
+
+
+def _check_known_identity(side: str, identity: int | str, framing: str) -> None:
+    """With the text given, too, nobody is asked for what the way of framing needs."""
+    if isinstance(identity, str) != (framing in BY_GUID):
+        wanted = "a GUID" if framing in BY_GUID else "a number"
+        raise ConfigError(f"{side}.schema.framing={framing} needs {wanted} as {side}.schema.id", OPTION_MISSING)
+
+
+def _check_without_registry(values: dict[str, Any], named: list[str], sides: Mapping[str, SchemaOptions]) -> None:
+    for name in named:
+        if name.startswith(REGISTRY):
+            raise ConfigError(f"{name} is set, but {REGISTRY}url is not", OPTION_MISSING)
+    for name in ("auto.register.schemas", "use.latest.version", "normalize.schemas"):
+        if values[name]:
+            raise ConfigError(f"{name} needs {REGISTRY}url", OPTION_MISSING)
+    for side, options in sides.items():
+        if options.version is not None:
+            raise ConfigError(f"{side}.schema.version needs {REGISTRY}url", OPTION_MISSING)
+        if options.identity is not None and options.text is None:
+            raise ConfigError(
+                f"{side}.schema.id needs {REGISTRY}url, or the text of the schema as {side}.schema", OPTION_MISSING
+            )
+        framing = f"{side}.schema.framing"
+        if framing in named and values[framing] != NONE and options.identity is None:
+            raise ConfigError(
+                f"{framing}={values[framing]} needs {REGISTRY}url, or {side}.schema.id with {side}.schema",
+                OPTION_MISSING,
+            )

@@ -6,31 +6,39 @@ ignored silently: what is unknown is refused with the nearest known name, what h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 from kafka_sink.error_table.writes import (
     OPTION_MISSING,
     OPTION_NOT_SUPPORTED,
     OPTION_UNKNOWN,
     OPTIONS_CONTRADICT,
-    OPTIONS_WRONG,
+    TELLING_OPTION,
     TOPIC_OPTION,
 )
-from kafka_sink.errors import ConfigError, common_entry
-from kafka_sink.options.envelope_options import EnvelopeOptions, is_envelope_option
+from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
-from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.options.presets import with_preset
+from kafka_sink.options.parse import OptionProblems, nearest, parse_producer_options
+from kafka_sink.options.presets import PREFIX, with_preset
 from kafka_sink.options.producer_options import ProducerOptions
-from kafka_sink.options.sink_options import DEAD_LETTER, SinkOptions, TopicPlan
+from kafka_sink.options.sink_options import (
+    DEAD_LETTER,
+    EnvelopeOptions,
+    SinkOptions,
+    TelemetryOptions,
+    TopicPlan,
+    is_envelope_option,
+)
 from kafka_sink.options.sink_table import (
     ASYNCHRONOUS_PROGRESS,
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
     LEDGER_CONFIG,
+    METRICS_ENABLED,
     NO_EFFECT,
     PRODUCER_DEFAULTS,
     SINK_OPTIONS,
@@ -40,15 +48,22 @@ from kafka_sink.options.sink_table import (
     TOPIC_CONFIG,
 )
 from kafka_sink.options.table import OPTIONS
-from kafka_sink.options.telemetry_table import check_telemetry, wanted_telemetry
-from kafka_sink.options.values import FunctionName
+from kafka_sink.options.values import FUNCTION_NAME
 
 if TYPE_CHECKING:
     from kafka_sink.options.format_options import FormatOptions
 
-PREFIX = "kafka."
-
-T = TypeVar("T")
+# Of these one has to be there for the other to mean anything.
+_NEEDS: Mapping[str, tuple[str, ...]] = {
+    "metrics.prometheus.address": ("metrics.prometheus.port",),
+    "metrics.timeout.ms": ("metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.url"),
+    "traceparent.task": ("metrics.otlp.endpoint",),
+    "lineage.api.key.file": ("lineage.url",),
+    "lineage.namespace": ("lineage.file", "lineage.url"),
+    "lineage.job": ("lineage.file", "lineage.url"),
+}
+_ASKING = ("metrics.prometheus.port", "metrics.pushgateway.url", "metrics.otlp.endpoint", "lineage.file", "lineage.url")
+_LOCAL = re.compile(r"http://(localhost|127\.[0-9.]+|\[::1\])([:/]|$)")
 
 
 def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
@@ -60,10 +75,10 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     configs: dict[str, dict[str, str]] = {prefix: {} for prefix in SINK_PREFIXES}
     of_envelope: dict[str, str] = {}
     notices: list[str] = []
-    problems: list[ConfigError] = []
+    problems = OptionProblems()
     for given, value in with_preset(settings).items():
         name = given.lower()
-        prefix = _prefix_of(name)
+        prefix = next((each for each in SINK_PREFIXES if name.startswith(each) and name != each), None)
         if prefix is not None:
             configs[prefix][name.removeprefix(prefix)] = str(SINK_PREFIXES[prefix].rule.parse(name, value))
         elif name.startswith(PREFIX):
@@ -77,65 +92,50 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         elif name in NO_EFFECT:
             notices.append(f"{given} has no effect: {NO_EFFECT[name]}")
         elif name in SINK_OPTIONS:
-            own[name] = _tried(problems, SINK_OPTIONS[name].rule.parse, name, value)
+            own[name] = problems.tried(SINK_OPTIONS[name].rule.parse, name, value)
         else:
-            problems.append(ConfigError(_unknown(given), OPTION_UNKNOWN))
-    partitioner = _tried(problems, _take_partitioner, of_producer)
-    _tried(problems, _check_fixed, of_producer)
-    _tried(problems, _check_together, own)
-    _tried(problems, _check_topic_creation, own, configs[TOPIC_CONFIG], settings)
-    _tried(problems, check_telemetry, own)
-    producer = _tried(problems, _producer_options, of_producer)
+            problems.found.append(ConfigError(_unknown(given), OPTION_UNKNOWN))
+    partitioner = problems.tried(_take_partitioner, of_producer)
+    problems.tried(_check_fixed, of_producer)
+    problems.tried(_check_together, own)
+    problems.tried(_check_topic_creation, own, configs[TOPIC_CONFIG], settings)
+    problems.tried(_check_telemetry, own)
+    producer = problems.tried(_producer_options, of_producer)
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
-        _tried(problems, _check_exactly_once, producer, of_spark)
-    formats = _tried(problems, _format_options, of_formats, producer) if producer is not None else None
-    envelope = _tried(problems, _envelope_options, of_envelope, formats[0], own) if formats is not None else None
-    if problems or producer is None or formats is None:
-        raise _together(problems)
+        problems.tried(_check_exactly_once, producer, of_spark)
+    formats = problems.tried(_format_options, of_formats, producer) if producer is not None else None
+    envelope = problems.tried(_envelope_options, of_envelope, formats[0], own) if formats is not None else None
+    problems.raise_any("problems with the options")
+    assert producer is not None and formats is not None, "what was not made has left a problem"
+    plan = TopicPlan(own["topic.partitions"], own["topic.replication.factor"], _sorted(configs[TOPIC_CONFIG]))
     return SinkOptions(
+        **_as_they_are(SinkOptions, own),
         producer=replace(producer, notices=()),
         transaction_timeout_is_chosen="transaction.timeout.ms" in of_producer,
-        topic=own["topic"],
         is_exactly_once=own["delivery.guarantee"] == EXACTLY_ONCE,
-        sink_id=own["sink.id"],
-        batch_id=own["batch.id"],
-        query_id=own["query.id"],
-        ledger_topic=own["ledger.topic"],
-        ledger_replication_factor=own["ledger.replication.factor"],
+        falls_back=own["delivery.fallback"] == AT_LEAST_ONCE,
+        ledger_is_created=own["ledger.create"],
         ledger_accepts_new_sink=own["ledger.accept.new.sink"],
-        replay_mismatch=own["replay.mismatch"],
-        commit_visible_timeout_ms=own["commit.visible.timeout.ms"],
-        record_errors=own["record.errors"],
-        dead_letter_topic=own["dead.letter.topic"],
-        summary_listener=own["summary.listener"],
+        ledger_configs=_sorted(configs[LEDGER_CONFIG]),
+        topic_plan=plan if own["topic.create"] else None,
         partitioner=partitioner,
         checkpoint_location=of_spark.get("checkpointlocation"),
         query_name=of_spark.get("queryname"),
-        preset=own["preset"],
-        falls_back=own["delivery.fallback"] == AT_LEAST_ONCE,
-        topic_plan=_topic_plan(own, configs[TOPIC_CONFIG]) if own["topic.create"] else None,
-        ledger_is_created=own["ledger.create"],
-        ledger_configs=tuple(sorted(configs[LEDGER_CONFIG].items())),
-        envelope=envelope,
         formats=formats[0],
+        envelope=envelope,
+        telemetry=_telemetry_options(own),
         notices=(*notices, *producer.notices, *formats[1]),
-        telemetry=wanted_telemetry(own),
     )
 
 
-def _tried(problems: list[ConfigError], check: Callable[..., T], *arguments: Any) -> T | None:
-    try:
-        return check(*arguments)
-    except ConfigError as problem:
-        problems.append(problem)
-        return None
+def _as_they_are(kind: type, own: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The fields that are called after an option, perhaps without its prefix."""
+    named = {name.removeprefix(prefix).replace(".", "_"): value for name, value in own.items()}
+    return {each.name: named[each.name] for each in fields(kind) if each.name in named}
 
 
-def _together(problems: list[ConfigError]) -> ConfigError:
-    if len(problems) == 1:
-        return problems[0]
-    text = f"{len(problems)} problems with the options:\n- " + "\n- ".join(str(problem) for problem in problems)
-    return ConfigError(text, common_entry(problems, OPTIONS_WRONG))
+def _sorted(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(configs.items()))
 
 
 def _producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
@@ -198,7 +198,7 @@ def _take_partitioner(of_producer: dict[str, str]) -> str | None:
     """`module:function` is the user's own; everything else is a name that the producer knows or refuses."""
     for name in ("partitioner.class", "partitioner"):
         if ":" in of_producer.get(name, ""):
-            return FunctionName().parse(f"{PREFIX}{name}", of_producer.pop(name))
+            return FUNCTION_NAME.parse(f"{PREFIX}{name}", of_producer.pop(name))
     return None
 
 
@@ -239,14 +239,6 @@ def _check_together(own: Mapping[str, Any]) -> None:
         )
 
 
-def _prefix_of(name: str) -> str | None:
-    return next((prefix for prefix in SINK_PREFIXES if name.startswith(prefix) and name != prefix), None)
-
-
-def _topic_plan(own: Mapping[str, Any], configs: Mapping[str, str]) -> TopicPlan:
-    return TopicPlan(own["topic.partitions"], own["topic.replication.factor"], tuple(sorted(configs.items())))
-
-
 def _check_topic_creation(own: Mapping[str, Any], configs: Mapping[str, str], given: Mapping[str, str]) -> None:
     """`given` without what a preset sets, which is there for whoever turns it on."""
     if own["topic.create"]:
@@ -262,6 +254,22 @@ def _check_topic_creation(own: Mapping[str, Any], configs: Mapping[str, str], gi
         raise ConfigError(f"{', '.join(without_effect)}: set topic.create=true, or leave it out", TOPIC_OPTION)
 
 
+def _check_telemetry(own: Mapping[str, Any]) -> None:
+    for name, needed in _NEEDS.items():
+        if own[name] != SINK_OPTIONS[name].default and all(own[each] is None for each in needed):
+            raise ConfigError(f"{name} is set, and nothing uses it without {' or '.join(needed)}", TELLING_OPTION)
+    url = own["lineage.url"] or ""
+    if own["lineage.api.key.file"] is not None and not url.startswith("https:") and not _LOCAL.match(url):
+        raise ConfigError("lineage.api.key.file needs a lineage.url with https://: a key is sent there", TELLING_OPTION)
+
+
+def _telemetry_options(own: Mapping[str, Any]) -> TelemetryOptions | None:
+    """None if no option asks for figures or lineage."""
+    if not own[METRICS_ENABLED] and all(own[name] is None for name in _ASKING):
+        return None
+    return TelemetryOptions(**_as_they_are(TelemetryOptions, own, prefix="metrics."))
+
+
 def _unknown(given: str) -> str:
     name = given.lower()
     if name in SOURCE_OPTIONS:
@@ -270,9 +278,7 @@ def _unknown(given: str) -> str:
         return "a path means nothing to this sink: call save() or start() without it and set the option topic"
     if name in OPTIONS or name in ALIASES:
         return f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
-    import difflib  # most processes meet no unknown name
-
-    nearest = difflib.get_close_matches(name, [*SINK_OPTIONS, *FORMAT_NAMES, *(PREFIX + each for each in OPTIONS)], 1)
-    if nearest:
-        return f"{given!r} is not an option of this sink: did you mean {nearest[0]}?"
-    return f"{given!r} is not an option of this sink; options of the Kafka producer have the prefix {PREFIX}"
+    hint = nearest(name, [*SINK_OPTIONS, *FORMAT_NAMES, *(PREFIX + each for each in OPTIONS)])
+    return (
+        f"{given!r} is not an option of this sink{hint or f'; options of the Kafka producer have the prefix {PREFIX}'}"
+    )

@@ -2,6 +2,9 @@
 
 They are the Java producer's (4.4), including where it corrects quietly what the user did not name and refuses what he
 did. A correction leaves a notice. Where Java would accept something that cannot work, the texts say so.
+
+An option of TLS or SASL that belongs to a protocol which is not chosen is not an error, because Java takes it, too; but
+it is said. What those of SASL mean together is in `sasl_rules.py`.
 """
 
 from __future__ import annotations
@@ -10,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafka_sink.error_table.writes import OPTION_MISSING, OPTIONS_CONTRADICT
+from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.producer_options import INT_MAX
-from kafka_sink.options.security_rules import check_security
-from kafka_sink.options.table import OPTIONS
+from kafka_sink.options.table import OPTIONS, SECURITY_OPTIONS
+from kafka_sink.options.values import TLS_13_SUITES, conversion, keep_one, schemes
 
 IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
 
@@ -25,9 +28,9 @@ class Draft:
 
     `raw` holds what he wrote."""
 
-    values: dict[str, Any]
-    named: dict[str, str]
-    raw: dict[str, object]
+    values: dict[str, Any] = field(default_factory=dict)
+    named: dict[str, str] = field(default_factory=dict)
+    raw: dict[str, object] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
 
     def spelling(self, name: str) -> str:
@@ -154,6 +157,78 @@ def check_compression(draft: Draft) -> None:
 def fill_client_id(draft: Draft) -> None:
     if "client.id" not in draft.named and draft.values["transactional.id"] is not None:
         draft.values["client.id"] = f"producer-{draft.values['transactional.id']}"
+
+
+def check_security(draft: Draft) -> None:
+    protocol = draft.values["security.protocol"]
+    has_tls, has_sasl = protocol.endswith("SSL"), protocol.startswith("SASL_")
+    _check_schemes(draft, protocol)
+    for option in SECURITY_OPTIONS:
+        prefix = option.name.partition(".")[0]
+        is_useless = (prefix in ("ssl", "enable") and not has_tls) or (prefix == "sasl" and not has_sasl)
+        if is_useless and option.name in draft.named:
+            name = draft.named[option.name]
+            draft.notices.append(f"{name} has no effect with security.protocol={protocol}")
+    if has_tls:
+        _check_tls(draft)
+    if has_sasl:
+        from kafka_sink.options.sasl_rules import check_sasl
+
+        check_sasl(draft, has_tls)
+
+
+def _check_schemes(draft: Draft, protocol: str) -> None:
+    for scheme in schemes(draft.raw.get("bootstrap.servers")):
+        is_secure = scheme == "SSL" or scheme.startswith("SASL_")
+        if is_secure and scheme != protocol:
+            raise ConfigError(f"bootstrap.servers asks for {scheme}, but security.protocol={protocol}: make them agree")
+
+
+def _check_tls(draft: Draft) -> None:
+    values, named = draft.values, draft.named
+    for name, other in (
+        ("ssl.truststore.certificates", "ssl.truststore.location"),
+        ("ssl.keystore.key", "ssl.keystore.location"),
+        ("ssl.keystore.certificate.chain", "ssl.keystore.location"),
+        ("ssl.key.location", "ssl.keystore.location"),
+        ("ssl.certificate.location", "ssl.keystore.location"),
+        ("ssl.keystore.key", "ssl.key.location"),
+        ("ssl.keystore.certificate.chain", "ssl.certificate.location"),
+    ):
+        if values[name] is not None and values[other] is not None:
+            raise keep_one(named[name], named[other])
+    has_key = values["ssl.keystore.key"] is not None or values["ssl.key.location"] is not None
+    has_chain = values["ssl.keystore.certificate.chain"] is not None or values["ssl.certificate.location"] is not None
+    if has_key != has_chain:
+        raise ConfigError(
+            "the client's own key and its certificates belong together: only one of them is set", OPTION_MISSING
+        )
+    for side in ("truststore", "keystore"):
+        kind = values[f"ssl.{side}.type"]
+        if f"ssl.{side}.type" in named and kind == "JKS":
+            raise ConfigError(
+                f"ssl.{side}.type={kind} is not supported: {conversion(kind, f'<your {side}>', side)}",
+                OPTION_NOT_SUPPORTED,
+            )
+        if values[f"ssl.{side}.password"] is not None and values[f"ssl.{side}.location"] is None:
+            raise ConfigError(
+                f"{named[f'ssl.{side}.password']} is for a file, and ssl.{side}.location names none", OPTIONS_CONTRADICT
+            )
+    if values["ssl.protocol"] == "TLSv1.2" and values["ssl.enabled.protocols"] == ("TLSv1.3",):
+        raise ConfigError("ssl.protocol=TLSv1.2 and ssl.enabled.protocols=TLSv1.3 leave no version of TLS")
+    chosen_of_13 = set(TLS_13_SUITES).intersection(values["ssl.cipher.suites"])
+    if chosen_of_13 and len(chosen_of_13) < len(TLS_13_SUITES):
+        draft.notices.append("ssl.cipher.suites names some suites of TLS 1.3: all three of them may be used")
+    if not values["ssl.endpoint.identification.algorithm"]:
+        draft.notices.append(
+            "the host names of brokers are not checked (ssl.endpoint.identification.algorithm is empty): any holder of "
+            "a trusted certificate can pretend to be a broker"
+        )
+    if not values["enable.ssl.certificate.verification"]:
+        draft.notices.append(
+            "certificates of brokers are not checked (enable.ssl.certificate.verification=false): anybody can pretend "
+            "to be a broker and read everything, credentials included"
+        )
 
 
 RULES: tuple[Callable[[Draft], None], ...] = (

@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_sink.error_table.brokers import LOGIN_OPTIONS
-from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
+from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.security_values import JWT_BEARER
+from kafka_sink.options.values import JWT_BEARER, keep_one
 from kafka_sink.security.jaas import parse_jaas
 from kafka_sink.security.kerberos import KRB5_OPTIONS, KRB5_SILENT, kerberos_login
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN
 from kafka_sink.security.reference import is_reference
 
 if TYPE_CHECKING:
-    from kafka_sink.options.security_rules import SecurityDraft
+    from kafka_sink.options.rules import Draft
 
 NEEDS = "sasl.username and sasl.password, or sasl.jaas.config"
 MODULES = {
@@ -46,16 +46,16 @@ _MODULE_OPTIONS: dict[str, set[str]] = {
 EXTENSION = "extension_"
 
 
-def check_sasl(draft: SecurityDraft, has_tls: bool) -> None:
+def check_sasl(draft: Draft, has_tls: bool) -> None:
     values, named = draft.values, draft.named
-    mechanism = str(values["sasl.mechanism"])
+    mechanism = values["sasl.mechanism"]
     jaas = values["sasl.jaas.config"]
     if jaas is not None:
         for name in ("sasl.username", "sasl.password"):
             if values[name] is not None:
-                raise ConfigError(f"{name} and sasl.jaas.config contradict each other: keep one", OPTIONS_CONTRADICT)
-        if not is_reference(str(jaas)):
-            _check_jaas(draft, str(jaas), mechanism)
+                raise keep_one(name, "sasl.jaas.config")
+        if not is_reference(jaas):
+            _check_jaas(draft, jaas, mechanism)
     if mechanism == OAUTHBEARER:
         _check_tokens(draft)
     elif mechanism == AWS_MSK_IAM:
@@ -75,7 +75,7 @@ def check_sasl(draft: SecurityDraft, has_tls: bool) -> None:
         draft.notices.append(f"{shown} on the network: security.protocol=SASL_PLAINTEXT does not encrypt")
 
 
-def _check_jaas(draft: SecurityDraft, text: str, mechanism: str) -> None:
+def _check_jaas(draft: Draft, text: str, mechanism: str) -> None:
     module = parse_jaas(text)
     if module.name not in MODULES:
         raise ConfigError(
@@ -101,7 +101,7 @@ def _check_jaas(draft: SecurityDraft, text: str, mechanism: str) -> None:
         draft.notices.append(f"sasl.jaas.config: options without effect on a client: {', '.join(sorted(useless))}")
 
 
-def _check_tokens(draft: SecurityDraft) -> None:
+def _check_tokens(draft: Draft) -> None:
     values = draft.values
     provider, url = values["sasl.oauthbearer.token.provider"], values["sasl.oauthbearer.token.endpoint.url"]
     if (provider is None) == (url is None):
@@ -121,9 +121,9 @@ def _check_tokens(draft: SecurityDraft) -> None:
             f"sasl.oauthbearer.jwt.retriever.class={JWT_BEARER} needs sasl.oauthbearer.assertion.file", OPTION_MISSING
         )
     jaas = values["sasl.jaas.config"]
-    if url is None or assertion is not None or (jaas is not None and is_reference(str(jaas))):
+    if url is None or assertion is not None or (jaas is not None and is_reference(jaas)):
         return
-    of_module = parse_jaas(str(jaas)).options if jaas is not None else {}
+    of_module = parse_jaas(jaas).options if jaas is not None else {}
     for name, java in (("client.id", "clientId"), ("client.secret", "clientSecret")):
         if values[f"sasl.oauthbearer.client.credentials.{name}"] is None and java not in of_module:
             raise ConfigError(
@@ -133,7 +133,7 @@ def _check_tokens(draft: SecurityDraft) -> None:
             )
 
 
-def _check_aws(draft: SecurityDraft) -> None:
+def _check_aws(draft: Draft) -> None:
     values = draft.values
     key_id, secret = values["sasl.aws.access.key.id"], values["sasl.aws.secret.access.key"]
     token = values["sasl.aws.session.token"]
@@ -142,19 +142,15 @@ def _check_aws(draft: SecurityDraft) -> None:
             "sasl.aws.access.key.id and sasl.aws.secret.access.key belong together: set both or none", OPTION_MISSING
         )
     if key_id is not None and values["sasl.aws.profile"] is not None:
-        raise ConfigError(
-            "sasl.aws.access.key.id and sasl.aws.profile contradict each other: keep one", OPTIONS_CONTRADICT
-        )
+        raise keep_one("sasl.aws.access.key.id", "sasl.aws.profile")
     jaas = values["sasl.jaas.config"]
-    module = {} if jaas is None or is_reference(str(jaas)) else parse_jaas(str(jaas)).options
+    module = {} if jaas is None or is_reference(jaas) else parse_jaas(jaas).options
     for name, java in (("profile", "awsProfileName"), ("role.arn", "awsRoleArn"), ("access.key.id", "awsProfileName")):
         if values[f"sasl.aws.{name}"] is not None and java in module:
-            raise ConfigError(
-                f"sasl.aws.{name} and {java} of sasl.jaas.config contradict each other: keep one", OPTIONS_CONTRADICT
-            )
+            raise keep_one(f"sasl.aws.{name}", f"{java} of sasl.jaas.config")
 
 
-def _check_kerberos(draft: SecurityDraft) -> None:
+def _check_kerberos(draft: Draft) -> None:
     values, named = draft.values, draft.named
     if "sasl.mechanism" not in named and not any(name.startswith("sasl.kerberos.") for name in named):
         others = ", ".join(name for name in MECHANISMS if name != GSSAPI)
@@ -165,10 +161,7 @@ def _check_kerberos(draft: SecurityDraft) -> None:
     useless = [name for name in ("sasl.username", "sasl.password") if values[name] is not None]
     draft.notices.extend(f"{name} has no effect with sasl.mechanism=GSSAPI" for name in useless)
     jaas = values["sasl.jaas.config"]
-    if jaas is not None and is_reference(str(jaas)):
+    if jaas is not None and is_reference(jaas):
         return
-    service, principal, keytab = (
-        None if values[name] is None else str(values[name])
-        for name in ("sasl.kerberos.service.name", "sasl.kerberos.principal", "sasl.kerberos.keytab")
-    )
-    kerberos_login(service, principal, keytab, parse_jaas(str(jaas)).options if jaas is not None else None)
+    service, principal, keytab = (values[f"sasl.kerberos.{name}"] for name in ("service.name", "principal", "keytab"))
+    kerberos_login(service, principal, keytab, parse_jaas(jaas).options if jaas is not None else None)

@@ -1,4 +1,5 @@
-"""Rules that turn one option value, as users write it, into a Python value or a `ConfigError`.
+"""Rules that turn one option value, as users write it, into a Python value or a `ConfigError`: numbers and texts first,
+then lists, addresses and names, then what TLS and SASL have of their own. Values that are code: `hooks.py`.
 
 The rules are Java's (`ConfigDef`): text is trimmed, numbers are whole and decimal, booleans are true or false in any
 case, lists are separated by commas. Python values of the fitting type are taken as they are. A rule knows one value;
@@ -10,12 +11,14 @@ what several options mean together is in `rules.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
 
+from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED, OPTIONS_CONTRADICT
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX, SECRET_NAME
+from kafka_sink.security.mechanisms import MECHANISMS
 
 LONG_MIN = -LONG_MAX - 1
 INT_MIN = -INT_MAX - 1
@@ -48,6 +51,16 @@ def written(value: object) -> str:
 
 def refuse(name: str, value: object, valid: str) -> ConfigError:
     return ConfigError(f"{name}={shown(name, value)} is not valid: expected {valid}")
+
+
+def keep_one(name: str, other: str) -> ConfigError:
+    return ConfigError(f"{name} and {other} contradict each other: keep one", OPTIONS_CONTRADICT)
+
+
+def two_values(name: str, other: str) -> ConfigError:
+    """For an option and another name of it."""
+    text = f"{name} and {other} mean the same and have different values: keep one"
+    return ConfigError(text, OPTIONS_CONTRADICT)
 
 
 @frozen
@@ -104,6 +117,9 @@ class Text:
         return value.strip()
 
 
+ANY_TEXT = Text()
+
+
 @frozen
 class Choice:
     """One of some words. Java compares most of them exactly, a few in any case: then the word as listed results."""
@@ -121,6 +137,32 @@ class Choice:
             if text == word or (self.any_case and isinstance(text, str) and text.lower() == word.lower()):
                 return word
         raise refuse(name, value, self.valid)
+
+
+@frozen
+class Words:
+    """Words with what each stands for; `fold` brings what is written into the case of the words."""
+
+    valid: str
+    meanings: Mapping[str, str]
+    fold: Callable[[str], str] = str
+
+    def parse(self, name: str, value: object) -> str:
+        if not isinstance(value, str) or self.fold(value.strip()) not in self.meanings:
+            raise refuse(name, value, self.valid)
+        return self.meanings[self.fold(value.strip())]
+
+
+@frozen
+class Pattern:
+    valid: str
+    form: re.Pattern[str]
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if not self.form.fullmatch(text):
+            raise refuse(name, value, self.valid)
+        return text
 
 
 @frozen
@@ -150,6 +192,11 @@ class Names:
 
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+FUNCTION_NAME = Pattern("module:function, importable where it runs", _FUNCTION)
+TOPIC_NAME = Pattern(
+    "a topic name: 1 to 249 letters, digits, dots, underscores and hyphens",
+    re.compile(r"(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}"),
+)
 # The scheme is a listener's name, which clusters choose freely; Java takes any and ignores it.
 _SERVER = re.compile(r"(?:(?P<scheme>[0-9a-zA-Z\-%._]*)://)?(?:\[(?P<v6>[0-9a-fA-F:.%\w]+)\]|(?P<host>[^\[\]:/@\s]+))"
                      r":(?P<port>[0-9]{1,5})")  # fmt: skip
@@ -179,18 +226,150 @@ class Servers:
         return match["v6"] or match["host"], port
 
 
-@frozen
-class FunctionName:
-    valid: str = "module:function, importable where it runs"
-
-    def parse(self, name: str, value: object) -> str:
-        text = value.strip() if isinstance(value, str) else ""
-        if not _FUNCTION.fullmatch(text):
-            raise refuse(name, value, self.valid)
-        return text
-
-
 def schemes(value: object) -> set[str]:
     """What stands before the :// of bootstrap servers, in capitals."""
     entries = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else ()
     return {str(entry).partition("://")[0].strip().upper() for entry in entries if "://" in str(entry)}
+
+
+# ---- TLS and SASL ----------------------------------------------------------------------------------------------------
+
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
+TLS_VERSION = Words(
+    "TLSv1.2 or TLSv1.3 (TLS means TLSv1.3)", {**{each: each for each in TLS_VERSIONS}, "TLS": "TLSv1.3"}
+)
+# none is librdkafka's word.
+HOST_CHECK = Words("https, or empty for no check", {"https": "https", "": "", "none": ""}, str.lower)
+# The default of Java, JKS, has to be a value, too.
+STORE_TYPE = Words("PEM or PKCS12", {each: each for each in ("PEM", "JKS", "PKCS12")}, str.upper)
+TLS_13_SUITES = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
+# Kafka's class for the grant of RFC 7523.
+JWT_BEARER = "JwtBearerJwtRetriever"
+# Handlers of Kafka and what they do here as well.
+_HANDLERS = frozenset(("OAuthBearerLoginCallbackHandler",))
+_SUITE = re.compile(r"[A-Za-z0-9_\-+!:@=.]{1,200}")
+
+# Java's name of a suite is put together like OpenSSL's, only with other joints.
+_JOINTS = (("TLS_RSA_WITH_", ""), ("TLS_", ""), ("_WITH_", "-"), ("AES_", "AES"), ("_CBC", ""), ("_", "-"))
+
+
+@frozen
+class Mechanism:
+    valid: str = f"one of {', '.join(MECHANISMS)}"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if text not in MECHANISMS:
+            raise ConfigError(f"{name}={text!a} is not supported: expected {self.valid}", OPTION_NOT_SUPPORTED)
+        return text
+
+
+@frozen
+class TlsVersions:
+    valid: str = "TLSv1.2, TLSv1.3 or both, separated by commas; older versions are not safe"
+
+    def parse(self, name: str, value: object) -> tuple[str, ...]:
+        versions = Names(self.valid).parse(name, value)
+        if not versions or not set(versions) <= set(TLS_VERSIONS):
+            raise refuse(name, value, self.valid)
+        return tuple(version for version in TLS_VERSIONS if version in versions)
+
+
+@frozen
+class CipherSuites:
+    """OpenSSL's names, with those of TLS 1.3 as they are. Whether OpenSSL knows them shows when TLS is set up."""
+
+    valid: str = "cipher suites separated by commas, by the names of Java or OpenSSL"
+
+    def parse(self, name: str, value: object) -> tuple[str, ...]:
+        suites = Names(self.valid).parse(name, value)
+        if not all(_SUITE.fullmatch(suite) for suite in suites):
+            raise refuse(name, value, self.valid)
+        return tuple(suite if suite in TLS_13_SUITES else _openssl_name(suite) for suite in suites)
+
+
+def _openssl_name(suite: str) -> str:
+    if not suite.startswith("TLS_"):
+        return suite
+    for java, openssl in _JOINTS:
+        suite = suite.replace(java, openssl)
+    return suite.replace("CHACHA20-POLY1305-SHA256", "CHACHA20-POLY1305")
+
+
+@frozen
+class Region:
+    valid: str = "a region of AWS such as eu-west-1"
+
+    def parse(self, name: str, value: object) -> str:
+        from kafka_sink.security.aws_msk_iam import REGION
+
+        text = value.strip() if isinstance(value, str) else ""
+        if not REGION.fullmatch(text):
+            raise refuse(name, value, self.valid)
+        return text
+
+
+@frozen
+class Fraction:
+    least: float
+    most: float
+
+    @property
+    def valid(self) -> str:
+        return f"a number from {self.least} to {self.most}"
+
+    def parse(self, name: str, value: object) -> float:
+        try:
+            number = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else -1.0
+        except ValueError:
+            number = -1.0
+        if not self.least <= number <= self.most:
+            raise refuse(name, value, self.valid)
+        return number
+
+
+@frozen
+class CallbackHandler:
+    valid: str = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip() if isinstance(value, str) else ""
+        if text.rpartition(".")[2] not in _HANDLERS:
+            instead = "pass sasl.oauthbearer.token.provider, a Python function, instead"
+            if text.rpartition(".")[2] == "IAMOAuthBearerLoginCallbackHandler":
+                instead = "sasl.mechanism=AWS_MSK_IAM does what it does"
+            raise ConfigError(f"{name} names a class of the JVM: {instead}", OPTION_NOT_SUPPORTED)
+        return text
+
+
+@frozen
+class Retriever:
+    """Which grant a token is got by. The value is the name of Kafka's class, without its package."""
+
+    valid: str = "DefaultJwtRetriever, ClientCredentialsJwtRetriever or JwtBearerJwtRetriever of Kafka"
+
+    def parse(self, name: str, value: object) -> str:
+        text = value.strip().rpartition(".")[2] if isinstance(value, str) else ""
+        if text not in ("DefaultJwtRetriever", "ClientCredentialsJwtRetriever", JWT_BEARER):
+            raise ConfigError(
+                f"{name} names a class of the JVM: pass sasl.oauthbearer.token.provider, a Python function, instead"
+            )
+        return text
+
+
+@frozen
+class TokenProvider:
+    valid: str = "module:function, importable where it runs, or a Python callable"
+
+    def parse(self, name: str, value: object) -> Any:
+        if callable(value) and not isinstance(value, type):
+            return value
+        return Pattern(self.valid, _FUNCTION).parse(name, value)
+
+
+def conversion(kind: str, path: str, side: str) -> str:
+    """The command that makes PEM of a JKS or PKCS12 file."""
+    if kind == "JKS":
+        first = f"keytool -importkeystore -srckeystore {path} -destkeystore {side}.p12 -deststoretype PKCS12"
+        return f"convert it to PEM with `{first}` and `openssl pkcs12 -in {side}.p12 -out {side}.pem`"
+    return f"convert it to PEM with `openssl pkcs12 -in {path} -out {side}.pem`"

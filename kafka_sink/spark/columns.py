@@ -33,8 +33,8 @@ from kafka_sink.options.format_names import BINARY, ENCODED, EVERY_COLUMN, STRIN
 
 if TYPE_CHECKING:
     from kafka_sink.admin.side_plan import SidePlan
-    from kafka_sink.options.envelope_options import EnvelopeOptions
     from kafka_sink.options.format_options import FormatOptions, SideFormat
+    from kafka_sink.options.sink_options import EnvelopeOptions
 
 
 @dataclass(frozen=True)

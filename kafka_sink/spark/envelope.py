@@ -17,8 +17,7 @@ import pyarrow.compute as pc
 
 from kafka_sink.error_table.writes import EVENT_INCOMPLETE
 from kafka_sink.errors import DataError
-from kafka_sink.options.envelope_options import ATTRIBUTE_COLUMN, STRUCTURED_MODE, EnvelopeOptions
-from kafka_sink.options.parse_envelope import rendered
+from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, STRUCTURED_MODE, EnvelopeOptions, rendered
 from kafka_sink.records.bytes_column import plain
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.match import plan

@@ -33,8 +33,7 @@ from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskR
 from kafka_sink.io.error_copy import copy_error
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.envelope_options import ATTRIBUTE_COLUMN, TRACEPARENT
-from kafka_sink.options.sink_options import FAIL, SinkOptions
+from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, FAIL, TRACEPARENT, SinkOptions
 from kafka_sink.producer.arrow_future import ArrowFuture, ArrowMetadata
 from kafka_sink.producer.pool import POOL
 from kafka_sink.producer.producer import Producer

@@ -19,7 +19,7 @@ from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
 from kafka_sink.metrics.store import commit_error, note, with_open_decisions
 from kafka_sink.metrics.trace_ids import sink_name
-from kafka_sink.options.telemetry_options import TelemetryOptions
+from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.spark.files import application_folder
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_sink.options.envelope_options import TRACEPARENT
+from kafka_sink.options.sink_options import TRACEPARENT
 from kafka_sink.records.bytes_column import plain
 from kafka_sink.records.varint import Array
 from kafka_sink.spark.added_headers import AddedHeader, rows_with_header, with_headers, without_header

@@ -22,7 +22,7 @@ import pyarrow as pa
 from kafka_sink.error_table.writes import ROW_PARTITION
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.sink_table import TopicName
+from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
 from kafka_sink.records.columns import columns_by_topic
 from kafka_sink.records.dead_letter import ERROR, HEADER_PREFIX, JSON, KEY_BYTES, REASON, VALUE_BYTES
@@ -156,7 +156,7 @@ class _Check:
 
     def _check_topic_name(self, topic: str) -> None:
         try:
-            TopicName().parse("topic", topic)
+            TOPIC_NAME.parse("topic", topic)
         except ConfigError as error:
             raise DataError(str(error), error.entry, column="topic") from None
 

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.cli.arguments import parsed, parser
-from kafka_sink.cli.completion import bash, fish, zsh
-from kafka_sink.cli.words import CommandWords, command_words
+from kafka_sink.cli.completion import CommandWords, bash, command_words, fish, zsh
 from tests.integration.commanding import Shell
 
 COMMANDS = list(command_words(parser()))

@@ -28,13 +28,13 @@ from kafka_sink.errors import (
     TransportError,
 )
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.options.parse_registry import parse_registry_options
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.registry.request import by_version
 from kafka_sink.registry.schema import AVRO, ResolvedSchema, Schema
 from kafka_sink.testing import EmbeddedRegistry, RegistryFault
 from tests.certificates import Authority, Issued
 from tests.integration.token_server import TokenServer
+from tests.unit.option_parsing import registry_settings
 from tools.kafka_node import free_port
 
 ONE = Schema(AVRO, '{"type":"record","name":"shop.Order","fields":[{"name":"a","type":"int"}]}')
@@ -58,7 +58,7 @@ def resolved(
     given: dict[str, str] = {"schema.registry.url": url, **QUICK}
     for each in more:
         given |= each
-    settings = parse_registry_options(given, parse_producer_options({"bootstrap.servers": "b:1"}))
+    settings = registry_settings(given, parse_producer_options({"bootstrap.servers": "b:1"}))
     return resolve(settings.registry, settings.value, schema, topic=topic, record_name="shop.Order")
 
 
@@ -118,7 +118,7 @@ def test_a_refusal_is_not_remembered(registry: EmbeddedRegistry) -> None:
 
 def test_nothing_is_asked_when_id_and_text_are_given() -> None:
     given = {"value.schema": ONE.text, "value.schema.id": "7"}
-    settings = parse_registry_options(given, parse_producer_options({"bootstrap.servers": "b:1"}))
+    settings = registry_settings(given, parse_producer_options({"bootstrap.servers": "b:1"}))
     assert settings.registry is None
     text = schema_text(settings.value)
     found = resolve(None, settings.value, Schema(AVRO, text or ""), topic=None, record_name=None)
@@ -133,7 +133,7 @@ def test_a_schema_may_stand_in_a_file(tmp_path: Path, registry: EmbeddedRegistry
         assert formats is not None and formats.value is not None
         assert (schema_text(formats.value.schema) or "").strip() == ONE.text
     kafka = parse_producer_options({"bootstrap.servers": "b:1"})
-    missing = parse_registry_options({"schema.registry.url": registry.url, "value.schema": "missing.avsc"}, kafka)
+    missing = registry_settings({"schema.registry.url": registry.url, "value.schema": "missing.avsc"}, kafka)
     with pytest.raises(ConfigError, match=r"value.schema=missing.avsc: there is no such file"):
         schema_text(missing.value)
 
@@ -247,7 +247,7 @@ def test_a_name_that_is_no_host_is_named() -> None:
 
 def test_the_next_address_is_asked_and_then_asked_first(registry: EmbeddedRegistry) -> None:
     urls = f"http://127.0.0.1:{free_port()},{registry.url}"
-    settings = parse_registry_options(
+    settings = registry_settings(
         {"schema.registry.url": urls, **QUICK}, parse_producer_options({"bootstrap.servers": "b:1"})
     )
     assert settings.registry is not None
@@ -428,7 +428,7 @@ def test_options_show_no_secret() -> None:
          "bearer.auth.client.secret": PASSWORD, "bearer.auth.issuer.endpoint.url": "https://issuer.example.org/token"},
         {"schema.registry.ssl.truststore.password": PASSWORD, "schema.registry.ssl.truststore.location": "x.p12"},
     ):  # fmt: skip
-        settings = parse_registry_options({"schema.registry.url": "https://registry", **given}, kafka)
+        settings = registry_settings({"schema.registry.url": "https://registry", **given}, kafka)
         assert PASSWORD not in repr(settings)
 
 
@@ -464,7 +464,7 @@ def test_tokens_of_an_endpoint_and_of_a_function(guarded: EmbeddedRegistry) -> N
 
 def inherited(url: str, kafka: dict[str, str], source: dict[str, str]) -> ResolvedSchema:
     producer = parse_producer_options({"bootstrap.servers": "b:1", "security.protocol": "SASL_SSL", **kafka})
-    settings = parse_registry_options({"schema.registry.url": url, **QUICK, **REGISTER, **source}, producer)
+    settings = registry_settings({"schema.registry.url": url, **QUICK, **REGISTER, **source}, producer)
     return resolve(settings.registry, settings.value, ONE, topic="orders", record_name=None)
 
 
@@ -585,7 +585,7 @@ def test_a_wait_grows_and_has_an_end(registry: EmbeddedRegistry, monkeypatch: py
     registry.stop()
     given = {"schema.registry.url": registry.url, "schema.registry.max.retries": "6",
              "schema.registry.retries.wait.ms": "1000", "schema.registry.retries.max.wait.ms": "5000"}  # fmt: skip
-    settings = parse_registry_options(given, parse_producer_options({"bootstrap.servers": "b:1"}))
+    settings = registry_settings(given, parse_producer_options({"bootstrap.servers": "b:1"}))
     assert settings.registry is not None
     with pytest.raises(TransportError):
         RegistryClient(settings.registry).ask(by_version("orders-value", "latest"), 6)

@@ -35,7 +35,7 @@ NOBODYS = {
     "kafka_sink.options.parse_formats", "kafka_sink.admin.side_planning", "kafka_sink.spark.encoding",
 }  # fmt: skip
 COLUMNS = {"numpy", "pyarrow", "kafka_sink.records.columns", "kafka_sink.producer.producer", "kafka_sink.spark.task"}
-PARSING = {"kafka_sink.options.parse", "kafka_sink.options.table", "kafka_sink.options.security_table"}
+PARSING = {"kafka_sink.options.parse", "kafka_sink.options.table", "kafka_sink.options.foreign_table"}
 DECIDING = {"kafka_sink.admin.client", "kafka_sink.spark.driver", "kafka_sink.exactly_once.committer"}
 UNWANTED = {
     "planning": NOBODYS | COLUMNS | {"lz4"},

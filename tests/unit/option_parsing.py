@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 import pytest
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options import ProducerOptions
+from kafka_sink.options.format_options import RegistryOptions, SchemaOptions
 from kafka_sink.options.parse import parse_producer_options
+from kafka_sink.options.parse_formats import parse_format_options
 
 
 def parse_named(settings: dict[str, object]) -> ProducerOptions:
@@ -22,3 +27,17 @@ def refusal(settings: dict[str, object]) -> str:
     with pytest.raises(ConfigError) as caught:
         parse_named(settings)
     return str(caught.value)
+
+
+class RegistrySettings(NamedTuple):
+    registry: RegistryOptions | None
+    value: SchemaOptions
+    key: SchemaOptions
+    notices: tuple[str, ...]
+
+
+def registry_settings(given: Mapping[str, str], kafka: ProducerOptions) -> RegistrySettings:
+    """What options of the registry come to where both sides are written by a schema."""
+    options, notices = parse_format_options({"value.format": "avro", "key.format": "avro", **given}, kafka)
+    assert options.value is not None and options.key is not None
+    return RegistrySettings(options.registry, options.value.schema, options.key.schema, notices)

@@ -27,9 +27,9 @@ from kafka_sink.io.files import read_file
 from kafka_sink.io.pkcs12 import pem_of_pkcs12
 from kafka_sink.io.tls import tls_context
 from kafka_sink.io.user_function import load_user_function
-from kafka_sink.options.envelope_options import EnvelopeOptions
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.sink_options import EnvelopeOptions
 from kafka_sink.records.columns import RecordColumns, columns_by_topic
 from kafka_sink.records.compression import decompress
 from kafka_sink.records.routing import PartitionView, Router

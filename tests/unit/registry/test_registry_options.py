@@ -7,13 +7,13 @@ import pickle
 import pytest
 
 from kafka_sink.errors import ConfigError
+from kafka_sink.options.format_names import BARE, REGISTRY, is_registry_option
+from kafka_sink.options.format_options import RegistryOptions
+from kafka_sink.options.format_table import REGISTRY_ALIASES, REGISTRY_OPTIONS
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.options.parse_registry import parse_registry_options
-from kafka_sink.options.registry_names import BARE, REGISTRY, is_registry_option
-from kafka_sink.options.registry_options import RegistryOptions, RegistrySettings
-from kafka_sink.options.registry_table import REGISTRY_ALIASES, REGISTRY_OPTIONS
 from kafka_sink.registry.framing import FRAMINGS, GLUE, NONE
 from kafka_sink.registry.subject import in_context, subject_of
+from tests.unit.option_parsing import RegistrySettings, registry_settings
 
 URL = {"schema.registry.url": "https://registry:8081"}
 KAFKA = parse_producer_options({"bootstrap.servers": "b:1"})
@@ -25,7 +25,7 @@ def parsed(*given: dict[str, str]) -> RegistrySettings:
     settings: dict[str, str] = {}
     for each in given:
         settings |= each
-    return parse_registry_options(settings, KAFKA)
+    return registry_settings(settings, KAFKA)
 
 
 def registry_of(*given: dict[str, str]) -> RegistryOptions:
