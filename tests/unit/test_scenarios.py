@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TABLES = sorted((ROOT / "docs" / "scenarios").glob("*.md"))
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+NAMED_HISTORY = re.compile(r'`(tests/[\w/]+\.py)::\w+`: "([^"]+)"')
 ROW = re.compile(r"^\| *(test\w+) *\|(.*)\|$", re.MULTILINE)
 REASON_CHARACTERS_MIN = 20
 
@@ -31,6 +32,8 @@ def test_every_test_named_in_a_scenario_table_exists(table: Path) -> None:
     missing = [f"{path}::{name}" for path, name in named
                if not (ROOT / path).is_file() or name not in names_in(ROOT / path)]  # fmt: skip
     assert not missing
+    histories = NAMED_HISTORY.findall(table.read_text(encoding="utf-8"))
+    assert [title for path, title in histories if f"\n{title}\n" not in (ROOT / path).read_text(encoding="utf-8")] == []
 
 
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.stem)

@@ -1,22 +1,36 @@
-"""From an appended batch to its one result: success, refusal, errors of single records, acks, flush, close."""
+"""From an appended batch to its one result: success, refusal, expiry, parts of what was too large; see history.py.."""
 
 from __future__ import annotations
 
-from driver import BACKOFF_MS, INVALID_RECORD, NOT_LEADER, START_MS, WARM_UP_MS, EngineDriver, new_batch
+from typing import Any
+
+import numpy as np
+from driver import (
+    BACKOFF_MS,
+    INVALID_RECORD,
+    NOT_LEADER,
+    START_MS,
+    TOO_LARGE,
+    WARM_UP_MS,
+    EngineDriver,
+    batches_of,
+    new_batch,
+)
 
 from kafka_sink.client.commands import Disconnect
 from kafka_sink.engine.batch_sender import REQUEST_OVERHEAD_BYTES
-from kafka_sink.engine.commands import Abandon, Append, Close, Drained, Flush
+from kafka_sink.engine.commands import Append, BatchObserved, Close, Drained
+from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import (
     AuthorizationError,
     BrokerError,
     DeliveryError,
-    LocalProtocolError,
-    TransportError,
+    DeliveryTimeout,
 )
+from kafka_sink.records.batch import Share
 from kafka_sink.wire.apis import PRODUCE
 
-TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, INVALID_TOPIC = 29, 31, 17
+TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED = 29, 31
 
 
 def test_a_batch_is_sent_at_once_and_its_answer_gives_the_offset() -> None:
@@ -64,16 +78,6 @@ def test_requests_are_kept_below_the_limit_of_their_size() -> None:
     driver = EngineDriver(leaders=(0,) * 5, max_request_size=2 * size + REQUEST_OVERHEAD_BYTES)
     driver.run(Append([new_batch(partition) for partition in range(5)]))
     assert [len(request.body["topic_data"][0]["partition_data"]) for request in driver.produces] == [2, 2, 1]
-
-
-def test_no_more_requests_are_in_flight_than_allowed() -> None:
-    driver = EngineDriver(warm=[0], max_in_flight_requests_per_connection=3)
-    for _ in range(4):
-        driver.send()
-    assert len(driver.produces) == 3
-    driver.answer()
-    assert len(driver.produces) == 3
-    assert driver.sequences_sent == [0, 1, 2, 3]
 
 
 def test_a_batch_waits_for_the_leader_of_its_partition() -> None:
@@ -180,13 +184,6 @@ def test_a_broker_that_speaks_no_common_version_of_produce_fails_the_batch_at_on
 # ---- acks=0 --------------------------------------------------------------------------------------------------------
 
 
-def test_without_acknowledgements_a_batch_is_delivered_when_it_is_written_and_its_offset_is_unknown() -> None:
-    driver = EngineDriver(acks=0, enable_idempotence=False)
-    batch = driver.send()
-    assert driver.cluster.requests_of(PRODUCE)[0].body["acks"] == 0
-    assert (batch.base_offset, batch.log_append_time_ms) == (-1, -1) and batch in driver.delivered
-
-
 def test_without_idempotence_batches_carry_neither_id_nor_sequence() -> None:
     driver = EngineDriver(enable_idempotence=False)
     driver.send()
@@ -197,61 +194,7 @@ def test_without_idempotence_batches_carry_neither_id_nor_sequence() -> None:
 # ---- flush ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_flush_ends_when_all_that_was_appended_before_it_has_ended() -> None:
-    driver = EngineDriver()
-    driver.send()
-    driver.send(1)
-    driver.run(Flush(1))
-    later = driver.send()
-    driver.answer()
-    assert 1 not in driver.finished
-    driver.answer(INVALID_RECORD)
-    assert driver.finished[1].error is None
-    assert driver.is_open(later)
-
-
-def test_a_flush_with_nothing_to_wait_for_ends_at_once() -> None:
-    driver = EngineDriver()
-    driver.run(Flush(1))
-    assert 1 in driver.finished
-
-
-def test_several_flushes_end_each_at_its_own_time() -> None:
-    driver = EngineDriver()
-    driver.send()
-    driver.run(Flush(1))
-    driver.send()
-    driver.run(Flush(2))
-    driver.answer()
-    assert set(driver.finished) == {1}
-    driver.answer()
-    assert set(driver.finished) == {1, 2}
-
-
-def test_a_flush_waits_for_batches_that_are_tried_again() -> None:
-    driver = EngineDriver()
-    driver.send()
-    driver.run(Flush(1))
-    driver.disconnect()
-    assert 1 not in driver.finished
-    driver.sleep(1000)
-    driver.answer()
-    assert 1 in driver.finished
-
-
 # ---- the end -------------------------------------------------------------------------------------------------------
-
-
-def test_a_graceful_close_sends_what_is_queued_and_then_ends() -> None:
-    driver = EngineDriver(max_in_flight_requests_per_connection=1)
-    first, second = driver.send(), driver.send()
-    driver.run(Close(1))
-    assert isinstance(driver.engine.refusal, LocalProtocolError)
-    driver.answer()
-    assert 1 not in driver.finished
-    driver.answer(base_offset=1)
-    assert (driver.offset_of(first), driver.offset_of(second)) == (0, 1)
-    assert driver.finished[1].error is None
 
 
 def test_a_closed_producer_keeps_no_connection_and_no_deadline() -> None:
@@ -261,26 +204,6 @@ def test_a_closed_producer_keeps_no_connection_and_no_deadline() -> None:
     driver.run(Close(1))
     assert driver.cluster.connections == {}
     assert driver.engine.step(driver.now_ms, ()).wake_at_ms is None
-
-
-def test_abandoning_fails_what_is_queued_and_what_is_on_the_wire() -> None:
-    driver = EngineDriver(max_in_flight_requests_per_connection=1)
-    on_wire, queued = driver.send(), driver.send()
-    driver.run(Flush(1))
-    driver.run(Abandon(TransportError("enough")))
-    first, second = driver.error_of(on_wire), driver.error_of(queued)
-    assert isinstance(first, DeliveryError)
-    assert isinstance(second, DeliveryError)
-    assert (first.ambiguous, second.ambiguous) == (True, False)
-    assert "enough" in str(first)
-    assert 1 in driver.finished
-
-
-def test_a_batch_appended_after_the_end_fails() -> None:
-    driver = EngineDriver()
-    driver.run(Close(1))
-    late = driver.send()
-    assert isinstance(driver.error_of(late), DeliveryError)
 
 
 # ---- observations --------------------------------------------------------------------------------------------------
@@ -302,3 +225,151 @@ def test_a_request_that_times_out_closes_its_connection() -> None:
     closed = sum(isinstance(command, Disconnect) for command in driver.cluster.commands)
     driver.sleep(driver.options.request_timeout_ms)
     assert sum(isinstance(command, Disconnect) for command in driver.cluster.commands) == closed + 1
+
+
+# ---- delivery.timeout.ms ---------------------------------------------------------------------------------------------
+
+
+DELIVERY_TIMEOUT_MS = 10_000
+# Longer than a delivery: so that batches expire while they are on the wire.
+OPTIONS: dict[str, Any] = {"delivery_timeout_ms": DELIVERY_TIMEOUT_MS, "request_timeout_ms": 30_000}
+NOT_ENOUGH_REPLICAS = 19
+
+
+def timeout_of(driver: EngineDriver, batch: ProducerBatch) -> DeliveryTimeout:
+    error = driver.error_of(batch)
+    assert isinstance(error, DeliveryTimeout)
+    return error
+
+
+def without_a_leader() -> EngineDriver:
+    driver = EngineDriver(warm=[0], **OPTIONS)
+    driver.cluster.topics["lost"] = {0: 9, 1: 9}
+    return driver
+
+
+def sent_then_expired(driver: EngineDriver, *, behind: int = 1) -> tuple[ProducerBatch, list[ProducerBatch]]:
+    """The first batch expires on the wire, those behind it are a second younger and still there."""
+    first = driver.send()
+    driver.sleep(1_000)
+    later = [driver.send() for _ in range(behind)]
+    driver.sleep(DELIVERY_TIMEOUT_MS - 1_000)
+    assert timeout_of(driver, first).ambiguous
+    return first, later
+
+
+# ---- when ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_that_cannot_be_sent_expires_exactly_in_time_and_is_not_in_the_log() -> None:
+    driver = without_a_leader()
+    batch = driver.send(topic="lost")
+    driver.sleep(DELIVERY_TIMEOUT_MS - 1)
+    assert driver.is_open(batch)
+    driver.sleep(1)
+    error = timeout_of(driver, batch)
+    assert (error.ambiguous, error.attempts) == (False, 0)
+    assert "delivery.timeout.ms=10000" in str(error)
+
+
+def test_batches_of_several_partitions_expire_together() -> None:
+    driver = without_a_leader()
+    batches = [driver.send(partition, topic="lost") for partition in (0, 0, 1)]
+    driver.sleep(DELIVERY_TIMEOUT_MS)
+    assert set(driver.failed) == set(batches)
+
+
+def test_retries_do_not_extend_the_time() -> None:
+    driver = EngineDriver(warm=[0], **OPTIONS)
+    batch = driver.send()
+    while driver.is_open(batch):
+        if driver.produces:
+            driver.answer(NOT_ENOUGH_REPLICAS)
+        else:
+            driver.sleep_until_due()
+    assert driver.now_ms == batch.opened_ms + DELIVERY_TIMEOUT_MS
+    assert not timeout_of(driver, batch).ambiguous
+
+
+# ---- late answers --------------------------------------------------------------------------------------------------
+
+
+# ---- sequences -----------------------------------------------------------------------------------------------------
+
+
+# ---- too large -------------------------------------------------------------------------------------------------------
+
+
+def keys_sent(driver: EngineDriver, start: int = 0) -> list[bytes | None]:
+    return [record.key for sent in driver.sent[start:] for record in sent.decoded.records]
+
+
+def answer_all(driver: EngineDriver) -> None:
+    """Every Produce succeeds, at offsets as a log would give them."""
+    end_offset = 0
+    while driver.produces:
+        (sent,) = batches_of(driver.produces[0])
+        driver.answer(base_offset=end_offset)
+        end_offset += len(sent.decoded.records)
+
+
+def parts_of(whole: ProducerBatch, driver: EngineDriver) -> list[ProducerBatch]:
+    return [batch for batch in driver.delivered if batch.split_from is whole]
+
+
+def test_the_parts_carry_all_records_in_order_under_the_sequences_of_the_whole() -> None:
+    driver = EngineDriver(warm=[0])
+    whole = driver.send(record_count=6)
+    driver.answer(TOO_LARGE)
+    assert whole not in driver.delivered
+    assert whole not in driver.failed
+    answer_all(driver)
+    assert keys_sent(driver, 1) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    lengths = [len(sent.decoded.records) for sent in driver.sent[1:]]
+    assert len(lengths) > 1
+    assert driver.sequences_sent[1:] == [sum(lengths[:index]) for index in range(len(lengths))]
+    assert sum(part.record_count for part in parts_of(whole, driver)) == 6
+    driver.send()
+    assert driver.epochs_and_sequences_sent[-1] == (0, 6)
+
+
+def test_each_part_knows_its_records_and_its_own_offset() -> None:
+    driver = EngineDriver(warm=[0])
+    batch = new_batch(record_count=4)
+    batch.shares = (Share("call", np.arange(4), 0),)
+    driver.run(Append([batch]))
+    driver.answer(TOO_LARGE)
+    answer_all(driver)
+    rows_to_offset = {}
+    for part in parts_of(batch, driver):
+        (share,) = part.shares
+        for position, row in enumerate(share.rows):
+            rows_to_offset[int(row)] = driver.offset_of(part) + share.first_record + position
+    assert rows_to_offset == {0: 0, 1: 1, 2: 2, 3: 3}
+
+
+def test_a_part_that_is_still_too_large_is_split_again_until_single_records_are_left() -> None:
+    driver = EngineDriver(warm=[0])
+    driver.send(record_count=4)
+    while driver.produces:
+        driver.answer(TOO_LARGE)
+    assert [batch.record_count for batch in driver.failed] == [1, 1, 1, 1]
+    assert driver.delivered == {}
+
+
+def test_without_sequences_the_parts_go_before_what_was_queued_behind_the_whole() -> None:
+    driver = EngineDriver(enable_idempotence=False, max_in_flight_requests_per_connection=1)
+    driver.send(record_count=4)
+    driver.send(record_count=1)
+    driver.answer(TOO_LARGE)
+    answer_all(driver)
+    assert keys_sent(driver, 1) == [b"0", b"1", b"2", b"3", b"0"]
+
+
+def test_a_split_is_observed_once() -> None:
+    driver = EngineDriver(warm=[0])
+    whole = driver.send(record_count=2)
+    driver.answer(TOO_LARGE)
+    assert [event for event in driver.observed if event == BatchObserved("split", whole)] == [
+        BatchObserved("split", whole)
+    ]

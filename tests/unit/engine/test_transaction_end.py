@@ -1,16 +1,23 @@
-"""Commit and abort: when EndTxn goes out, what it waits for, and what calling again does."""
+"""Commit, abort, prepare and resume: when EndTxn goes out, what it waits for, and who may send it."""
 
 from __future__ import annotations
+
+import pickle
 
 import pytest
 from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver, started
 
-from kafka_sink.engine.commands import Abandon, Append, Flush
-from kafka_sink.errors import LocalProtocolError, OperationTimeout, ProducerFenced, TransactionAborted
+from kafka_sink.engine.commands import Abandon, Append
+from kafka_sink.engine.transaction import TransactionReceipt
+from kafka_sink.errors import (
+    BrokerError,
+    KafkaSinkError,
+    LocalProtocolError,
+    OperationTimeout,
+    ProducerFenced,
+    TransactionAborted,
+)
 from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
-
-both_versions = pytest.mark.parametrize("transaction_version", [1, 2])
-both_ends = pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 
 
 def end(driver: TransactionDriver, commit: bool) -> int:
@@ -36,15 +43,12 @@ def test_a_transaction_from_first_to_last_request(transaction_version: int, aske
     assert (ended.body["producer_id"], ended.body["producer_epoch"]) == (PRODUCER_ID, 0)
 
 
-@both_versions
 def test_the_end_is_asked_of_the_coordinator_and_the_records_of_the_leader(transaction_version: int) -> None:
     driver = started(transaction_version, brokers=3, leaders=(0, 2), coordinator=1)
     assert driver.ok(driver.abort())
     assert driver.last(PRODUCE).node_id == 0 and driver.last(END_TXN).node_id == 1
 
 
-@both_versions
-@both_ends
 def test_a_transaction_without_records_ends_without_asking_anybody(transaction_version: int, commit: bool) -> None:
     driver = TransactionDriver(transaction_version)
     asked = driver.names()
@@ -54,35 +58,6 @@ def test_a_transaction_without_records_ends_without_asking_anybody(transaction_v
     assert driver.ok(driver.begin())
 
 
-@both_versions
-def test_commit_waits_for_records_that_are_queued_and_on_the_wire(transaction_version: int) -> None:
-    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
-    driver.begin()
-    driver.hold(PRODUCE)
-    batches = [driver.send(), driver.send(), driver.send(1)]
-    commit = driver.commit()
-    driver.reply(PRODUCE)
-    driver.run_for(5_000)
-    assert driver.count(END_TXN) == 0 and driver.is_waiting(commit)
-    driver.release(PRODUCE)
-    assert all(batch in driver.delivered for batch in batches)
-    assert driver.ok(commit) and driver.count(END_TXN) == 1
-
-
-@both_versions
-def test_commit_sends_records_that_had_not_left_yet(transaction_version: int) -> None:
-    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
-    driver.begin()
-    driver.cluster.refusing.add(0)
-    batch = driver.send()
-    commit = driver.commit()
-    assert driver.count(PRODUCE) == 0
-    driver.cluster.refusing.clear()
-    driver.run_for(5_000)
-    assert batch in driver.delivered and driver.ok(commit)
-
-
-@both_versions
 def test_abort_drops_what_had_not_left_and_waits_for_what_had(transaction_version: int) -> None:
     driver = TransactionDriver(transaction_version, brokers=3, leaders=(0, 2), coordinator=1)
     driver.begin()
@@ -97,34 +72,6 @@ def test_abort_drops_what_had_not_left_and_waits_for_what_had(transaction_versio
     assert on_wire in driver.delivered and driver.ok(abort)
 
 
-@both_versions
-def test_a_record_on_the_wire_that_would_be_tried_again_is_dropped_by_an_abort(transaction_version: int) -> None:
-    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
-    driver.begin()
-    driver.hold(PRODUCE)
-    batch = driver.send()
-    abort = driver.abort()
-    driver.reply(PRODUCE, 6)
-    driver.run_for(1_000)
-    assert batch in driver.failed and driver.ok(abort)
-    assert driver.count(PRODUCE) == 1
-
-
-@both_versions
-def test_a_flush_ends_with_the_transaction_that_its_records_belonged_to(transaction_version: int) -> None:
-    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
-    driver.begin()
-    driver.hold(PRODUCE)
-    driver.send()
-    driver.run(Flush(900))
-    commit = driver.commit()
-    assert driver.is_waiting(900)
-    driver.release(PRODUCE)
-    assert driver.ok(900) and driver.ok(commit)
-
-
-@both_versions
-@both_ends
 def test_an_end_called_again_while_it_runs_waits_for_the_same_end(transaction_version: int, commit: bool) -> None:
     driver = started(transaction_version)
     driver.hold(END_TXN)
@@ -133,8 +80,6 @@ def test_an_end_called_again_while_it_runs_waits_for_the_same_end(transaction_ve
     assert all(driver.ok(call) for call in calls) and driver.count(END_TXN) == 1
 
 
-@both_versions
-@both_ends
 def test_the_opposite_end_is_refused_while_one_runs(transaction_version: int, commit: bool) -> None:
     driver = started(transaction_version)
     driver.hold(END_TXN)
@@ -146,24 +91,6 @@ def test_the_opposite_end_is_refused_while_one_runs(transaction_version: int, co
     assert driver.ok(running) and driver.last(END_TXN).body["committed"] is commit
 
 
-@both_versions
-def test_commit_called_again_after_the_transaction_failed_in_between_tells_the_failure(
-    transaction_version: int,
-) -> None:
-    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
-    driver.begin()
-    driver.hold(PRODUCE)
-    driver.send()
-    first = driver.commit()
-    driver.reply(PRODUCE, 87)
-    second = driver.commit()
-    assert isinstance(driver.refusal_of(first), TransactionAborted)
-    assert "INVALID_RECORD" in str(driver.refusal_of(second))
-    assert driver.ok(driver.abort()) and driver.last(END_TXN).body["committed"] is False
-
-
-@both_versions
-@both_ends
 @pytest.mark.parametrize("code", [14, 15, 16, 7, 51, -1], ids=str)
 def test_an_end_of_unknown_fate_is_asked_for_again_by_the_same_rules(
     transaction_version: int, commit: bool, code: int
@@ -180,8 +107,6 @@ def test_an_end_of_unknown_fate_is_asked_for_again_by_the_same_rules(
     assert (requests[0].version >= 5) is (transaction_version == 2)
 
 
-@both_versions
-@both_ends
 def test_a_coordinator_lost_with_the_end_in_flight_is_looked_up_and_asked_again(
     transaction_version: int, commit: bool
 ) -> None:
@@ -196,7 +121,6 @@ def test_a_coordinator_lost_with_the_end_in_flight_is_looked_up_and_asked_again(
     assert [request.node_id for request in driver.cluster.requests_of(END_TXN)] == [1, 2]
 
 
-@both_versions
 def test_a_coordinator_that_does_not_answer_the_end_is_given_up_after_the_request_time_out(
     transaction_version: int,
 ) -> None:
@@ -210,7 +134,6 @@ def test_a_coordinator_that_does_not_answer_the_end_is_given_up_after_the_reques
     assert driver.ok(commit) and driver.last(END_TXN).node_id == 2
 
 
-@both_versions
 def test_a_coordinator_that_left_the_cluster_between_requests_is_looked_up_again(transaction_version: int) -> None:
     driver = started(transaction_version, brokers=3, coordinator=1)
     del driver.cluster.brokers[1]
@@ -222,7 +145,6 @@ def test_a_coordinator_that_left_the_cluster_between_requests_is_looked_up_again
     assert driver.ok(commit) and driver.last(END_TXN).node_id == 2
 
 
-@both_versions
 def test_a_record_refused_while_the_commit_is_on_its_way_does_not_touch_the_commit(transaction_version: int) -> None:
     driver = started(transaction_version)
     driver.hold(END_TXN)
@@ -233,7 +155,6 @@ def test_a_record_refused_while_the_commit_is_on_its_way_does_not_touch_the_comm
     assert driver.ok(commit) and driver.ok(driver.begin())
 
 
-@both_versions
 def test_an_answer_in_the_step_in_which_all_is_given_up_changes_nothing_more(transaction_version: int) -> None:
     driver = started(transaction_version)
     driver.hold(END_TXN)
@@ -245,8 +166,6 @@ def test_an_answer_in_the_step_in_which_all_is_given_up_changes_nothing_more(tra
     assert isinstance(driver.engine.refusal, OperationTimeout) and driver.engine.refusal.name == "PKS-3009"
 
 
-@both_versions
-@both_ends
 @pytest.mark.parametrize("code", [47, 90], ids=str)
 def test_fenced_at_the_end_is_final_and_later_calls_say_the_same(
     transaction_version: int, commit: bool, code: int
@@ -254,8 +173,9 @@ def test_fenced_at_the_end_is_final_and_later_calls_say_the_same(
     driver = started(transaction_version)
     driver.fail(END_TXN, code)
     error = driver.refusal_of(end(driver, commit))
-    assert isinstance(error, ProducerFenced)
+    assert isinstance(error, ProducerFenced) and error.name == "PKS-5005"
     assert driver.refusal_of(driver.begin()) is error and driver.refusal_of(driver.abort()) is error
+    assert driver.error_of(driver.send()).__cause__ is error
     asked = driver.names()
     driver.run_for(60_000)
     assert driver.names() == asked
@@ -272,7 +192,6 @@ def test_fenced_at_commit_says_that_an_earlier_try_may_have_committed() -> None:
     assert "committed" not in str(driver.refusal_of(driver.abort()))
 
 
-@both_versions
 def test_an_abort_that_the_coordinator_wants_aborted_is_final(transaction_version: int) -> None:
     driver = started(transaction_version)
     driver.fail(END_TXN, 120)
@@ -280,19 +199,6 @@ def test_an_abort_that_the_coordinator_wants_aborted_is_final(transaction_versio
     assert driver.engine.refusal is not None and "TRANSACTION_ABORTABLE" in str(driver.engine.refusal)
 
 
-@both_versions
-def test_a_commit_that_the_coordinator_wants_aborted_can_be_aborted_and_the_producer_goes_on(
-    transaction_version: int,
-) -> None:
-    driver = started(transaction_version)
-    driver.fail(END_TXN, 120)
-    error = driver.refusal_of(driver.commit())
-    assert isinstance(error, TransactionAborted) and error.name == "PKS-5004"
-    assert driver.ok(driver.abort())
-    assert driver.ok(driver.begin())
-
-
-@both_versions
 def test_two_transactions_in_a_row_number_their_records_in_one_line(transaction_version: int) -> None:
     driver = started(transaction_version)
     driver.commit()
@@ -305,9 +211,212 @@ def test_two_transactions_in_a_row_number_their_records_in_one_line(transaction_
     assert driver.count(ADD_PARTITIONS_TO_TXN) == (2 if transaction_version == 1 else 0)
 
 
-@both_ends
 def test_ending_what_was_never_begun_is_refused(commit: bool) -> None:
     driver = TransactionDriver()
     assert "begin_transaction" in str(driver.refusal_of(end(driver, commit)))
     driver.run(Append([]))
     assert driver.ok(driver.begin())
+
+
+# ---- prepare, hand over, resume --------------------------------------------------------------------------------------
+
+
+def receipt(transaction_version: int, *, is_started: bool = True) -> TransactionReceipt:
+    return TransactionReceipt("ledger", PRODUCER_ID, 4, transaction_version, is_started, {("t", 0): 0})
+
+
+def resumed(
+    transaction_version: int, *, cluster_version: int | None = None, is_started: bool = True
+) -> TransactionDriver:
+    """Another producer, in another process, that has just taken over the receipt."""
+    driver = TransactionDriver(cluster_version or transaction_version, is_initialised=False)
+    driver.producer_epoch = 4
+    assert driver.ok(driver.resume(receipt(transaction_version, is_started=is_started)))
+    return driver
+
+
+def test_prepare_waits_for_every_record_and_gives_a_receipt(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1)
+    driver.begin()
+    driver.hold(PRODUCE)
+    driver.send(0)
+    driver.send(1)
+    prepares = [driver.prepare(), driver.prepare()]
+    driver.reply(PRODUCE)
+    driver.run_for(5_000)
+    assert all(driver.is_waiting(prepare) for prepare in prepares)
+    driver.release(PRODUCE)
+    given, again = (driver.receipt_of(prepare) for prepare in prepares)
+    assert given == again
+    assert given == TransactionReceipt("ledger", PRODUCER_ID, 0, transaction_version, True, {("t", 0): 0, ("t", 1): 0})
+    assert pickle.loads(pickle.dumps(given)) == given
+
+
+def test_prepare_waits_for_offsets_too(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version)
+    driver.begin()
+    driver.send_offsets()
+    assert driver.receipt_of(driver.prepare()).is_started is True
+    assert driver.names()[-1] == "TxnOffsetCommit"
+
+
+def test_the_receipt_of_an_empty_transaction_says_so_and_ending_it_asks_nobody(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version)
+    driver.begin()
+    assert driver.receipt_of(driver.prepare()).is_started is False
+    other = resumed(transaction_version, is_started=False)
+    assert other.ok(other.commit()) and other.names() == []
+
+
+def test_after_prepare_nothing_is_sent_by_the_producer_itself(transaction_version: int) -> None:
+    driver = started(transaction_version)
+    driver.prepare()
+    asked = driver.names()
+    batch = driver.send()
+    assert "can only be ended" in str(driver.error_of(batch))
+    assert isinstance(driver.refusal_of(driver.begin()), LocalProtocolError)
+    assert isinstance(driver.refusal_of(driver.send_offsets()), LocalProtocolError)
+    driver.run_for(600_000)
+    assert driver.ok(driver.close())
+    assert driver.names() == asked
+
+
+def test_giving_up_after_prepare_leaves_the_transaction_alone(transaction_version: int) -> None:
+    driver = started(transaction_version)
+    driver.prepare()
+    driver.run(Abandon(OperationTimeout("close")))
+    assert driver.count(END_TXN) == 0
+
+
+def test_whoever_prepared_may_end_it_too(transaction_version: int, commit: bool) -> None:
+    driver = started(transaction_version)
+    driver.prepare()
+    assert driver.ok(end(driver, commit))
+    assert driver.last(END_TXN).body["committed"] is commit
+
+
+def test_a_transaction_after_a_prepared_one_has_another_epoch_so_that_no_late_end_meets_it(
+    transaction_version: int,
+) -> None:
+    driver = started(transaction_version)
+    given = driver.receipt_of(driver.prepare())
+    driver.commit()
+    driver.begin()
+    driver.send()
+    assert driver.sent[-1].identity == (PRODUCER_ID, given.producer_epoch + 1)
+    assert driver.count(INIT_PRODUCER_ID) == (2 if transaction_version == 1 else 1)
+
+
+@pytest.mark.parametrize(("transaction_version", "cluster_version"), [(1, 1), (1, 2), (2, 1), (2, 2)])
+def test_a_resumed_transaction_is_ended_by_the_rules_of_its_receipt_whatever_the_cluster_prefers(
+    transaction_version: int, cluster_version: int, commit: bool
+) -> None:
+    driver = resumed(transaction_version, cluster_version=cluster_version)
+    assert driver.ok(end(driver, commit))
+    request = driver.last(END_TXN)
+    assert (request.version >= 5) is (transaction_version == 2)
+    assert (request.body["producer_id"], request.body["producer_epoch"]) == (PRODUCER_ID, 4)
+    assert request.body["committed"] is commit
+
+
+def test_ending_a_resumed_transaction_takes_no_new_epoch_because_others_may_repeat_the_end(
+    transaction_version: int, commit: bool
+) -> None:
+    driver = resumed(transaction_version)
+    assert driver.ok(end(driver, commit))
+    driver.run_for(60_000)
+    assert driver.count(INIT_PRODUCER_ID) == 0 and driver.ok(driver.close())
+
+
+def test_after_a_resumed_transaction_a_new_one_needs_an_identity_of_its_own(transaction_version: int) -> None:
+    driver = resumed(transaction_version)
+    driver.commit()
+    assert "init_transactions" in str(driver.refusal_of(driver.begin()))
+    assert driver.ok(driver.init()) and driver.ok(driver.begin())
+    driver.send()
+    assert driver.sent[-1].identity.producer_epoch > 4
+
+
+def test_the_same_receipt_may_be_resumed_and_ended_the_same_way_again(transaction_version: int, commit: bool) -> None:
+    driver = resumed(transaction_version)
+    first = end(driver, commit)
+    assert driver.ok(driver.resume(receipt(transaction_version)))
+    second = end(driver, commit)
+    assert driver.ok(first) and driver.ok(second)
+    bodies = [(request.version, request.body) for request in driver.cluster.requests_of(END_TXN)]
+    assert len(bodies) == 2 and bodies[0] == bodies[1]
+
+
+def test_a_resumed_commit_of_unknown_fate_is_repeated_until_the_answer_is_definite(transaction_version: int) -> None:
+    driver = resumed(transaction_version)
+    driver.fail(END_TXN, 51, 14, 15, 16, 7, -1)
+    commit = driver.commit()
+    driver.run_for(10_000)
+    assert driver.ok(commit) and driver.count(END_TXN) == 7
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [(48, BrokerError), (49, BrokerError), (47, ProducerFenced), (90, ProducerFenced)]
+)
+def test_a_receipt_that_is_superseded_or_unknown_is_told_as_such(
+    transaction_version: int, code: int, kind: type[KafkaSinkError]
+) -> None:
+    driver = resumed(transaction_version)
+    driver.fail(END_TXN, code)
+    error = driver.refusal_of(driver.commit())
+    assert type(error) is kind
+    if isinstance(error, BrokerError):
+        assert error.code == code and error.api == "EndTxn"
+
+
+def test_a_resumed_transaction_takes_no_records(transaction_version: int) -> None:
+    driver = resumed(transaction_version)
+    assert driver.send() in driver.failed
+    assert driver.ok(driver.commit()) and driver.count(PRODUCE) == 0
+
+
+def test_closing_after_resume_without_an_end_leaves_the_transaction_alone(transaction_version: int) -> None:
+    driver = resumed(transaction_version)
+    assert driver.ok(driver.close()) and driver.names() == []
+
+
+def test_resume_on_a_producer_with_an_identity_of_its_own_is_refused() -> None:
+    driver = TransactionDriver(2)
+    assert isinstance(driver.refusal_of(driver.resume(receipt(2))), LocalProtocolError)
+    assert driver.ok(driver.begin())
+
+
+# ---- leaders ---------------------------------------------------------------------------------------------------------
+
+
+SHORT = {"delivery_timeout_ms": 5_000, "request_timeout_ms": 4_000, "linger_ms": 0}
+
+
+def apart(transaction_version: int, **options: object) -> TransactionDriver:
+    """Leader and coordinator on different brokers, a transaction begun."""
+    driver = TransactionDriver(transaction_version, brokers=2, coordinator=1, **options)  # type: ignore[arg-type]
+    driver.begin()
+    return driver
+
+
+def test_a_moved_leader_costs_a_retry_and_nothing_else(transaction_version: int) -> None:
+    driver = TransactionDriver(transaction_version, brokers=3, coordinator=1)
+    driver.begin()
+    driver.fail(PRODUCE, 6)
+    driver.cluster.move_leader("t", 0, 2)
+    batch = driver.send()
+    driver.run_for(1_000)
+    assert batch in driver.delivered and driver.last(PRODUCE).node_id == 2
+    assert driver.ok(driver.commit())
+
+
+def test_a_topic_that_is_gone_for_a_while_keeps_its_sequences(transaction_version: int) -> None:
+    driver = started(transaction_version)
+    driver.cluster.topic_errors["t"] = 3
+    driver.fail(PRODUCE, 3)
+    batch = driver.send()
+    driver.run_for(2_000)
+    del driver.cluster.topic_errors["t"]
+    driver.run_for(5_000)
+    assert batch in driver.delivered and driver.ok(driver.commit())
+    assert driver.sequences_sent == [0, 1, 1]

@@ -22,6 +22,7 @@ from kafka_sink.wire.apis import (
 )
 
 AGAIN, ABORTABLE, FATAL = "again", "abortable", "fatal"
+NOT_COORDINATOR = (15, 16)
 PASSING = (-1, 7, 14, 15, 16, 51)
 
 TABLE: dict[Api, dict[str, tuple[int, ...]]] = {
@@ -40,8 +41,14 @@ TABLE: dict[Api, dict[str, tuple[int, ...]]] = {
     END_TXN: {AGAIN: PASSING, ABORTABLE: (120,), FATAL: (31, 35, 47, 48, 49, 53, 90, 9999)},
     FIND_COORDINATOR: {AGAIN: (-1, 7, 14, 15, 16), ABORTABLE: (30, 120), FATAL: (31, 35, 42, 53, 9999)},
 }
-ROWS = [(api, code, kind) for api, kinds in TABLE.items() for kind, codes in kinds.items() for code in codes]
-IDS = [f"{api.name}-{code}-{kind}" for api, code, kind in ROWS]
+ROWS = [
+    (api, code, kind, version)
+    for api, kinds in TABLE.items()
+    for kind, codes in kinds.items()
+    for code in codes
+    for version in ((1,) if api in (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN) else (1, 2))
+]
+IDS = [f"{api.name}-{code}-{kind}-{version}" for api, code, kind, version in ROWS]
 
 
 def ask(driver: TransactionDriver, api: Api) -> int:
@@ -55,12 +62,16 @@ def ask(driver: TransactionDriver, api: Api) -> int:
     return driver.commit()
 
 
-@pytest.mark.parametrize(("api", "code", "kind"), ROWS, ids=IDS)
-def test_what_a_code_does_to_call_transaction_and_producer(api: Api, code: int, kind: str) -> None:
-    driver = TransactionDriver(1, is_initialised=api is not INIT_PRODUCER_ID)
+@pytest.mark.parametrize(("api", "code", "kind", "transaction_version"), ROWS, ids=IDS)
+def test_what_a_code_does_to_call_transaction_and_producer(
+    api: Api, code: int, kind: str, transaction_version: int
+) -> None:
+    driver = TransactionDriver(transaction_version, is_initialised=api is not INIT_PRODUCER_ID)
     driver.fail(api, code)
     before = driver.count(api)
     call = ask(driver, api)
+    # Another coordinator is looked for at once; whoever cannot answer yet is left alone for a while.
+    assert driver.is_waiting(call) or kind != AGAIN or code in NOT_COORDINATOR
     driver.run_for(2_000)
     if kind == AGAIN:
         assert driver.ok(call) and driver.count(api) >= before + 2
@@ -72,7 +83,7 @@ def test_what_a_code_does_to_call_transaction_and_producer(api: Api, code: int, 
         assert driver.engine.refusal is error and driver.refusal_of(driver.abort()) is error
         assert not driver.is_waiting(driver.close())
     else:
-        assert isinstance(error, TransactionAborted) and error.__cause__ is not None
+        assert isinstance(error, TransactionAborted) and error.__cause__ is not None and error.name == "PKS-5004"
         assert isinstance(driver.refusal_of(driver.commit()), TransactionAborted)
         abort = driver.abort()
         driver.run_for(1_000)
@@ -101,7 +112,6 @@ PRODUCE_AGAIN = (2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 51, 56, 72, 74, 75, 7
 PRODUCE_FATAL = (31, 35, 49, 53, 90)
 
 
-@pytest.mark.parametrize("transaction_version", [1, 2])
 @pytest.mark.parametrize("code", PRODUCE_ABORTABLE, ids=str)
 def test_a_batch_that_is_refused_forbids_the_commit_and_an_abort_gets_over_it(
     code: int, transaction_version: int
@@ -116,7 +126,6 @@ def test_a_batch_that_is_refused_forbids_the_commit_and_an_abort_gets_over_it(
     assert driver.ok(driver.begin()) and driver.send() in driver.delivered and driver.ok(driver.commit())
 
 
-@pytest.mark.parametrize("transaction_version", [1, 2])
 @pytest.mark.parametrize("code", PRODUCE_AGAIN, ids=str)
 def test_passing_trouble_with_a_batch_does_not_touch_the_transaction(code: int, transaction_version: int) -> None:
     driver = started(transaction_version)
@@ -128,7 +137,6 @@ def test_passing_trouble_with_a_batch_does_not_touch_the_transaction(code: int, 
     assert driver.epochs_and_sequences_sent == [(0, 0), (0, 1), (0, 1)]
 
 
-@pytest.mark.parametrize("transaction_version", [1, 2])
 @pytest.mark.parametrize("code", PRODUCE_FATAL, ids=str)
 def test_a_batch_refused_for_good_ends_the_producer(code: int, transaction_version: int) -> None:
     driver = started(transaction_version)

@@ -1,36 +1,43 @@
-"""init_transactions(): find the coordinator, take an identity; what is repeated, what is final, what is said."""
+"""The identity of a transactional producer: taken, renewed after an abort or a doubt, given up for another one."""
 
 from __future__ import annotations
 
-import pytest
-from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver
+from collections.abc import Mapping
 
-from kafka_sink.engine.commands import Abandon, Append, StartOver
+import pytest
+from transaction_driver import PRODUCER_ID, TRANSACTION, TransactionDriver, started
+
+from kafka_sink.engine import engine
+from kafka_sink.engine.commands import Append, Flush, StartOver
 from kafka_sink.engine.producer_batch import ProducerIdentity
+from kafka_sink.engine.sequences import SEQUENCE_MODULUS, sequence_after
 from kafka_sink.errors import (
     AuthorizationError,
     BrokerError,
     LocalProtocolError,
-    OperationTimeout,
     ProducerFenced,
+    TransactionAborted,
 )
-from kafka_sink.wire.apis import FIND_COORDINATOR, INIT_PRODUCER_ID
-
-both_versions = pytest.mark.parametrize("transaction_version", [1, 2])
+from kafka_sink.wire.apis import (
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    FIND_COORDINATOR,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    TXN_OFFSET_COMMIT,
+)
 
 
 def fresh(transaction_version: int = 1, **options: object) -> TransactionDriver:
     return TransactionDriver(transaction_version, is_initialised=False, **options)  # type: ignore[arg-type]
 
 
-@both_versions
 def test_nothing_is_asked_of_a_coordinator_before_init(transaction_version: int) -> None:
     driver = fresh(transaction_version)
     driver.run_for(10_000)
     assert driver.names() == []
 
 
-@both_versions
 def test_init_finds_the_coordinator_and_takes_an_identity_from_it(transaction_version: int) -> None:
     driver = fresh(transaction_version, brokers=2, coordinator=1, transaction_timeout_ms=12_345)
     assert driver.ok(driver.init())
@@ -83,17 +90,6 @@ def test_begin_while_init_runs_is_refused() -> None:
     driver.hold(FIND_COORDINATOR)
     driver.init()
     assert "has not finished" in str(driver.refusal_of(driver.begin()))
-
-
-@pytest.mark.parametrize("code", [14, 15, 16, 7, -1], ids=str)
-def test_a_coordinator_that_cannot_be_told_yet_is_asked_for_again(code: int) -> None:
-    driver = fresh()
-    driver.fail(FIND_COORDINATOR, code, code)
-    init = driver.init()
-    assert driver.is_waiting(init) and driver.count(FIND_COORDINATOR) == 1
-    driver.run_for(1_000)
-    assert driver.ok(init)
-    assert driver.names() == ["FindCoordinator"] * 3 + ["InitProducerId"]
 
 
 @pytest.mark.parametrize(("code", "lookups"), [(14, 1), (51, 1), (7, 1), (120, 1), (15, 2), (16, 2)], ids=str)
@@ -158,15 +154,6 @@ def test_a_coordinator_that_metadata_does_not_know_yet_is_waited_for() -> None:
     assert driver.ok(init) and driver.last(INIT_PRODUCER_ID).node_id == 5
 
 
-@pytest.mark.parametrize("code", [90, 47], ids=str)
-def test_fenced_while_initialising_is_final(code: int) -> None:
-    driver = fresh()
-    driver.fail(INIT_PRODUCER_ID, code)
-    assert isinstance(driver.refusal_of(driver.init()), ProducerFenced)
-    assert isinstance(driver.refusal_of(driver.begin()), ProducerFenced)
-    assert isinstance(driver.engine.refusal, ProducerFenced)
-
-
 @pytest.mark.parametrize("api", [FIND_COORDINATOR, INIT_PRODUCER_ID], ids=lambda api: api.name)
 @pytest.mark.parametrize("code", [53, 31], ids=str)
 def test_a_missing_permission_for_the_id_is_final_and_names_it(api: object, code: int) -> None:
@@ -186,30 +173,12 @@ def test_a_transaction_time_out_above_the_brokers_limit_names_both_settings_and_
     assert "transaction.timeout.ms=3600000" in str(error) and "transaction.max.timeout.ms" in str(error)
 
 
-@pytest.mark.parametrize("code", [48, 49, 42, 35, 9999], ids=str)
-def test_any_other_code_for_the_id_is_final(code: int) -> None:
-    driver = fresh()
-    driver.fail(INIT_PRODUCER_ID, code)
-    error = driver.refusal_of(driver.init())
-    assert isinstance(error, BrokerError) and error.code == code and error.api == "InitProducerId"
-
-
 @pytest.mark.parametrize("api", [FIND_COORDINATOR, INIT_PRODUCER_ID], ids=lambda api: api.name)
 def test_a_broker_without_transactions_is_an_error_and_no_endless_try(api: object) -> None:
     driver = fresh(api_versions={api.key: None})  # type: ignore[attr-defined]
     error = driver.refusal_of(driver.init())
     assert api.name in str(error)  # type: ignore[attr-defined]
     assert driver.engine.refusal is error
-
-
-def test_giving_up_while_initialising_ends_every_call_with_the_reason() -> None:
-    driver = fresh()
-    driver.hold(INIT_PRODUCER_ID)
-    calls = [driver.init(), driver.init()]
-    driver.run(Abandon(OperationTimeout("close")))
-    assert {type(driver.refusal_of(call)) for call in calls} == {OperationTimeout}
-    driver.run_for(60_000)
-    assert driver.count(INIT_PRODUCER_ID) == 1
 
 
 def test_a_record_that_comes_while_init_runs_is_refused_and_init_goes_on() -> None:
@@ -222,7 +191,6 @@ def test_a_record_that_comes_while_init_runs_is_refused_and_init_goes_on() -> No
     assert batch in driver.failed and driver.ok(init)
 
 
-@both_versions
 def test_init_says_that_no_other_try_can_still_arrive(transaction_version: int) -> None:
     driver = fresh(transaction_version)
     driver.fail(INIT_PRODUCER_ID, 51, 16)
@@ -231,7 +199,6 @@ def test_init_says_that_no_other_try_can_still_arrive(transaction_version: int) 
     assert driver.count(INIT_PRODUCER_ID) == 3 and driver.finished[init].result is True
 
 
-@both_versions
 def test_init_says_that_a_try_without_an_answer_may_still_arrive_and_another_id_is_free_of_it(
     transaction_version: int,
 ) -> None:
@@ -245,3 +212,348 @@ def test_init_says_that_a_try_without_an_answer_may_still_arrive_and_another_id_
     assert driver.ok(driver._wish(StartOver(driver.operation_id(), "another id")))
     again = driver.init()
     assert driver.finished[again].result is True
+
+
+# ---- epochs ----------------------------------------------------------------------------------------------------------
+
+
+def set_features(driver: TransactionDriver, features: Mapping[str, int]) -> None:
+    """What a newer connection would have told."""
+    driver.engine.nodes.finalized_features = features
+
+
+def next_transaction(driver: TransactionDriver) -> ProducerIdentity:
+    begin = driver.begin()
+    driver.run_for(1_000)
+    assert driver.ok(begin)
+    driver.send()
+    assert driver.ok(driver.commit())
+    return driver.sent[-1].identity
+
+
+@pytest.mark.parametrize(("transaction_version", "renewals"), [(1, 1), (2, 0)])
+def test_after_an_abort_the_next_transaction_has_a_new_epoch(transaction_version: int, renewals: int) -> None:
+    driver = started(transaction_version)
+    before = driver.count(INIT_PRODUCER_ID)
+    driver.abort()
+    assert next_transaction(driver) == (PRODUCER_ID, 1)
+    assert driver.count(INIT_PRODUCER_ID) == before + renewals
+    assert driver.sequences_sent == [0, 0]
+
+
+def test_a_renewal_names_the_identity_it_renews_so_that_a_fenced_producer_cannot_fence_back() -> None:
+    driver = started(1)
+    driver.abort()
+    body = driver.last(INIT_PRODUCER_ID).body
+    assert (body["producer_id"], body["producer_epoch"]) == (PRODUCER_ID, 0)
+    assert driver.last(INIT_PRODUCER_ID).version >= 3
+
+
+def test_generation_2_goes_on_with_the_identity_that_the_end_brought_a_new_producer_id_included() -> None:
+    driver = started(2)
+    driver.producer_id, driver.producer_epoch = 8000, -1
+    assert driver.ok(driver.commit())
+    assert next_transaction(driver) == (8000, 0)
+    assert driver.sequences_sent == [0, 0]
+
+
+def test_a_renewal_that_brings_a_new_producer_id_is_followed() -> None:
+    driver = started(1)
+    driver.producer_id, driver.producer_epoch = 8000, -1
+    driver.abort()
+    assert next_transaction(driver) == (8000, 0)
+
+
+@pytest.mark.parametrize("api", [ADD_PARTITIONS_TO_TXN, TXN_OFFSET_COMMIT, END_TXN], ids=lambda api: api.name)
+def test_in_version_1_a_request_that_stayed_without_an_answer_costs_the_epoch(api: object) -> None:
+    # It may arrive after the transaction has ended, and would be taken for one of the next.
+    driver = TransactionDriver(1, brokers=2, coordinator=1)
+    driver.begin()
+    driver.hold(api)  # type: ignore[arg-type]
+    if api is TXN_OFFSET_COMMIT:
+        driver.send_offsets()
+    else:
+        driver.send()
+    commit = driver.commit()
+    driver.disconnect(1)
+    driver.release(api)  # type: ignore[arg-type]
+    driver.run_for(1_000)
+    assert driver.ok(commit)
+    assert next_transaction(driver) == (PRODUCER_ID, 1)
+
+
+def test_a_look_up_that_stayed_without_an_answer_costs_nothing() -> None:
+    driver = TransactionDriver(1, brokers=2, coordinator=1)
+    driver.begin()
+    driver.fail(ADD_PARTITIONS_TO_TXN, 16)
+    driver.hold(FIND_COORDINATOR)
+    driver.send()
+    driver.run_for(200)
+    driver.disconnect(0)
+    driver.disconnect(1)
+    driver.release(FIND_COORDINATOR)
+    driver.run_for(2_000)
+    assert driver.ok(driver.commit()) and driver.count(INIT_PRODUCER_ID) == 1
+
+
+def test_in_version_2_a_lost_answer_costs_nothing_because_every_transaction_has_its_epoch() -> None:
+    driver = started(2, brokers=2, coordinator=1)
+    driver.hold(END_TXN)
+    commit = driver.commit()
+    driver.disconnect(1)
+    driver.release(END_TXN)
+    driver.run_for(1_000)
+    assert driver.ok(commit) and driver.count(INIT_PRODUCER_ID) == 1
+
+
+def test_begin_while_the_epoch_is_renewed_waits_for_it() -> None:
+    driver = started(1)
+    driver.hold(INIT_PRODUCER_ID)
+    assert driver.ok(driver.abort())
+    begins = [driver.begin(), driver.begin()]
+    assert all(driver.is_waiting(begin) for begin in begins)
+    assert driver.send() in driver.failed
+    driver.release(INIT_PRODUCER_ID)
+    assert all(driver.ok(begin) for begin in begins)
+    assert driver.send() in driver.delivered and driver.sent[-1].identity.producer_epoch == 1
+
+
+def test_a_slow_renewal_goes_on_by_itself_and_a_later_begin_does_not_wait() -> None:
+    driver = started(1)
+    driver.fail(INIT_PRODUCER_ID, 51, 14, 7, 16)
+    driver.abort()
+    driver.run_for(5_000)
+    assert driver.ok(driver.begin()) and driver.count(INIT_PRODUCER_ID) == 6
+
+
+def test_a_renewal_survives_the_loss_of_the_coordinator() -> None:
+    driver = started(1, brokers=3, coordinator=1)
+    driver.hold(INIT_PRODUCER_ID)
+    driver.abort()
+    driver.coordinators[1] = 2
+    driver.disconnect(1)
+    begin = driver.begin()
+    driver.release(INIT_PRODUCER_ID)
+    driver.run_for(2_000)
+    assert driver.ok(begin) and driver.last(INIT_PRODUCER_ID).node_id == 2
+
+
+@pytest.mark.parametrize(("code", "kind"), [(90, ProducerFenced), (47, ProducerFenced), (53, AuthorizationError),
+                                            (49, BrokerError)])  # fmt: skip
+def test_a_renewal_that_is_refused_ends_the_producer_and_the_waiting_begin(code: int, kind: type[Exception]) -> None:
+    driver = started(1)
+    driver.hold(INIT_PRODUCER_ID)
+    assert driver.ok(driver.abort())
+    begin = driver.begin()
+    driver.reply(INIT_PRODUCER_ID, code)
+    assert type(driver.refusal_of(begin)) is kind and driver.refusal_of(driver.begin()) is driver.refusal_of(begin)
+
+
+def test_a_broker_that_cannot_renew_an_epoch_is_an_error_and_no_silent_reuse() -> None:
+    driver = TransactionDriver(1, api_versions={INIT_PRODUCER_ID.key: (0, 2)})
+    driver.begin()
+    driver.send()
+    driver.abort()
+    driver.run()
+    assert "InitProducerId" in str(driver.engine.refusal)
+
+
+@pytest.mark.parametrize(("old", "new"), [(1, 2), (2, 1)])
+def test_a_change_of_version_happens_between_transactions_and_with_an_epoch_of_its_own(old: int, new: int) -> None:
+    driver = started(old)
+    set_features(driver, {"transaction.version": new})
+    driver.send(1)
+    assert driver.count(ADD_PARTITIONS_TO_TXN) == (2 if old == 1 else 0), "the open transaction keeps its rules"
+    assert driver.ok(driver.commit()) and (driver.last(END_TXN).version >= 5) is (old == 2)
+    epoch = driver.producer_epoch
+    assert next_transaction(driver) == (PRODUCER_ID, epoch + 1)
+    assert (driver.last(END_TXN).version >= 5) is (new == 2)
+    assert (driver.last(PRODUCE).version >= 12) is (new == 2)
+    assert driver.count(INIT_PRODUCER_ID) == 2
+
+
+def test_the_same_version_again_costs_no_renewal() -> None:
+    driver = started(2)
+    driver.commit()
+    set_features(driver, {"transaction.version": 3})
+    assert next_transaction(driver).producer_epoch == 1 and driver.count(INIT_PRODUCER_ID) == 1
+
+
+@pytest.mark.parametrize(("transaction_version", "versions"), [(1, range(3, 12)), (2, range(12, 14))])
+def test_records_travel_in_a_version_of_their_version(transaction_version: int, versions: range) -> None:
+    assert started(transaction_version).last(PRODUCE).version in versions
+
+
+def test_every_request_of_a_transaction_carries_one_identity(transaction_version: int) -> None:
+    driver = started(transaction_version)
+    driver.send_offsets()
+    driver.send(1)
+    driver.commit()
+    epochs = {sent.identity for sent in driver.sent}
+    for api, prefix in ((ADD_PARTITIONS_TO_TXN, "v3_and_below_"), (TXN_OFFSET_COMMIT, ""), (END_TXN, "")):
+        for request in driver.cluster.requests_of(api):
+            epochs.add(ProducerIdentity(request.body[f"{prefix}producer_id"], request.body[f"{prefix}producer_epoch"]))
+    assert epochs == {ProducerIdentity(PRODUCER_ID, 0)}
+
+
+@pytest.mark.parametrize("code", [45, 59, 47], ids=str)
+def test_no_batch_gets_another_number_inside_a_transaction(transaction_version: int, code: int) -> None:
+    driver = started(transaction_version)
+    driver.hold(PRODUCE)
+    batch = driver.send()
+    driver.reply(PRODUCE, code)
+    driver.release(PRODUCE)
+    driver.run_for(1_000)
+    numbers = driver.epochs_and_sequences_sent
+    assert set(numbers) <= {(0, 0), (0, 1)} and batch in driver.failed | driver.delivered.keys()
+    if batch in driver.failed:
+        assert isinstance(driver.refusal_of(driver.commit()), TransactionAborted)
+        assert driver.ok(driver.abort())
+        driver.run_for(1_000)
+        assert driver.ok(driver.begin()) and driver.send() in driver.delivered
+        assert driver.epochs_and_sequences_sent[-1] == (1, 0)
+
+
+def test_sequences_wrap_from_the_largest_to_0() -> None:
+    assert sequence_after(SEQUENCE_MODULUS - 1, 100) == 99
+
+
+def test_a_doubt_about_records_of_an_aborted_transaction_does_not_spoil_the_next_one() -> None:
+    """begin waits for the new epoch: the new transaction and the end of the old sequences come in one step."""
+    driver = started(1, delivery_timeout_ms=5_000, request_timeout_ms=4_000, linger_ms=0)
+    driver.hold(PRODUCE, INIT_PRODUCER_ID)
+    lost = driver.send()
+    driver.run_for(6_000)
+    assert lost in driver.failed
+    driver.abort()
+    driver.run_for(4_000)
+    begin = driver.begin()
+    assert driver.is_waiting(begin)
+    driver.release(PRODUCE, INIT_PRODUCER_ID)
+    assert driver.ok(begin)
+    driver.send()
+    assert driver.ok(driver.commit())
+
+
+# ---- a producer at rest becomes a new one ----------------------------------------------------------------------------
+
+
+NOT_COORDINATOR = 16
+
+
+def start_over(driver: TransactionDriver, transactional_id: str | None) -> int:
+    wish = StartOver(driver.operation_id(), transactional_id)
+    driver.run(wish)
+    return wish.operation_id
+
+
+def test_the_next_producer_has_its_own_transaction_and_leaves_the_prepared_one_alone(transaction_version: int) -> None:
+    driver = started(transaction_version)
+    receipt = driver.receipt_of(driver.prepare())
+    connection_count = len(driver.cluster.connections)
+    assert driver.ok(start_over(driver, "next"))
+    assert driver.ok(driver.init()) and driver.ok(driver.begin())
+    driver.send()
+    next_receipt = driver.receipt_of(driver.prepare())
+    assert (receipt.transactional_id, next_receipt.transactional_id) == ("ledger", "next")
+    assert next_receipt.producer_epoch != receipt.producer_epoch
+    assert driver.count(END_TXN) == 0
+    assert driver.sequences_sent[-1] == 0
+    assert len(driver.cluster.connections) == connection_count
+
+
+def test_without_an_id_it_becomes_an_idempotent_producer_with_a_fresh_identity() -> None:
+    driver = started(2)
+    driver.prepare()
+    init_count = driver.count(INIT_PRODUCER_ID)
+    assert driver.ok(start_over(driver, None))
+    batch = driver.send()
+    assert driver.offset_of(batch) == 0
+    assert driver.count(INIT_PRODUCER_ID) == init_count + 1
+    assert driver.last(INIT_PRODUCER_ID).body["transactional_id"] is None
+    assert driver.last(PRODUCE).body["transactional_id"] is None
+
+
+def test_an_open_transaction_stays_and_can_still_be_committed(transaction_version: int) -> None:
+    driver = started(transaction_version)
+    refusal = driver.refusal_of(start_over(driver, "next"))
+    assert isinstance(refusal, LocalProtocolError) and "start over" in str(refusal)
+    assert driver.ok(driver.commit())
+
+
+def test_records_under_way_and_flushes_that_wait_forbid_it() -> None:
+    driver = TransactionDriver(2)
+    start_over(driver, None)
+    driver.hold(PRODUCE)
+    batch = driver.send()
+    flush = Flush(driver.operation_id())
+    driver.run(flush)
+    assert isinstance(driver.refusal_of(start_over(driver, None)), LocalProtocolError)
+    driver.release(PRODUCE)
+    assert batch in driver.delivered and driver.ok(flush.operation_id)
+    assert driver.ok(start_over(driver, None))
+
+
+def test_a_coordinator_request_under_way_forbids_it_so_that_its_answer_finds_whoever_asked() -> None:
+    driver = TransactionDriver(1, is_initialised=False)
+    driver.hold(INIT_PRODUCER_ID)
+    init = driver.init()
+    assert isinstance(driver.refusal_of(start_over(driver, "next")), LocalProtocolError)
+    driver.release(INIT_PRODUCER_ID)
+    assert driver.ok(init)
+    assert driver.ok(start_over(driver, "next"))
+
+
+def test_a_producer_id_under_way_forbids_nothing_and_its_answer_is_nobodys() -> None:
+    driver = TransactionDriver(2)
+    driver.hold(INIT_PRODUCER_ID)
+    start_over(driver, None)
+    assert driver.ok(start_over(driver, None))
+    driver.release(INIT_PRODUCER_ID)
+    batch = driver.send()
+    assert driver.offset_of(batch) == 0
+    asked = [
+        request for request in driver.cluster.requests_of(INIT_PRODUCER_ID) if not request.body["transactional_id"]
+    ]
+    assert len(asked) == 2
+
+
+# ---- the coordinator of an id that is used again ----
+
+
+def began_over(driver: TransactionDriver, transactional_id: str) -> list[str]:
+    """What it takes until the next life has its identity."""
+    before = len(driver.names())
+    assert driver.ok(start_over(driver, transactional_id))
+    init = driver.init()
+    driver.run_for(1_000)
+    assert driver.ok(init)
+    return driver.names(skip=before)
+
+
+def test_an_id_that_was_used_before_does_not_ask_for_its_coordinator_again(transaction_version: int) -> None:
+    driver = started(transaction_version)
+    driver.prepare()
+    assert began_over(driver, "next") == ["FindCoordinator", "InitProducerId"]
+    assert began_over(driver, "ledger") == ["InitProducerId"]
+    assert driver.last(INIT_PRODUCER_ID).body["transactional_id"] == "ledger"
+    assert began_over(driver, "next") == ["InitProducerId"]
+
+
+def test_a_coordinator_that_has_moved_meanwhile_is_looked_for() -> None:
+    driver = started(2, brokers=2)
+    driver.prepare()
+    driver.coordinators[TRANSACTION] = 1
+    driver.fail(INIT_PRODUCER_ID, NOT_COORDINATOR)
+    assert began_over(driver, "ledger") == ["InitProducerId", "FindCoordinator", "InitProducerId"]
+    assert driver.last(INIT_PRODUCER_ID).node_id == 1
+
+
+def test_what_is_known_of_coordinators_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "COORDINATORS_MAX", 2)
+    driver = started(2)
+    driver.prepare()
+    for name in ("a", "b", "c"):
+        began_over(driver, name)
+    assert began_over(driver, "ledger") == ["FindCoordinator", "InitProducerId"]
+    assert began_over(driver, "c") == ["InitProducerId"]
