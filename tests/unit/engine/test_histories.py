@@ -420,7 +420,7 @@ a gap dooms the transaction and nothing is renumbered
     => 0/0 0/1 1/0 | 0 failed done done open
 
 a refused batch dooms the transaction and those behind it are dropped
-    send send refused doomed out_of_order 1000ms commit abort
+    send send refused doomed out_of_order 1000ms says:dropped commit abort
     => 0/0 0/1 | failed failed aborted done
 
 the answer of a batch on the wire is awaited after another has failed

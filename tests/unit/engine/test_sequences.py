@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from driver import new_batch
 
-from kafka_sink.engine.producer_batch import ProducerBatch, ProducerIdentity
+from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerBatch, ProducerIdentity
 from kafka_sink.engine.sequences import (
     BATCHES_REMEMBERED,
+    PRODUCER_EPOCH_MAX,
     SEQUENCE_MODULUS,
     Sequences,
     sequence_after,
@@ -136,6 +137,25 @@ def test_a_batch_without_a_number_cannot_be_acknowledged() -> None:
 # ---- unresolved ----------------------------------------------------------------------------------------------------
 
 
+def test_a_batch_given_up_before_it_was_sent_leaves_nothing_unresolved() -> None:
+    sequences = started()
+    give_up(sequences, new_batch())
+    assert not sequences.is_unresolved(PARTITION)
+    assert sequences.settle_unresolved() == ()
+
+
+def test_a_batch_given_up_while_it_may_be_in_the_log_holds_up_new_numbers() -> None:
+    sequences = started()
+    first, second = put_on_wire(sequences), put_on_wire(sequences)
+    give_up(sequences, first)
+    assert sequences.is_unresolved(PARTITION)
+    assert not sequences.may_send(new_batch())
+    assert sequences.may_send(new_batch(partition=1))
+    assert sequences.settle_unresolved() == (), "the batch behind it has no answer yet"
+    second.on_answered(is_definite=False)
+    assert sequences.may_send(second), "the answer to a resend is what settles it"
+
+
 def test_its_own_late_acknowledgement_settles_an_unknown_batch() -> None:
     sequences = started()
     first, second = put_on_wire(sequences), put_on_wire(sequences)
@@ -147,6 +167,36 @@ def test_its_own_late_acknowledgement_settles_an_unknown_batch() -> None:
 
 
 # ---- a new epoch ---------------------------------------------------------------------------------------------------
+
+
+def test_a_new_epoch_numbers_the_unsettled_batches_from_zero_in_order() -> None:
+    sequences = started()
+    first, second, third = (put_on_wire(sequences, 2) for _ in range(3))
+    ack(sequences, first)
+    for batch in (second, third):
+        batch.on_answered(is_definite=True)
+    sequences.want_renumbering(PARTITION)
+    assert not sequences.may_send(second)
+    assert not sequences.may_send(new_batch())
+    assert sequences.renumber_when_quiet()
+    assert numbers(second, third) == [(1, 0), (1, 2)]
+    assert second.sequence_was_reset
+    assert [sequences.may_send(batch) for batch in (second, third)] == [True, False]
+    for batch in (second, third):
+        resend(sequences, batch)
+        ack(sequences, batch)
+    assert numbers(put_on_wire(sequences)) == [(1, 4)]
+
+
+def test_nothing_is_renumbered_while_a_batch_of_the_partition_is_on_the_wire() -> None:
+    sequences = started()
+    first, second = put_on_wire(sequences), put_on_wire(sequences)
+    first.on_answered(is_definite=True)
+    sequences.want_renumbering(PARTITION)
+    assert not sequences.renumber_when_quiet()
+    assert numbers(first, second) == [(0, 0), (0, 1)]
+    second.on_answered(is_definite=True)
+    assert sequences.renumber_when_quiet()
 
 
 def out_of_order(sequences: Sequences, batch: ProducerBatch) -> None:
@@ -250,6 +300,40 @@ def test_in_a_topic_with_a_new_id_the_first_batch_goes_alone_again() -> None:
     assert sequences.may_send(new_batch())
 
 
+def test_other_partitions_keep_their_epoch_until_their_batches_are_done() -> None:
+    sequences = started()
+    old, broken = put_on_wire(sequences, partition=1), put_on_wire(sequences)
+    broken.on_answered(is_definite=True)
+    sequences.want_renumbering(PARTITION)
+    assert sequences.renumber_when_quiet()
+    assert numbers(old) == [(0, 0)]
+    assert not sequences.may_send(new_batch(partition=1)), "a broker that saw the new epoch refuses the old one"
+    old.on_answered(is_definite=True)
+    resend(sequences, old)
+    ack(sequences, old)
+    assert numbers(put_on_wire(sequences, partition=1)) == [(1, 0)]
+
+
+def test_an_old_acknowledgement_does_not_count_in_the_new_epoch() -> None:
+    sequences = started()
+    lost = put_on_wire(sequences, 5)
+    give_up(sequences, lost)
+    sequences.want_renumbering(PARTITION)
+    sequences.renumber_when_quiet()
+    fresh = put_on_wire(sequences)
+    ack(sequences, lost)
+    assert sequences.is_next_expected(fresh)
+
+
+def test_renumbering_ends_the_uncertainty() -> None:
+    sequences = started()
+    give_up(sequences, put_on_wire(sequences))
+    sequences.want_renumbering(PARTITION)
+    sequences.renumber_when_quiet()
+    assert not sequences.is_unresolved(PARTITION)
+    assert numbers(put_on_wire(sequences)) == [(1, 0)]
+
+
 def test_without_a_reason_nothing_is_renumbered() -> None:
     sequences = started()
     put_on_wire(sequences).on_answered(is_definite=True)
@@ -257,11 +341,46 @@ def test_without_a_reason_nothing_is_renumbered() -> None:
     assert sequences.identity == IDENTITY
 
 
+def test_with_the_last_epoch_used_up_a_new_producer_id_is_needed_and_nothing_is_lost_meanwhile() -> None:
+    sequences = started(ProducerIdentity(7, PRODUCER_EPOCH_MAX))
+    batch, other = put_on_wire(sequences), put_on_wire(sequences, partition=1)
+    batch.on_answered(is_definite=True)
+    sequences.want_renumbering(PARTITION)
+    assert sequences.renumber_when_quiet()
+    assert sequences.identity == NO_IDENTITY
+    assert not sequences.may_send(batch)
+    assert not sequences.may_send(new_batch())
+    other.on_answered(is_definite=True)
+    assert sequences.may_send(other), "its old number is still good"
+    sequences.adopt(ProducerIdentity(8, 0))
+    assert (batch.identity, batch.base_sequence) == (ProducerIdentity(8, 0), 0)
+    assert sequences.may_send(batch)
+
+
+def test_a_new_producer_id_does_not_renumber_what_is_on_the_wire() -> None:
+    # 1 Partition 0 uses up the last epoch. 2 While the new id is fetched, partition 1 needs new numbers, too, but one
+    # of its batches is on the wire. 3 The id arrives first: that batch must keep its number until it is answered.
+    sequences = started(ProducerIdentity(7, PRODUCER_EPOCH_MAX))
+    quiet = put_on_wire(sequences)
+    refused, travelling = put_on_wire(sequences, partition=1), put_on_wire(sequences, partition=1)
+    quiet.on_answered(is_definite=True)
+    sequences.want_renumbering(PARTITION)
+    assert sequences.renumber_when_quiet()
+    refused.on_answered(is_definite=True)
+    give_up(sequences, refused)
+    sequences.want_renumbering(("t", 1))
+    sequences.adopt(ProducerIdentity(8, 0))
+    assert quiet.identity == ProducerIdentity(8, 0)
+    assert (travelling.identity, travelling.base_sequence) == (ProducerIdentity(7, PRODUCER_EPOCH_MAX), 1)
+    travelling.on_answered(is_definite=True)
+    assert not sequences.may_send(travelling)
+    assert sequences.renumber_when_quiet()
+    assert travelling.identity.producer_id == 8
+    assert travelling.base_sequence == 0
+
+
 def test_a_transaction_s_new_epoch_while_a_batch_is_unsettled_is_a_bug_and_raises() -> None:
     sequences = started()
     put_on_wire(sequences)
     with pytest.raises(LocalProtocolError, match="unsettled"):
         sequences.restart_all(ProducerIdentity(7, 1))
-
-
-# ---- splitting -----------------------------------------------------------------------------------------------------
