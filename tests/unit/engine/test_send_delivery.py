@@ -238,7 +238,7 @@ NOT_ENOUGH_REPLICAS = 19
 
 def timeout_of(driver: EngineDriver, batch: ProducerBatch) -> DeliveryTimeout:
     error = driver.error_of(batch)
-    assert isinstance(error, DeliveryTimeout)
+    assert isinstance(error, DeliveryTimeout) and error.name == "PKS-5002"
     return error
 
 
