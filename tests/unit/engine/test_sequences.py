@@ -384,3 +384,35 @@ def test_a_transaction_s_new_epoch_while_a_batch_is_unsettled_is_a_bug_and_raise
     put_on_wire(sequences)
     with pytest.raises(LocalProtocolError, match="unsettled"):
         sequences.restart_all(ProducerIdentity(7, 1))
+
+
+# ---- another producer id ---------------------------------------------------------------------------------------------
+
+
+def test_a_leader_that_knew_the_last_producer_id_has_to_get_to_know_the_next_one() -> None:
+    sequences = started()
+    sequences.adopt(ProducerIdentity(8, 0))
+    put_on_wire(sequences)
+    assert not sequences.may_send(new_batch())
+
+
+def test_an_acknowledgement_under_the_last_producer_id_says_nothing_about_the_next_one() -> None:
+    sequences = started()
+    old = put_on_wire(sequences)
+    sequences.adopt(ProducerIdentity(8, 0))
+    ack(sequences, old)
+    put_on_wire(sequences)
+    assert not sequences.may_send(new_batch())
+
+
+def test_a_leader_that_lost_its_state_to_retention_does_not_have_what_was_sent_before() -> None:
+    sequences = started()
+    batch = put_on_wire(sequences)
+    batch.on_answered(is_definite=False)
+    resend(sequences, batch)
+    batch.on_answered(is_definite=True)
+    assert batch.may_be_in_log
+    sequences.restart_after_retention(PARTITION)
+    assert not batch.may_be_in_log
+    give_up(sequences, batch)
+    assert not sequences.is_unresolved(PARTITION)

@@ -17,7 +17,14 @@ from kafka_sink.errors import (
     ProducerFenced,
     TransactionAborted,
 )
-from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE
+from kafka_sink.wire.apis import (
+    ADD_OFFSETS_TO_TXN,
+    ADD_PARTITIONS_TO_TXN,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    PRODUCE,
+    TXN_OFFSET_COMMIT,
+)
 
 
 def end(driver: TransactionDriver, commit: bool) -> int:
@@ -255,8 +262,14 @@ def test_prepare_waits_for_every_record_and_gives_a_receipt(transaction_version:
 def test_prepare_waits_for_offsets_too(transaction_version: int) -> None:
     driver = TransactionDriver(transaction_version)
     driver.begin()
-    driver.send_offsets()
-    assert driver.receipt_of(driver.prepare()).is_started is True
+    driver.hold(ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT)
+    offsets = driver.send_offsets()
+    prepare = driver.prepare()
+    for _ in ("begun", "the coordinator has the group"):
+        assert driver.is_waiting(offsets) and driver.is_waiting(prepare)
+        driver.release(ADD_OFFSETS_TO_TXN)
+    driver.release(TXN_OFFSET_COMMIT)
+    assert driver.ok(offsets) and driver.receipt_of(prepare).is_started is True
     assert driver.names()[-1] == "TxnOffsetCommit"
 
 
