@@ -31,6 +31,8 @@ class Search:
     transaction_version: int = 2
     batches: int = 1
     states_max: int = 50_000
+    # Other tests find the mistake in every run, and this search takes as long as all the others together.
+    is_slow: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,11 @@ MISTAKES = (
     Mistake(deciding.delivered_batch_delivered_again, seeds(5)),
     Mistake(deciding.set_back_is_not_noticed, seeds(20, SET_BACK)),
     Mistake(deciding.unmarked_intent_ignored, seeds(30, LOST_MARKERS), Search(Budget(crashes=1, markers=1))),
-    Mistake(deciding.open_intent_believed, search=Search(Budget(seconds=1, switches=2), 1, states_max=250_000)),
+    # In every run: tests/unit/exactly_once/test_lost_markers.py.
+    Mistake(
+        deciding.open_intent_believed,
+        search=Search(Budget(seconds=1, switches=2), 1, states_max=250_000, is_slow=True),
+    ),
     Mistake(deciding.fingerprint_not_compared, seeds(30, SET_BACK), Search(Budget(crashes=1, others=1))),
     Mistake(deciding.digest_not_compared, seeds(100, SET_BACK)),
     Mistake(deciding.record_not_read_back),

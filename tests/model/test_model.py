@@ -103,10 +103,14 @@ def test_two_drivers_that_interrupt_each_other_twice_make_no_row_double(transact
     check_bound(transaction_version, Bound(Budget(seconds=1, switches=2)))
 
 
-SEARCHED = [mistake for mistake in MISTAKES if mistake.search is not None]
+SEARCHED = [
+    pytest.param(mistake, id=mistake.name, marks=[pytest.mark.slow] if mistake.search.is_slow else [])
+    for mistake in MISTAKES
+    if mistake.search is not None
+]
 
 
-@pytest.mark.parametrize("mistake", SEARCHED, ids=lambda mistake: mistake.name)
+@pytest.mark.parametrize("mistake", SEARCHED)
 def test_a_planted_mistake_is_found(mistake: Mistake) -> None:
     wanted = mistake.search
     assert wanted is not None
