@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Leader, ResponseKind
-from kafka_sink.errors import AuthorizationError, BrokerError, TransportError
+from kafka_sink.errors import AuthorizationError, BrokerError, CommitPending, TransportError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import TaskIdentity
 from kafka_sink.exactly_once.ledger import LedgerRecord
@@ -106,6 +106,11 @@ class Bench:
     ) -> CommitResult:
         return self.run(DriverOperation.COMMIT, receipts, session, **answers)
 
+    def decide(self, receipts: Sequence[TaskReceipt], session: DriverSession | None = None) -> None:
+        """The decision is made, and of what it is about nothing is committed yet: the driver is gone."""
+        pending = self.commit(receipts, session, answers={"commit transaction": [LOST] * 100_000})
+        assert isinstance(pending.error, CommitPending)
+
     def run(
         self,
         operation: DriverOperation,
@@ -155,6 +160,17 @@ class Bench:
         del outdated.logs[partition][length:]
         return outdated
 
+    def time_out(self, receipt: TaskReceipt) -> None:
+        assert receipt.transaction is not None
+        self.broker.time_out(receipt.transaction.transactional_id)
+
+    def lose_the_last_marker(self) -> None:
+        """In the ledger, as the replica that comes back has it: it shows an open transaction for ever."""
+        self.settle()
+        log = self.broker.logs[LEDGER, 0]
+        # What is written next takes its place, as offsets go on behind the last record that is there.
+        del log[max(offset for offset, entry in enumerate(log) if entry[3] is not None)]
+
     def times_out_before_its_commit(self, receipt: TaskReceipt) -> None:
         """The time-out wins between decision and EndTxn; the coordinator then says 48 or worse."""
         assert receipt.transaction is not None
@@ -175,6 +191,11 @@ class Bench:
         for name, known in list(self.broker.transactions.items()):
             if known[2] in PREPARE.values():
                 self.broker.complete(name)
+
+    def seen(self) -> list[int]:
+        """How many rows of the first two tasks readers see, once all markers are written."""
+        self.settle()
+        return [self.visible(task) for task in (0, 1)]
 
     def visible(self, task: int) -> int:
         entries = self.broker.logs.get(("t", task), [])
