@@ -171,18 +171,32 @@ class Bench:
         # What is written next takes its place, as offsets go on behind the last record that is there.
         del log[max(offset for offset, entry in enumerate(log) if entry[3] is not None)]
 
+    def before_next(self, purpose: str, act: Callable[[], object], *, which: int = 1) -> None:
+        """Just before the next such request, or the second, reaches the broker."""
+        left = which
+
+        def hook(request: AdminRequest) -> None:
+            nonlocal left
+            left -= request.key.purpose == purpose
+            if not left:
+                self.before = None
+                act()
+
+        self.before = hook
+
     def times_out_before_its_commit(self, receipt: TaskReceipt) -> None:
         """The time-out wins between decision and EndTxn; the coordinator then says 48 or worse."""
-        assert receipt.transaction is not None
-        name = receipt.transaction.transactional_id
 
-        def late(request: AdminRequest) -> None:
-            if request.key.purpose == "commit transaction":
-                self.before = None
-                self.broker.time_out(name)
-                self.settle()
+        def late() -> None:
+            self.time_out(receipt)
+            self.settle()
 
-        self.before = late
+        self.before_next("commit transaction", late)
+
+    def take_the_drivers_id(self) -> None:
+        """Somebody fences the driver, and is gone again."""
+        while self.broker.init(f"{SINK}-driver", None)[0]:
+            self.settle()
 
     # ---- looking ----
 

@@ -116,33 +116,8 @@ TIME = 1_000_000
 
 @pytest.mark.parametrize("lost", [LOST, after(LOST), 51, 14, 15, 16, 7, 13, -1], ids=str)
 def test_c3_an_unknown_answer_to_the_decision_is_repeated_until_it_is_known(bench: Bench, lost: object) -> None:
-    verdict = bench.run(DriverOperation.COMMIT, bench.receipts(), answers={END: [lost, lost]})
-    assert verdict.conclusion is Conclusion.DELIVERED
+    assert bench.commit(bench.receipts(), answers={END: [lost, lost]}).conclusion is Conclusion.DELIVERED
     check_delivered(bench)
-
-
-@pytest.mark.parametrize("was_decided", [True, False])
-def test_c3_fenced_after_an_unknown_answer_asks_the_log_whether_the_decision_was_made(
-    bench: Bench, was_decided: bool
-) -> None:
-    receipts, session = bench.receipts(), bench.session()
-    told = after(LOST) if was_decided else LOST
-
-    def successor(request: AdminRequest) -> None:
-        if [purpose for purpose in bench.purposes() if purpose == END]:
-            bench.before = None
-            while bench.broker.init("sink-driver", None)[0]:
-                bench.settle()
-
-    bench.before = successor
-    verdict = bench.run(DriverOperation.COMMIT, receipts, session, answers={END: [told]})
-    assert "look for marker" in bench.purposes()
-    if was_decided:
-        assert bench.seen() == [1, 1] and isinstance(verdict.error, CommitPending)
-    else:
-        # It was not, and no other run has claimed the ledger: the batch is decided once more.
-        assert verdict.conclusion is Conclusion.DELIVERED and bench.purposes().count("fence older drivers") == 2
-        check_delivered(bench)
 
 
 @pytest.mark.parametrize("unknown", [LOST, after(LOST), 51, 14, 15, 16, 7, 13, -1, 9999], ids=str)
@@ -200,8 +175,6 @@ def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for
     def later(request: AdminRequest) -> None:
         before(request)
         if bench.before is None:
-            (transaction,) = [one.transaction for one in receipts[:1]]
-            assert transaction is not None
             log = bench.broker.logs["t", 0]
             mark = next(offset for offset, entry in enumerate(log) if entry[3] is not None)
             producer_id, epoch, _, _ = log[mark]
@@ -221,22 +194,16 @@ def test_c4_an_answer_that_says_nothing_sends_the_driver_to_the_marker(
 ) -> None:
     receipts = bench.receipts()
 
-    def ended(request: AdminRequest) -> None:
-        if request.key.purpose == COMMIT and bench.before is not None:
-            bench.before = None
-            transaction = receipts[0].transaction
-            assert transaction is not None
-            if was_committed:
-                name, producer_id, epoch = (
-                    transaction.transactional_id,
-                    transaction.producer_id,
-                    transaction.producer_epoch,
-                )
-                bench.broker._end(name, producer_id, epoch, True, bench.transaction_version == 1)
-            else:
-                bench.broker.time_out(transaction.transactional_id)
+    def ended() -> None:
+        transaction = receipts[0].transaction
+        assert transaction is not None
+        if was_committed:
+            name, *producer = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
+            bench.broker._end(name, *producer, True, bench.transaction_version == 1)
+        else:
+            bench.time_out(receipts[0])
 
-    bench.before = ended
+    bench.before_next(COMMIT, ended)
     verdict = bench.run(DriverOperation.COMMIT, receipts, answers={COMMIT: [code]})
     assert "look for marker" in bench.purposes()
     if was_committed:

@@ -69,6 +69,14 @@ c3 a decision in doubt that arrived is pending and abort leaves everything alone
     gets:"end ledger transaction",after,lost* commit:0=pending error=PKS-6012 says:"is not known" decision:0=in_doubt
     abort:0=left tasks:0=open commit/2:0=already visible=1,1 ledger=done
 
+c3 fenced after an unknown answer asks the log whether the decision was made and it was
+    fenced:"end ledger transaction",1 gets:"end ledger transaction",after commit:0=pending visible=1,1
+    times:"look for marker"=1
+
+c3 fenced after an unknown answer asks the log and decides once more as it was not and nobody has claimed
+    fenced:"end ledger transaction",1 gets:"end ledger transaction",lost commit:0=delivered
+    times:"look for marker"=1 times:"fence older drivers"=2 visible=1,1 ledger=done
+
 a driver whose time is up while it looks whether it was fenced says so
     gets:"end ledger transaction",-,lost,90 gets:"look for marker",lost* commit:0=pending
     says:"could not be told so: no time left"

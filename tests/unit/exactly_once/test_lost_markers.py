@@ -1,9 +1,7 @@
 """The marker of a ledger transaction is lost with its only replica (E3): the record is there, and nothing says how its
 transaction ended. Behind a fence it cannot be open any more."""
 
-import pytest
-
-from kafka_sink.client.admin_request import AdminRequest, AdminResponse, ResponseKind
+from kafka_sink.client.admin_request import AdminResponse, ResponseKind
 from kafka_sink.errors import CommitPending
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.receipt import TaskReceipt
@@ -18,21 +16,10 @@ TASKS = (0, 1)
 THE_LEDGER = (LEDGER, 0)
 
 
-def decided(bench: Bench) -> None:
-    bench.decide(bench.receipts())
-    bench.lose_the_last_marker()
-
-
 def test_the_end_of_a_later_record_is_not_taken_for_that_of_an_intent_without_a_marker(bench: Bench) -> None:
     """The done record behind it is written and aborted by the next driver's fence: one marker for two records."""
     session = bench.session()
-
-    def loses_the_marker_of_the_intent(request: AdminRequest) -> None:
-        if request.key.purpose == COMMIT:
-            bench.before = None
-            bench.lose_the_last_marker()
-
-    bench.before = loses_the_marker_of_the_intent
+    bench.before_next(COMMIT, bench.lose_the_last_marker)
     verdict = bench.commit(bench.receipts(), session, answers={END: [None, *[LOST] * 100_000]})
     assert isinstance(verdict.error, CommitPending) and "committed and visible" in str(verdict.error)
     assert bench.commit(bench.receipts(run=SECOND), bench.session(SECOND)).conclusion is Conclusion.ALREADY_DELIVERED
@@ -54,38 +41,23 @@ def stop_before(bench: Bench, purpose: str, receipts: list[TaskReceipt], session
         progress = committer.step(bench.now_ms, answers)
 
 
-@pytest.mark.parametrize("transaction_version", [1, 2])
 def test_an_intent_that_a_younger_driver_has_open_is_not_taken_for_a_decision_that_lost_its_marker(
-    transaction_version: int,
+    bench: Bench,
 ) -> None:
     """The first one is fenced before its claim stands in the ledger. Behind that claim it sees what the second one has
     written and not decided."""
-    bench = Bench(transaction_version)
     younger = bench.receipts(run=SECOND)
-
-    def overtaken(request: AdminRequest) -> None:
-        if request.key.purpose == "claim ledger":
-            bench.before = None
-            stop_before(bench, END, younger, bench.session(SECOND))
-
-    bench.before = overtaken
+    bench.before_next("claim ledger", lambda: stop_before(bench, END, younger, bench.session(SECOND)))
     assert bench.commit(bench.receipts()).conclusion is Conclusion.DELIVERED
     assert bench.seen() == [1, 1]
     assert bench.purposes().count("fence older drivers") >= 2
 
 
-@pytest.mark.parametrize("transaction_version", [1, 2])
-def test_a_stream_whose_first_record_was_open_and_is_aborted_later_goes_on(transaction_version: int) -> None:
+def test_a_stream_whose_first_record_was_open_and_is_aborted_later_goes_on(bench: Bench) -> None:
     """The first batch has no rows, so that record is all that the ledger knows of the stream. The first driver finds it
     behind its claim; the younger one that has it open never comes back, and its transaction ends by its time-out."""
-    bench = Bench(transaction_version)
-
-    def overtaken(request: AdminRequest) -> None:
-        if request.key.purpose == "claim ledger":
-            bench.before = None
-            stop_before(bench, END, [without_rows(0, SECOND)], bench.session(SECOND))
-
-    bench.before = overtaken
+    younger = [without_rows(0, SECOND)]
+    bench.before_next("claim ledger", lambda: stop_before(bench, END, younger, bench.session(SECOND)))
     session = bench.session()
     assert bench.commit([without_rows(0)], session).error is None
     bench.settle()

@@ -35,10 +35,9 @@ def test_batches_that_move_between_processes_of_one_run_are_delivered(bench: Ben
 def test_a_driver_that_is_fenced_again_and_again_gives_up_and_nothing_is_visible(bench: Bench) -> None:
     session = bench.session()
 
-    def rival(request: object) -> None:
+    def rival(request: AdminRequest) -> None:
         if request.key.purpose == WRITE:
-            while bench.broker.init(session.transactional_id, None)[0]:
-                bench.settle()
+            bench.take_the_drivers_id()
 
     bench.before = rival
     verdict = bench.commit(bench.receipts(), session)
@@ -57,13 +56,7 @@ def test_a_run_that_claimed_while_an_elder_one_read_is_not_taken_for_an_elder_it
     """What is fetched may go on behind the reader's own claim."""
     elder, younger = bench.session(), bench.session(SECOND)
     receipts = bench.receipts(0, run=SECOND)
-
-    def overtaken(request: AdminRequest) -> None:
-        if request.key.purpose == "read ledger":
-            bench.before = None
-            assert bench.commit(receipts, younger, answers={WRITE: [REFUSED]}).error is not None
-
-    bench.before = overtaken
+    bench.before_next("read ledger", lambda: bench.commit(receipts, younger, answers={WRITE: [REFUSED]}))
     verdict = bench.commit(bench.receipts(), elder)
     assert isinstance(verdict.error, CommitAborted) and "has taken over" in str(verdict.error)
     assert not elder.elders
@@ -73,16 +66,7 @@ def test_of_two_runs_that_claim_in_turn_the_one_that_claimed_first_is_the_elder(
     """The answer to its claim is lost, and what it repeats stands behind the claim of the younger one."""
     elder, younger = bench.session(), bench.session(SECOND)
     receipts = bench.receipts(0, run=SECOND)
-    claims = 0
-
-    def overtaken(request: AdminRequest) -> None:
-        nonlocal claims
-        claims += request.key.purpose == CLAIM
-        if claims == 2:
-            bench.before = None
-            assert bench.commit(receipts, younger, answers={WRITE: [REFUSED]}).error is not None
-
-    bench.before = overtaken
+    bench.before_next(CLAIM, lambda: bench.commit(receipts, younger, answers={WRITE: [REFUSED]}), which=2)
     verdict = bench.commit(bench.receipts(), elder, answers={CLAIM: [after(LOST)]})
     assert isinstance(verdict.error, CommitAborted) and "has taken over" in str(verdict.error)
     bench.settle()
