@@ -160,7 +160,7 @@ def test_brokers_that_move_or_vanish(history: History) -> None:
 @histories("""
 a node being connected is waited for before another is tried
     with brokers=3 jitter=0.0
-    deaf/1 connect/1 offered=1
+    unnamed deaf/1 connect/1 offered=1 named tried=b offered=1
 
 a connected node is preferred and the one with fewest in flight of all
     with brokers=3 jitter=0.0

@@ -123,8 +123,12 @@ class Bench:
     ) -> CommitResult:
         job = Job(operation, receipts[0].key if receipts else key, receipts)
         committer = Committer(self.settings, session or self.session(), job, self.now_ms)
+        return self.drive(committer, answers, until_ms=until_ms)
+
+    def drive(self, machine: Any, answers: dict[str, list[Any]] | None = None, *, until_ms: int = 10**9) -> Any:
+        """The verdict of anything that asks by steps."""
         laid_out = {purpose: list(listed) for purpose, listed in (answers or {}).items()}
-        progress = committer.step(self.now_ms)
+        progress = machine.step(self.now_ms, ())
         while progress.verdict is None:
             answered = [self._answer(request, laid_out) for request in progress.requests]
             self.asked += progress.requests
@@ -133,7 +137,7 @@ class Bench:
                 assert progress.wake_at_ms < until_ms, "no verdict in time"
                 self.now_ms = max(self.now_ms + 1, progress.wake_at_ms)
                 self.settle()
-            progress = committer.step(self.now_ms, answered)
+            progress = machine.step(self.now_ms, answered)
         return progress.verdict
 
     def _answer(self, request: AdminRequest, laid_out: dict[str, list[Any]]) -> AdminResponse:
