@@ -138,13 +138,5 @@ def notices(commands: Sequence[Command]) -> list[str]:
     return [command.text for command in commands if isinstance(command, Notice)]
 
 
-def fail_to_connect(driver: Driver, times: int = 1) -> None:
-    driver.cluster.refusing.add(0)
-    for _ in range(times):
-        driver.sleep(driver.delay_ms())
-        driver.connect()
-    driver.cluster.refusing.discard(0)
-
-
 def tried(driver: Driver) -> list[Address]:
     return [command.address for command in driver.connects()]

@@ -1,8 +1,14 @@
-"""The marker of a ledger transaction is lost with its only replica (E3): the record is there, and nothing says how its
-transaction ended. Behind a fence it cannot be open any more."""
+"""Logs that tell less than there was.
+
+The marker of a ledger transaction is lost with its only replica (E3): the record is there, and nothing says how its
+transaction ended. Behind a fence it cannot be open any more. And a leader that was frozen or cut off, and leads no
+longer, tells the end of the log as it was.
+"""
+
+import pytest
 
 from kafka_sink.client.admin_request import AdminResponse, ResponseKind
-from kafka_sink.errors import CommitPending
+from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
@@ -12,8 +18,7 @@ from tests.unit.exactly_once.test_commit import without_rows
 
 COMMIT, END = "commit transaction", "end ledger transaction"
 SECOND, THIRD = "2" * 16, "3" * 16
-TASKS = (0, 1)
-THE_LEDGER = (LEDGER, 0)
+CLAIM_INTENT_AND_MARKER = 3
 
 
 def test_the_end_of_a_later_record_is_not_taken_for_that_of_an_intent_without_a_marker(bench: Bench) -> None:
@@ -81,3 +86,32 @@ def test_below_an_intent_that_nobody_decided_the_done_record_without_a_marker_st
     bench.lose_the_last_marker()
     assert bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND)).conclusion is Conclusion.DELIVERED
     assert bench.seen() == [2, 2]
+
+
+# ---- outdated leaders ----
+
+
+@pytest.mark.parametrize("outdated_ms", [1_000, 59_000])
+def test_a_marker_is_looked_for_again_while_the_log_ends_before_what_it_acknowledged(
+    bench: Bench, outdated_ms: int
+) -> None:
+    bench.decide(bench.receipts())
+    bench.settle()
+    # Somebody has finished it; to the repetition the coordinator says "fenced", so the log has to tell.
+    assert bench.run(DriverOperation.FINISH).conclusion is Conclusion.RECOVERED
+    bench.settle()
+    bench.outdated = (("t", 0), 0, bench.now_ms + outdated_ms)
+    # The record that says so is lost with the ledger's tail, so it has to be finished once more.
+    del bench.broker.logs[LEDGER, 0][CLAIM_INTENT_AND_MARKER:]
+    assert bench.run(DriverOperation.RECOVER, answers={COMMIT: [90, 90]}).conclusion is Conclusion.RECOVERED
+
+
+def test_a_log_that_stays_shorter_than_what_it_acknowledged_is_another_one(bench: Bench) -> None:
+    bench.decide(bench.receipts())
+    bench.settle()
+    began_ms = bench.now_ms
+    bench.outdated = (("t", 0), 0, 10**9)
+    verdict = bench.run(DriverOperation.FINISH, answers={COMMIT: [90]})
+    assert isinstance(verdict.error, CommitLost)
+    assert "Ended in a way that can no longer be read" in str(verdict.error)
+    assert bench.now_ms - began_ms >= bench.settings.short_log_ms

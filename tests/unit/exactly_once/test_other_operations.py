@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.errors import CommitLost, CommitPending
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation
-from tests.unit.exactly_once.driver_bench import LOST, QUERY, REFUSED, UNSUPPORTED, Bench
+from tests.unit.exactly_once.driver_bench import LOST, REFUSED, UNSUPPORTED, Bench
 
 COMMIT, END, WRITE = "commit transaction", "end ledger transaction", "write ledger record"
-KEY = BatchKey(QUERY, 0)
 SECOND = "2" * 16
 
 

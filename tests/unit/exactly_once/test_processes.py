@@ -12,9 +12,8 @@ from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once.session import DECISIONS_MAX, Conclusion, DriverSession
 from tests.unit.exactly_once.driver_bench import LOST, REFUSED, Bench, after
 
-FENCE, CLAIM, WRITE, END = "fence older drivers", "claim ledger", "write ledger record", "end ledger transaction"
+CLAIM, WRITE = "claim ledger", "write ledger record"
 SECOND = "2" * 16
-TASKS = (0, 1)
 
 
 def delivered(bench: Bench, batch: int, session: DriverSession, **more: object) -> None:

@@ -14,7 +14,6 @@ from tests.unit.exactly_once.driver_bench import QUERY, SINK, Bench
 
 OTHER = "query-2"
 SECOND, THIRD = "2" * 16, "3" * 16
-TASKS = (0, 1)
 OLDER_FENCE = "fence a driver of the release before"
 
 

@@ -13,7 +13,6 @@ from kafka_sink.exactly_once.session import Conclusion, OnMismatch
 from tests.unit.exactly_once.driver_bench import Bench
 
 SECOND = "2" * 16
-TASKS = (0, 1)
 
 
 def with_digest(receipts: Sequence[TaskReceipt], digest: int) -> list[TaskReceipt]:
