@@ -9,7 +9,7 @@ from fake_cluster import FakeCluster
 
 from kafka_sink.client.authentication import Authenticator
 from kafka_sink.client.cluster import Endpoint
-from kafka_sink.client.commands import Address, Connect, Notice, Resolve
+from kafka_sink.client.commands import Connect, Notice, Resolve
 from kafka_sink.client.metadata import Metadata, MetadataRequest
 from kafka_sink.client.nodes import NodeSet
 from kafka_sink.client.request import Answer, Request
@@ -136,7 +136,3 @@ class Driver:
 
 def notices(commands: Sequence[Command]) -> list[str]:
     return [command.text for command in commands if isinstance(command, Notice)]
-
-
-def tried(driver: Driver) -> list[Address]:
-    return [command.address for command in driver.connects()]
