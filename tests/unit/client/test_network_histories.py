@@ -73,7 +73,7 @@ any other error in the answer to api versions closes the connection
     says:"a:9092 (node 0) refused ApiVersions with error code 42"
 
 a resolver that does not answer does not block the node for ever
-    unnamed connect resolves=1 10000ms says:"name was not resolved within 10000 ms"
+    unnamed connect resolves=1 due=10000 10000ms says:"name was not resolved within 10000 ms"
     tries resolves=1 named usable=yes resolves=1
 
 a name without an address is a failure too
