@@ -101,6 +101,11 @@ class KafkaCluster:
         self._ends.close()
 
     @property
+    def verifies(self) -> bool:
+        """Whether a leader asks the coordinator before it takes a record into a transaction: from 3.6 on."""
+        return tuple(map(int, self.version.split(".")[:2])) >= (3, 6)
+
+    @property
     def bootstrap_servers(self) -> str:
         return ",".join(node.address for node in self._nodes.values())
 
