@@ -1,4 +1,4 @@
-"""What the brokers do by themselves: at intervals, after appends (compaction), and when a coordinator moves.
+"""What the brokers do by themselves, at intervals and after appends (compaction).
 
 Kafka's log cleaner looks for work every `log.cleaner.backoff.ms`. Here a partition is looked at that long after an
 append, so that a cluster where nothing happens needs no waking; it is looked at again while records are too young.
@@ -11,20 +11,15 @@ from dataclasses import replace
 
 from kafka_sink.testing.cluster import Cluster
 from kafka_sink.testing.compaction import cleanable_end, compact
-from kafka_sink.testing.groups import Groups
-from kafka_sink.testing.topics import TRANSACTION_TOPIC, Partition, internal_partition
+from kafka_sink.testing.topics import Partition
 from kafka_sink.testing.transactions import TransactionCoordinator
 
 
 class Housekeeping:
     """Time-outs of transactions, expiry of transactional ids and of producers, retention by size, compaction."""
 
-    def __init__(self, cluster: Cluster, coordinator: TransactionCoordinator, groups: Groups) -> None:
+    def __init__(self, cluster: Cluster, coordinator: TransactionCoordinator) -> None:
         self._cluster = cluster
-        self._coordinator = coordinator
-        self._groups = groups
-        cluster.on_coordinator_moved = self._on_coordinator_moved
-        cluster.on_coordinator_loaded = self._on_coordinator_loaded
         cluster.on_appended = self._on_appended
         self._to_compact: set[tuple[str, int]] = set()
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", coordinator.abort_timed_out)
@@ -56,7 +51,7 @@ class Housekeeping:
     def _on_appended(self, partition: Partition) -> None:
         """The internal topics are left out: what they hold in Kafka, the model keeps elsewhere."""
         topic = self._cluster.topics.get(partition.topic)
-        key = (partition.topic, partition.index)
+        key = partition.key
         if topic is None or topic.is_internal or key in self._to_compact:
             return
         if topic.has_policy(self._cluster.settings, "compact"):
@@ -75,17 +70,3 @@ class Housekeeping:
         compact(partition.log, rules, now_ms)
         if cleanable_end(partition.log, replace(rules, lag_min_ms=0), now_ms) > end_offset:
             self._on_appended(partition)
-
-    # ---- coordinators ----
-
-    def _ids_of(self, partition: Partition) -> list[str]:
-        count = len(self._cluster.topics[TRANSACTION_TOPIC].partitions)
-        return [one for one in self._coordinator.transactions if internal_partition(one, count) == partition.index]
-
-    def _on_coordinator_moved(self, partition: Partition) -> None:
-        if partition.topic == TRANSACTION_TOPIC:
-            self._coordinator.on_coordinator_moved(self._ids_of(partition))
-
-    def _on_coordinator_loaded(self, partition: Partition) -> None:
-        if partition.topic == TRANSACTION_TOPIC:
-            self._coordinator.on_coordinator_loaded(self._ids_of(partition))

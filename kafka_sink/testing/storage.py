@@ -105,7 +105,7 @@ class Storage:
             group = core.groups.groups[group_id] = Group(group_id)
             for topic, index, offset, leader_epoch, metadata in offsets:
                 group.offsets[topic, index] = CommittedOffset(offset, leader_epoch, metadata)
-        core.coordinator.on_coordinator_loaded(list(core.coordinator.transactions))
+        core.coordinator.finish_prepared(list(core.coordinator.transactions))
 
 
 def _file_name(topic: Topic, index: int) -> str:

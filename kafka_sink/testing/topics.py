@@ -40,6 +40,10 @@ class Partition:
     leader_epoch: int = 0
     log: PartitionLog = field(default_factory=PartitionLog)
 
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.topic, self.index
+
 
 @dataclass(slots=True)
 class Topic:

@@ -38,9 +38,9 @@ class Assumptions:
             one.__name__: one for one in (self.lose_marker, self.expire_ids, self.lie)
         }
         core.faults.interceptor = self._lied
-        surroundings = core.coordinator._surroundings
-        self._write_marker = surroundings.write_marker
-        surroundings.write_marker = self._marker_written  # type: ignore[method-assign]
+        markers = core.coordinator._markers
+        self._write_marker = markers.write
+        markers.write = self._marker_written  # type: ignore[method-assign]
 
     def heal(self) -> None:
         self._markers_to_lose = 0
