@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from kafka_sink.testing.broker import BrokerCluster as BrokerCluster
     from kafka_sink.testing.faults import Fault as Fault
     from kafka_sink.testing.reading import CommittedRecord as CommittedRecord
-    from kafka_sink.testing.registry import RegistryCore as RegistryCore
-    from kafka_sink.testing.registry import RegistryFault as RegistryFault
-    from kafka_sink.testing.registry_server import EmbeddedRegistry as EmbeddedRegistry
+    from kafka_sink.testing.registry.core import RegistryCore as RegistryCore
+    from kafka_sink.testing.registry.core import RegistryFault as RegistryFault
+    from kafka_sink.testing.registry.server import EmbeddedRegistry as EmbeddedRegistry
     from kafka_sink.testing.server import EmbeddedBroker as EmbeddedBroker
     from kafka_sink.testing.settings import Settings as Settings
 
@@ -26,10 +26,10 @@ _HOME_OF = {
     "BrokerCluster": "broker",
     "CommittedRecord": "reading",
     "EmbeddedBroker": "server",
-    "EmbeddedRegistry": "registry_server",
+    "EmbeddedRegistry": "registry.server",
     "Fault": "faults",
-    "RegistryCore": "registry",
-    "RegistryFault": "registry",
+    "RegistryCore": "registry.core",
+    "RegistryFault": "registry.core",
     "Settings": "settings",
 }
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.testing.quirks import QUIRKS
-from kafka_sink.testing.registry_server import EmbeddedRegistry
+from kafka_sink.testing.registry.server import EmbeddedRegistry
 from kafka_sink.testing.server import EmbeddedBroker
 from kafka_sink.testing.settings import RELEASES
 
