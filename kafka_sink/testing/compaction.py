@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 from kafka_sink.records.scalar import encode_varint
 from kafka_sink.testing.batches import (
-    LOG_APPEND_TIME_FLAG,
     Batch,
     DecodedRecord,
     encode_batch,
@@ -170,9 +169,8 @@ def rewritten(batch: Batch, records: Sequence[DecodedRecord], horizon_ms: int | 
     template = with_horizon(batch, horizon_ms)
     base_ms = template.base_timestamp_ms
     section = b"".join(_moved(one, one.timestamp_ms - base_ms) for one in records)
-    has_append_time = bool(batch.attributes & LOG_APPEND_TIME_FLAG)
     max_ms = max((one.timestamp_ms for one in records), default=batch.max_timestamp_ms)
-    return encode_batch(template, section, len(records), None if has_append_time else max_ms)
+    return encode_batch(template, section, len(records), None if batch.has_append_time else max_ms)
 
 
 def _moved(record: DecodedRecord, timestamp_delta: int) -> bytes:

@@ -15,11 +15,12 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from kafka_sink.testing.batches import (
-    LOG_APPEND_TIME_FLAG,
     NO_TIMESTAMP,
     Batch,
     DecodedRecord,
+    Marker,
     control_batch,
+    marker_of,
     read_records,
     stamp,
 )
@@ -106,43 +107,25 @@ class PartitionLog:
         append_time_ms = now_ms if rules.is_append_time else NO_TIMESTAMP
         return Appended(stored.base_offset, self.end_offset, append_time_ms, False)
 
-    def append_marker(
-        self,
-        *,
-        producer_id: int,
-        producer_epoch: int,
-        is_commit: bool,
-        coordinator_epoch: int,
-        is_strict: bool,
-        leader_epoch: int,
-        now_ms: int,
-    ) -> None:
-        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, strict=is_strict)
-        marker = control_batch(
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            is_commit=is_commit,
-            coordinator_epoch=coordinator_epoch,
-            timestamp_ms=now_ms,
-        )
-        stored = stamp(marker, self.end_offset, leader_epoch, now_ms, is_append_time=False)
+    def append_marker(self, marker: Marker, *, is_strict: bool, leader_epoch: int, now_ms: int) -> None:
+        self.producers.check_marker(marker, strict=is_strict)
+        batch = control_batch(marker, now_ms)
+        stored = stamp(batch, self.end_offset, leader_epoch, now_ms, is_append_time=False)
         self._store(stored)
-        self._end_transaction(stored, is_commit, coordinator_epoch)
+        self._end_transaction(stored, marker)
 
     def _store(self, batch: Batch) -> None:
         self.batches.append(batch)
         self.appended_count += 1
         self.end_offset = batch.last_offset + 1
 
-    def _end_transaction(self, marker: Batch, is_commit: bool, coordinator_epoch: int) -> None:
-        first_offset = self.producers.end_transaction(
-            marker.producer_id, marker.producer_epoch, coordinator_epoch, marker.max_timestamp_ms
-        )
+    def _end_transaction(self, batch: Batch, marker: Marker) -> None:
+        first_offset = self.producers.end_transaction(marker, batch.max_timestamp_ms)
         if first_offset is None:
             return
-        self._ended.append(EndedTransaction(first_offset, marker.base_offset))
-        if not is_commit:
-            self.aborted.append(AbortedTransaction(marker.producer_id, first_offset, marker.base_offset))
+        self._ended.append(EndedTransaction(first_offset, batch.base_offset))
+        if not marker.is_commit:
+            self.aborted.append(AbortedTransaction(marker.producer_id, first_offset, batch.base_offset))
 
     # ---- replication, retention, restart ----
 
@@ -166,10 +149,10 @@ class PartitionLog:
         for batch in self.batches:
             if batch.is_control and batch.record_count == 0:
                 # All that compaction has left of a marker: the producer's epoch.
-                self.producers.end_transaction(batch.producer_id, batch.producer_epoch, -1, batch.max_timestamp_ms)
+                rest = Marker(batch.producer_id, batch.producer_epoch, is_commit=True, coordinator_epoch=-1)
+                self.producers.end_transaction(rest, batch.max_timestamp_ms)
             elif batch.is_control:
-                is_commit, coordinator_epoch = marker_content(batch)
-                self._end_transaction(batch, is_commit, coordinator_epoch)
+                self._end_transaction(batch, marker_of(batch))
             elif batch.has_producer_id:
                 self.producers.append(batch, batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
         self.high_watermark = self.end_offset
@@ -237,11 +220,9 @@ class PartitionLog:
         for batch in self.batches:
             if batch.base_offset >= limit or batch.max_timestamp_ms < timestamp_ms or batch.is_control:
                 continue
-            has_append_time = bool(batch.attributes & LOG_APPEND_TIME_FLAG)
             for record in read_records(batch):
-                record_ms = batch.max_timestamp_ms if has_append_time else record.timestamp_ms
-                if record_ms >= timestamp_ms:
-                    return record_ms, batch.base_offset + record.offset_delta
+                if batch.time_of(record) >= timestamp_ms:
+                    return batch.time_of(record), batch.base_offset + record.offset_delta
         return None
 
     def last_epoch_end(self, leader_epoch: int) -> tuple[int, int]:
@@ -253,15 +234,8 @@ class PartitionLog:
         return found
 
 
-def marker_content(batch: Batch) -> tuple[bool, int]:
-    record = read_records(batch)[0]
-    key, value = record.key or b"", record.value or b""
-    return key[2:4] == b"\0\x01", int.from_bytes(value[2:6], "big", signed=True)
-
-
 def _check_records(batch: Batch, records: list[DecodedRecord], rules: LogRules, now_ms: int) -> None:
     """Kafka reports every bad record of the batch; one invalid timestamp gives the whole batch that error."""
-    has_flag = bool(batch.attributes & LOG_APPEND_TIME_FLAG)
     errors: list[tuple[int, str]] = []
     code = Code.INVALID_RECORD
     for index, record in enumerate(records):
@@ -274,7 +248,7 @@ def _check_records(batch: Batch, records: list[DecodedRecord], rules: LogRules, 
             if age_ms > rules.timestamp_before_max_ms or -age_ms > rules.timestamp_after_max_ms:
                 code = Code.INVALID_TIMESTAMP
                 errors.append((index, f"Timestamp {record.timestamp_ms} is out of range"))
-        elif has_flag:
+        elif batch.has_append_time:
             code = Code.INVALID_TIMESTAMP
             errors.append((index, "Producer should not set timestamp type to LogAppendTime"))
     if errors:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafka_sink.testing.batches import Marker
 from kafka_sink.testing.cluster import Cluster
 from kafka_sink.testing.errors import Refused
 from kafka_sink.testing.groups import Groups
 from kafka_sink.testing.topics import NO_LEADER, OFFSETS_TOPIC, Partition
-from kafka_sink.testing.transaction_state import TopicPartition, TransactionRecord
+from kafka_sink.testing.transaction_state import TopicPartition
 
 
 class Markers:
@@ -17,39 +18,25 @@ class Markers:
         self._groups = groups
 
     def write(
-        self,
-        partition: TopicPartition,
-        record: TransactionRecord,
-        *,
-        is_commit: bool,
-        coordinator_epoch: int,
-        done: Callable[[bool], None],
+        self, partition: TopicPartition, marker: Marker, *, is_strict: bool, done: Callable[[bool], None]
     ) -> None:
         """`done(False)`: no leader now, try again. `done(True)`: replicated, or there is nowhere left to write it.
 
-        A partition that is gone needs no marker; one that refuses it has seen a newer epoch, which settles it too. The
-        producer's epoch comes from the record in Prepare*: with version 2 it is above that of the data.
+        A partition that is gone needs no marker; one that refuses it has seen a newer epoch, which settles it too.
         """
         known = self._cluster.partition(*partition)
         if known is None or known.leader_id == NO_LEADER:
             done(known is None)
             return
         try:
-            known.log.append_marker(
-                producer_id=record.producer_id,
-                producer_epoch=record.producer_epoch,
-                is_commit=is_commit,
-                coordinator_epoch=coordinator_epoch,
-                is_strict=record.version >= 2,
-                leader_epoch=known.leader_epoch,
-                now_ms=self._cluster.schedule.now_ms,
-            )
+            now_ms = self._cluster.schedule.now_ms
+            known.log.append_marker(marker, is_strict=is_strict, leader_epoch=known.leader_epoch, now_ms=now_ms)
         except Refused:
             done(True)
             return
         if known.topic == OFFSETS_TOPIC:
             group_ids = self._cluster.coordinated_by(known, self._groups.groups)
-            self._groups.end_transaction(record.producer_id, group_ids, is_commit=is_commit)
+            self._groups.end_transaction(marker.producer_id, group_ids, is_commit=marker.is_commit)
         self._await_replicas(known, done)
 
     def _await_replicas(self, known: Partition, done: Callable[[bool], None]) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from kafka_sink.testing.batches import Marker
 from kafka_sink.testing.cluster import Cluster
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.markers import Markers
@@ -285,6 +286,8 @@ class TransactionCoordinator:
         following = transaction.pending = completed(record, now_ms=self._schedule.now_ms)
         waiting = dict.fromkeys(record.partitions)
         is_commit = record.state is CoordinatorState.PREPARE_COMMIT
+        # With version 2 the producer's epoch in Prepare* is above that of the data.
+        marker = Marker(record.producer_id, record.producer_epoch, is_commit, epoch)
 
         def is_current() -> bool:
             return self.transactions.get(transactional_id) is transaction and self._epoch_of(transactional_id) == epoch
@@ -296,7 +299,7 @@ class TransactionCoordinator:
         def write(partition: TopicPartition) -> None:
             if is_current():
                 done = partial(on_written, partition)
-                self._markers.write(partition, record, is_commit=is_commit, coordinator_epoch=epoch, done=done)
+                self._markers.write(partition, marker, is_strict=record.version >= 2, done=done)
 
         def on_written(partition: TopicPartition, is_written: bool) -> None:
             if not is_written:
