@@ -222,8 +222,8 @@ class Cluster:
         for broker in self.alive:
             delay_ms = self.settings.delay_ms("metadata")
             if delay_ms > 0:
-                until_ms = self.schedule.now_ms + delay_ms
-                self._stale[(broker.node_id, *partition.key)] = (*old, until_ms)
+                key = (broker.node_id, *partition.key)
+                self._stale[key] = (*old, self.schedule.now_ms + delay_ms)
         self.changed(partition)
         if partition.topic in INTERNAL_TOPICS:
             self._move_coordinator(partition)

@@ -100,7 +100,9 @@ class Storage:
         for transactional_id, fields in state["transactions"].items():
             fields["state"] = CoordinatorState(fields["state"])
             fields["partitions"] = tuple((topic, index) for topic, index in fields["partitions"])
-            core.coordinator.transactions[transactional_id] = CoordinatedTransaction(TransactionRecord(**fields))
+            core.coordinator.transactions[transactional_id] = CoordinatedTransaction(
+                transactional_id, TransactionRecord(**fields)
+            )
         for group_id, offsets in state["groups"].items():
             group = core.groups.groups[group_id] = Group(group_id)
             for topic, index, offset, leader_epoch, metadata in offsets:

@@ -53,6 +53,7 @@ MARKER_RETRY_MS = 20
 class CoordinatedTransaction:
     """`pending` is the record that is being appended; during the markers it is the one that will follow them."""
 
+    transactional_id: str
     record: TransactionRecord
     pending: TransactionRecord | None = None
     is_appending: bool = False
@@ -93,7 +94,8 @@ class TransactionCoordinator:
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             record = TransactionRecord(self._cluster.new_producer_id(), timeout_ms, self._schedule.now_ms)
-            transaction = self.transactions[transactional_id] = CoordinatedTransaction(record)
+            transaction = CoordinatedTransaction(transactional_id, record)
+            self.transactions[transactional_id] = transaction
         if transaction.pending is not None:
             raise Refused(Code.CONCURRENT_TRANSACTIONS)
         record = transaction.record
@@ -102,14 +104,13 @@ class TransactionCoordinator:
         if record.state is CoordinatorState.ONGOING:
             # Only the producer id was compared, not the epoch: a zombie with the right id aborts this transaction.
             self._decide(
-                transactional_id,
                 transaction,
                 self._own_abort(record),
                 lambda code, _id, _epoch: done(code or Code.CONCURRENT_TRANSACTIONS, NO_PRODUCER_ID, NO_EPOCH),
             )
             return
         after = self._after_init(record, timeout_ms, expected[1] if expected is not None else None)
-        self._append(transactional_id, transaction, after, _answer_with(after, done))
+        self._append(transaction, after, _answer_with(after, done))
 
     def _after_init(self, record: TransactionRecord, timeout_ms: int, expected_epoch: int | None) -> TransactionRecord:
         now_ms = self._schedule.now_ms
@@ -148,7 +149,7 @@ class TransactionCoordinator:
             done(Code.NONE)
         else:
             after = with_partitions(record, partitions, version=version, now_ms=self._schedule.now_ms)
-            self._append(claim.transactional_id, transaction, after, done)
+            self._append(transaction, after, done)
 
     def verify(self, claim: ProducerClaim, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Code]:
         """Are these partitions in the open transaction? Asked by leaders for clients of version 0/1."""
@@ -171,7 +172,7 @@ class TransactionCoordinator:
         record = transaction.record
         may_end = self._may_end_with_bump if version >= 2 else self._may_end_without_bump
         if may_end(transaction, claim, is_commit):
-            self._decide(claim.transactional_id, transaction, self._prepared(record, is_commit, version), done)
+            self._decide(transaction, self._prepared(record, is_commit, version), done)
         elif version >= 2:
             done(Code.NONE, record.producer_id, record.producer_epoch)
         else:
@@ -234,28 +235,20 @@ class TransactionCoordinator:
         version = self._settings.number("transaction.version")
         return self._prepared(record if version >= 2 else fenced(record), False, version)
 
-    def _decide(
-        self,
-        transactional_id: str,
-        transaction: CoordinatedTransaction,
-        after: TransactionRecord,
-        done: DoneWithProducer,
-    ) -> None:
+    def _decide(self, transaction: CoordinatedTransaction, after: TransactionRecord, done: DoneWithProducer) -> None:
         def on_appended(code: Code) -> None:
-            following = self._send_markers(transactional_id, transaction) if code is Code.NONE else None
+            following = self._send_markers(transaction) if code is Code.NONE else None
             if following is not None and after.version >= 2:
                 done(code, following.producer_id, following.producer_epoch)
             else:
                 done(code, NO_PRODUCER_ID, NO_EPOCH)
 
-        self._append(transactional_id, transaction, after, on_appended)
+        self._append(transaction, after, on_appended)
 
     # ---- the log and the markers ----
 
-    def _append(
-        self, transactional_id: str, transaction: CoordinatedTransaction, after: TransactionRecord, done: Done
-    ) -> None:
-        epoch = self._epoch_of(transactional_id)
+    def _append(self, transaction: CoordinatedTransaction, after: TransactionRecord, done: Done) -> None:
+        epoch = self._coordinator_epoch(transaction)
         transaction.pending = after
         transaction.is_appending = True
         if after.version >= 2 and self._settings.number("transaction.version") == 0:
@@ -265,7 +258,7 @@ class TransactionCoordinator:
             return
 
         def on_appended() -> None:
-            if self._epoch_of(transactional_id) != epoch:
+            if self._coordinator_epoch(transaction) != epoch:
                 done(Code.NOT_COORDINATOR)
                 return
             transaction.record = after
@@ -275,14 +268,13 @@ class TransactionCoordinator:
 
         self._schedule.after(self._settings.delay_ms("transaction_log"), on_appended)
 
-    def _epoch_of(self, transactional_id: str) -> int:
-        """The epoch of its coordinator."""
-        return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transactional_id).leader_epoch
+    def _coordinator_epoch(self, transaction: CoordinatedTransaction) -> int:
+        return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transaction.transactional_id).leader_epoch
 
-    def _send_markers(self, transactional_id: str, transaction: CoordinatedTransaction) -> TransactionRecord:
+    def _send_markers(self, transaction: CoordinatedTransaction) -> TransactionRecord:
         """Returns the record that will follow when all are written."""
         record = transaction.record
-        epoch = self._epoch_of(transactional_id)
+        epoch = self._coordinator_epoch(transaction)
         following = transaction.pending = completed(record, now_ms=self._schedule.now_ms)
         waiting = dict.fromkeys(record.partitions)
         is_commit = record.state is CoordinatorState.PREPARE_COMMIT
@@ -290,11 +282,12 @@ class TransactionCoordinator:
         marker = Marker(record.producer_id, record.producer_epoch, is_commit, epoch)
 
         def is_current() -> bool:
-            return self.transactions.get(transactional_id) is transaction and self._epoch_of(transactional_id) == epoch
+            is_known = self.transactions.get(transaction.transactional_id) is transaction
+            return is_known and self._coordinator_epoch(transaction) == epoch
 
         def finish() -> None:
             if is_current():
-                self._append(transactional_id, transaction, following, lambda _code: None)
+                self._append(transaction, following, lambda _code: None)
 
         def write(partition: TopicPartition) -> None:
             if is_current():
@@ -320,11 +313,11 @@ class TransactionCoordinator:
 
     def abort_timed_out(self) -> None:
         now_ms = self._schedule.now_ms
-        for transactional_id, transaction in list(self.transactions.items()):
+        for transaction in list(self.transactions.values()):
             record = transaction.record
             is_open = transaction.pending is None and record.state is CoordinatorState.ONGOING
             if is_open and record.start_ms + record.timeout_ms < now_ms:
-                self._decide(transactional_id, transaction, self._own_abort(record), lambda _code, _id, _epoch: None)
+                self._decide(transaction, self._own_abort(record), lambda _code, _id, _epoch: None)
 
     def expire_ids(self) -> None:
         oldest_ms = self._schedule.now_ms - self._settings.number("transactional.id.expiration.ms")
@@ -353,7 +346,7 @@ class TransactionCoordinator:
         for transactional_id in transactional_ids:
             transaction = self.transactions[transactional_id]
             if transaction.record.state in PREPARED and transaction.pending is None:
-                self._send_markers(transactional_id, transaction)
+                self._send_markers(transaction)
 
 
 def _check_ended_so(record: TransactionRecord, is_commit: bool) -> None:
