@@ -44,7 +44,7 @@ def is_admitted(call: Call) -> bool:
         return True
     if api is SASL_AUTHENTICATE:
         return True
-    has_place = any(row.name == "error_code" for row in api.response)
+    has_place = any(row.name == "error_code" and row.is_in(call.version) for row in api.response)
     call.fail_authentication({"error_code": Code.ILLEGAL_SASL_STATE} if has_place else None)
     return False
 
