@@ -177,17 +177,9 @@ class Groups:
             member.seen_ms = self._schedule.now_ms
             done, member.on_joined = member.on_joined, None
             assert done is not None
-            done(
-                Joined(
-                    Code.NONE,
-                    member.member_id,
-                    group.generation_id,
-                    group.protocol_type,
-                    group.protocol_name,
-                    group.leader_id,
-                    roster if member.member_id == group.leader_id else (),
-                )
-            )
+            known = roster if member.member_id == group.leader_id else ()
+            names = (group.protocol_type, group.protocol_name)
+            done(Joined(Code.NONE, member.member_id, group.generation_id, *names, group.leader_id, known))
 
     def sync(
         self,

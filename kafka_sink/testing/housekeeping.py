@@ -24,7 +24,7 @@ class Housekeeping:
         self._to_compact: set[tuple[str, int]] = set()
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", coordinator.abort_timed_out)
         self._every("transaction.remove.expired.transaction.cleanup.interval.ms", coordinator.expire_ids)
-        self._every("producer.id.expiration.check.interval.ms", self.expire_producers)
+        self._every("producer.id.expiration.check.interval.ms", self._clean_logs)
 
     def _every(self, interval_property: str, action: Callable[[], None]) -> None:
         interval_ms = self._cluster.settings.number(interval_property)
@@ -35,7 +35,8 @@ class Housekeeping:
 
         self._cluster.schedule.after(interval_ms, run)
 
-    def expire_producers(self) -> None:
+    def _clean_logs(self) -> None:
+        """Of producers that have been silent for long, and of the oldest batches where there are too many."""
         now_ms = self._cluster.schedule.now_ms
         expiration_ms = self._cluster.settings.number("producer.id.expiration.ms")
         for topic in self._cluster.topics.values():

@@ -72,7 +72,7 @@ class FetchRound:
         return True
 
     def _read(self) -> tuple[list[Answer], int, bool]:
-        body = self.call.body
+        call, body = self.call, self.call.body
         responses = []
         left, size, has_error = body["max_bytes"], 0, False
         for topic in body["topics"]:
@@ -80,6 +80,8 @@ class FetchRound:
             for one in topic["partitions"]:
                 bytes_max = min(left, one["partition_max_bytes"])
                 told = or_refusal(self._read_partition, topic["topic"], one, bytes_max, size == 0)
+                if told.get("error_code") is Code.NOT_LEADER_OR_FOLLOWER and call.version >= 12:
+                    told.update(self._current_leader(topic["topic"], one["partition"]))
                 partitions.append({"partition_index": one["partition"], "high_watermark": -1, "records": b"", **told})
                 has_error = has_error or bool(told.get("error_code"))
                 taken = len(told.get("records") or b"")
@@ -113,23 +115,18 @@ class FetchRound:
             "aborted_transactions": told if is_committed else None,
         }
 
-    def _answer(self, responses: list[Answer]) -> None:
-        leaders: dict[int, None] = {}
+    def _current_leader(self, topic: str, index: int) -> Answer:
         cluster = self.call.core.cluster
-        for topic in responses:
-            for one in topic["partitions"]:
-                if one.get("error_code") == Code.NOT_LEADER_OR_FOLLOWER and self.call.version >= 12:
-                    partition = cluster.partition(topic["topic"], one["partition_index"])
-                    if partition is not None and partition.leader_id in cluster.brokers:
-                        leaders[partition.leader_id] = None
-                        one["current_leader"] = {
-                            "leader_id": partition.leader_id,
-                            "leader_epoch": partition.leader_epoch,
-                        }
-        body: Answer = {"responses": responses}
-        if leaders and self.call.version >= 16:
-            body["node_endpoints"] = self.call.core.endpoints(leaders)
-        self.call.answer(body)
+        partition = cluster.partition(topic, index)
+        if partition is None or partition.leader_id not in cluster.brokers:
+            return {}
+        return {"current_leader": {"leader_id": partition.leader_id, "leader_epoch": partition.leader_epoch}}
+
+    def _answer(self, responses: list[Answer]) -> None:
+        told = [one["current_leader"] for topic in responses for one in topic["partitions"] if "current_leader" in one]
+        leaders = dict.fromkeys(one["leader_id"] for one in told)
+        endpoints = self.call.core.endpoints(leaders) if self.call.version >= 16 else []
+        self.call.answer({"responses": responses, "node_endpoints": endpoints})
 
 
 # ---- ListOffsets and its relatives ----
