@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.schedule import Schedule
-from kafka_sink.testing.settings import Settings
+from kafka_sink.testing.settings import Settings, TopicConfig
 from kafka_sink.testing.topics import (
     INTERNAL_TOPICS,
     NO_LEADER,
@@ -126,10 +126,10 @@ class Cluster:
             raise Refused(Code.INVALID_PARTITIONS, "the number of partitions must be larger than 0")
         if not 0 < replication_factor <= len(self.alive):
             raise Refused(Code.INVALID_REPLICATION_FACTOR, f"there are {len(self.alive)} brokers")
-        known = check_topic_configs(configs or {})
+        config = TopicConfig(self.settings, check_topic_configs(configs or {}))
         self.topics_created += 1
         topic_id = struct.pack(">QQ", 0x656D626564646564, self.topics_created)
-        topic = Topic(name, topic_id, known)
+        topic = Topic(name, topic_id, config)
         for index in range(partitions):
             topic.partitions.append(self._new_partition(name, index, replication_factor))
         if not validate_only:
@@ -253,7 +253,7 @@ class Cluster:
 
     def has_enough_replicas(self, partition: Partition) -> bool:
         topic = self.topics.get(partition.topic)
-        return topic is None or len(partition.in_sync) >= int(topic.config(self.settings, "min.insync.replicas"))
+        return topic is None or len(partition.in_sync) >= topic.config.number("min.insync.replicas")
 
     # ---- changes of logs, and who waits for them ----
 

@@ -7,10 +7,9 @@ append, so that a cluster where nothing happens needs no waking; it is looked at
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from kafka_sink.testing.cluster import Cluster
-from kafka_sink.testing.compaction import cleanable_end, compact
+from kafka_sink.testing.compaction import cleanable_end, compact, end_of_old_segments
 from kafka_sink.testing.topics import Partition
 from kafka_sink.testing.transactions import TransactionCoordinator
 
@@ -42,8 +41,8 @@ class Housekeeping:
         for topic in self._cluster.topics.values():
             for partition in topic.partitions:
                 partition.log.producers.expire(lambda entry: now_ms - entry.last_timestamp_ms >= expiration_ms)
-            retention_bytes = int(topic.config(self._cluster.settings, "retention.bytes"))
-            if retention_bytes >= 0 and topic.has_policy(self._cluster.settings, "delete") and not topic.is_internal:
+            retention_bytes = topic.config.number("retention.bytes")
+            if retention_bytes >= 0 and topic.config.has_policy("delete") and not topic.is_internal:
                 for partition in topic.partitions:
                     partition.log.delete_oldest(retention_bytes)
 
@@ -55,7 +54,7 @@ class Housekeeping:
         key = partition.key
         if topic is None or topic.is_internal or key in self._to_compact:
             return
-        if topic.has_policy(self._cluster.settings, "compact"):
+        if topic.config.has_policy("compact"):
             self._to_compact.add(key)
             wait_ms = max(self._cluster.settings.number("log.cleaner.backoff.ms"), 1)
             self._cluster.schedule.after(wait_ms, lambda: self._compact(key))
@@ -65,9 +64,8 @@ class Housekeeping:
         partition = self._cluster.partition(*key)
         if partition is None:
             return
-        rules = self._cluster.topics[partition.topic].compaction_rules(self._cluster.settings)
-        now_ms = self._cluster.schedule.now_ms
-        end_offset = cleanable_end(partition.log, rules, now_ms)
-        compact(partition.log, rules, now_ms)
-        if cleanable_end(partition.log, replace(rules, lag_min_ms=0), now_ms) > end_offset:
+        config, now_ms = self._cluster.topics[partition.topic].config, self._cluster.schedule.now_ms
+        end_offset = cleanable_end(partition.log, config, now_ms)
+        compact(partition.log, config, now_ms)
+        if end_of_old_segments(partition.log, config) > end_offset:
             self._on_appended(partition)

@@ -26,6 +26,7 @@ from kafka_sink.testing.batches import (
 )
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.producer_state import Guard, ProducerStates
+from kafka_sink.testing.settings import TopicConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +54,6 @@ class Appended:
     is_duplicate: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LogRules:
-    """The topic's configuration as far as an append needs it."""
-
-    batch_bytes_max: int
-    segment_bytes: int
-    is_append_time: bool
-    is_compacted: bool
-    timestamp_before_max_ms: int
-    timestamp_after_max_ms: int
-    verification: bool
-
-
 class PartitionLog:
     """All offsets are Kafka's; `end_offset` is the offset of the next record."""
 
@@ -86,25 +74,27 @@ class PartitionLog:
     # ---- writing ----
 
     def append(
-        self, batch: Batch, rules: LogRules, *, leader_epoch: int, now_ms: int, guard: Guard | None = None
+        self, batch: Batch, config: TopicConfig, *, leader_epoch: int, now_ms: int, guard: Guard | None = None
     ) -> Appended:
         """A batch of a client whose envelope and header are fine. Raises Refused and changes nothing, or appends."""
         records = read_records(batch)
-        _check_records(batch, records, rules, now_ms)
-        if len(batch.data) > rules.segment_bytes:
+        _check_records(batch, records, config, now_ms)
+        if len(batch.data) > config.number("segment.bytes"):
             raise Refused(Code.RECORD_LIST_TOO_LARGE, "the batch is larger than a segment")
         if batch.has_producer_id:
             duplicate = self.producers.duplicate_of(batch)
             if duplicate is not None:
                 # Kafka answers a duplicate with a time even where the topic keeps the producer's timestamps.
                 return Appended(duplicate.first_offset, duplicate.last_offset + 1, duplicate.timestamp_ms, True)
-            self.producers.check(batch, guard, verification=rules.verification)
-        max_timestamp_ms = now_ms if rules.is_append_time else max(record.timestamp_ms for record in records)
-        stored = stamp(batch, self.end_offset, leader_epoch, max_timestamp_ms, is_append_time=rules.is_append_time)
+            needs_proof = config.settings.flag("transaction.partition.verification.enable")
+            self.producers.check(batch, guard, verification=needs_proof)
+        is_append_time = _is_append_time(config)
+        max_timestamp_ms = now_ms if is_append_time else max(record.timestamp_ms for record in records)
+        stored = stamp(batch, self.end_offset, leader_epoch, max_timestamp_ms, is_append_time=is_append_time)
         self._store(stored)
         if batch.has_producer_id:
             self.producers.append(stored, stored.base_offset, stored.last_offset, max_timestamp_ms)
-        append_time_ms = now_ms if rules.is_append_time else NO_TIMESTAMP
+        append_time_ms = now_ms if is_append_time else NO_TIMESTAMP
         return Appended(stored.base_offset, self.end_offset, append_time_ms, False)
 
     def append_marker(self, marker: Marker, *, is_strict: bool, leader_epoch: int, now_ms: int) -> None:
@@ -234,18 +224,25 @@ class PartitionLog:
         return found
 
 
-def _check_records(batch: Batch, records: list[DecodedRecord], rules: LogRules, now_ms: int) -> None:
+def _is_append_time(config: TopicConfig) -> bool:
+    return config.text("message.timestamp.type") == "LogAppendTime"
+
+
+def _check_records(batch: Batch, records: list[DecodedRecord], config: TopicConfig, now_ms: int) -> None:
     """Kafka reports every bad record of the batch; one invalid timestamp gives the whole batch that error."""
     errors: list[tuple[int, str]] = []
     code = Code.INVALID_RECORD
+    is_compacted, is_append_time = config.has_policy("compact"), _is_append_time(config)
+    before_max_ms = config.number("message.timestamp.before.max.ms")
+    after_max_ms = config.number("message.timestamp.after.max.ms")
     for index, record in enumerate(records):
         if record.offset_delta != index:
             raise Refused(Code.INVALID_RECORD, f"record {index} has the offset delta {record.offset_delta}")
-        if rules.is_compacted and record.key is None:
+        if is_compacted and record.key is None:
             errors.append((index, "Compacted topic cannot accept message without key"))
-        elif not rules.is_append_time and record.timestamp_ms != NO_TIMESTAMP:
+        elif not is_append_time and record.timestamp_ms != NO_TIMESTAMP:
             age_ms = now_ms - record.timestamp_ms
-            if age_ms > rules.timestamp_before_max_ms or -age_ms > rules.timestamp_after_max_ms:
+            if age_ms > before_max_ms or -age_ms > after_max_ms:
                 code = Code.INVALID_TIMESTAMP
                 errors.append((index, f"Timestamp {record.timestamp_ms} is out of range"))
         elif batch.has_append_time:

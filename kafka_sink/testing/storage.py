@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from kafka_sink.testing.batches import split_batches
 from kafka_sink.testing.broker import BrokerCluster
 from kafka_sink.testing.groups import CommittedOffset, Group
+from kafka_sink.testing.settings import TopicConfig
 from kafka_sink.testing.topics import Partition, Topic
 from kafka_sink.testing.transaction_state import CoordinatorState, TransactionRecord
 from kafka_sink.testing.transactions import CoordinatedTransaction
@@ -85,7 +86,8 @@ class Storage:
         cluster.topics_created = state["topics_created"]
         cluster.next_producer_id = state["next_producer_id"]
         for stored in state["topics"]:
-            topic = Topic(stored["name"], bytes.fromhex(stored["topic_id"]), stored["configs"])
+            config = TopicConfig(core.settings, stored["configs"])
+            topic = Topic(stored["name"], bytes.fromhex(stored["topic_id"]), config)
             cluster.topics[topic.name] = topic
             for index, entry in enumerate(stored["partitions"]):
                 replicas = tuple(one for one in entry["replicas"] if one in cluster.brokers) or (cluster.controller_id,)

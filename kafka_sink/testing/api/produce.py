@@ -229,13 +229,12 @@ class ProduceRound:
         part.partition = cluster.led_partition(part.topic, part.index, self.call.broker_id)
         if acks == -1 and not cluster.has_enough_replicas(part.partition):
             raise Refused(Code.NOT_ENOUGH_REPLICAS)
-        rules = topic.log_rules(self.call.core.settings)
         log = part.partition.log
         part.log_start_offset = log.start_offset
-        batch = check_envelope(part.data, rules.batch_bytes_max)
+        batch = check_envelope(part.data, topic.config.number("max.message.bytes"))
         check_header(batch)
         part.appended = log.append(
-            batch, rules, leader_epoch=part.partition.leader_epoch, now_ms=self.call.now_ms, guard=part.guard
+            batch, topic.config, leader_epoch=part.partition.leader_epoch, now_ms=self.call.now_ms, guard=part.guard
         )
         if not part.appended.is_duplicate:
             cluster.appended(part.partition)

@@ -145,14 +145,10 @@ def _configs(call: Call, kind: int, name: str) -> list[Answer]:
         topic = call.core.cluster.topics.get(name)
         if topic is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
-        return [
-            _config(
-                one,
-                topic.config(settings, one),
-                SOURCE_TOPIC if one in topic.configs else _source(call, TOPIC_DEFAULTS[one]),
-            )
-            for one in TOPIC_DEFAULTS
-        ]
+        sources = {
+            one: SOURCE_TOPIC if one in topic.configs else _source(call, TOPIC_DEFAULTS[one]) for one in TOPIC_DEFAULTS
+        }
+        return [_config(one, topic.config.text(one), source) for one, source in sources.items()]
     if kind == RESOURCE_BROKER:
         call.check_allowed(acl.DESCRIBE_CONFIGS, acl.CLUSTER)
         if name and name != str(call.broker_id):
