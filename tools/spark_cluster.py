@@ -57,7 +57,7 @@ class SubmittedJob:
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         self.process = process
-        self._folder = folder
+        self.folder = folder
 
     @property
     def is_running(self) -> bool:
@@ -66,11 +66,11 @@ class SubmittedJob:
     @property
     def output(self) -> str:
         """What the script has printed so far."""
-        return (self._folder / "stdout").read_text(errors="replace")
+        return (self.folder / "stdout").read_text(errors="replace")
 
     @property
     def log(self) -> str:
-        return (self._folder / "stderr").read_text(errors="replace")
+        return (self.folder / "stderr").read_text(errors="replace")
 
     def check(self, awaited: str) -> None:
         """Raise if it has ended while something was awaited of it."""
