@@ -149,7 +149,7 @@ def test_no_secret_is_in_any_output(
     assert all(any(kind in str(path) for path in contents) for kind in kinds)
     # The search finds what is there, in the driver and in a task; and Spark shows no value of any option in its plans.
     assert any(str(job.folder) in place for place in places(contents, MARKER))
-    assert any("/work/app-" in place for place in places(contents, f"DEBUG:kafka_sink:[{MARKER}"))
+    assert any("work/app-" in place for place in places(contents, f"DEBUG:kafka_sink:[{MARKER}"))
     assert not any(
         kind in place for place in places(contents, MARKER) for kind in ("/rest/", "/events/", "/checkpoints/")
     )
@@ -187,7 +187,7 @@ def seen(contents: dict[Path, bytes]) -> list[str]:
 
 # Executor, event log, REST answers, checkpoints.
 KINDS = (
-    "/work/app-",
+    "work/app-",
     "/events/",
     "/rest/sql.json",
     "/rest/environment.json",
