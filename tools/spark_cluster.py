@@ -355,7 +355,10 @@ class SparkCluster:
 
     def _wait_until(self, is_true: Callable[[], bool], deadline: float, what: str) -> None:
         passing = (OSError, http.client.HTTPException, json.JSONDecodeError)
-        wait_until(is_true, lambda: f"{what}\n{self._log_tails()}", deadline - time.monotonic(), passing=passing)
+        # A quarter of a second: each look takes CPU from the JVMs that are waited for.
+        wait_until(
+            is_true, lambda: f"{what}\n{self._log_tails()}", deadline - time.monotonic(), passing=passing, poll_s=0.25
+        )
 
     def _log_tails(self) -> str:
         logs = sorted(self.folder.glob("master/stderr")) + sorted(self.folder.glob("worker-*/stderr"))

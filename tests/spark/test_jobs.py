@@ -150,12 +150,18 @@ def test_every_row_is_there_once_though_an_executor_was_killed_in_the_middle_of_
     count = 60_000
     kafka_three_nodes.create_topic(topic_name, partitions=3)
     servers = kafka_three_nodes.bootstrap_servers
-    # Rows are made slowly enough that there is time to look for the executor: ten seconds for each of two tasks.
-    pause = "IF(id % 3 = 0, java_method('java.lang.Thread', 'sleep', 1L), '')"
+    # Rows are made slowly enough that there is time to look for the executor: fifteen seconds for each of two tasks.
+    pause = "IF(id % 2 = 0, java_method('java.lang.Thread', 'sleep', 1L), '')"
     value = f"concat('row ', id, ' ', {pause}, repeat('.', 100))"
     query = f"SELECT CAST(id AS STRING) AS key, {value} AS value FROM range(0, {count}, 1, 2)"
     job = submit(JOBS / "export_to_kafka.py", "--sql", query, *to(kafka_three_nodes, topic_name))
-    wait_until(lambda: sum(end_offsets(servers, topic_name).values()) > 0 or job.check("rows"), "rows", PATIENCE_S)
+
+    def has_rows() -> bool:
+        job.check("rows")
+        return sum(end_offsets(servers, topic_name).values()) > 0
+
+    # Each look is by a client of its own, which takes its time to begin.
+    wait_until(has_rows, "rows", PATIENCE_S, poll_s=1.0)
     killed = spark_cluster.executors()[0]
     spark_cluster.kill(killed.process_id)
     assert sum(end_offsets(servers, topic_name).values()) < count

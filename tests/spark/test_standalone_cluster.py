@@ -18,6 +18,8 @@ from tools.waiting import wait_until
 ROOT = Path(__file__).parents[2]
 JOBS = Path(__file__).parent / "jobs"
 PATIENCE_S = 400
+# Each look goes through all processes of the machine.
+LOOK_S = 0.5
 
 
 def test_a_job_that_fails_says_why(spark_cluster: SparkCluster, tmp_path: Path) -> None:
@@ -32,14 +34,16 @@ def test_a_killed_executor_is_replaced_and_a_paused_python_worker_goes_on(
 ) -> None:
     gate = tmp_path / "gate"
     job = spark_cluster.submit(JOBS / "wait_in_tasks.py", [str(gate)])
-    wait_until(lambda: len(spark_cluster.python_workers()) == 2, "both tasks run", PATIENCE_S)
+    wait_until(lambda: len(spark_cluster.python_workers()) == 2, "both tasks run", PATIENCE_S, poll_s=LOOK_S)
     killed, other = spark_cluster.executors()
     assert (killed.host, other.host) == ("127.0.0.2", "127.0.0.3")
     (paused,) = spark_cluster.python_workers(other)
     spark_cluster.pause(paused)
     spark_cluster.kill(killed.process_id)
     hosts = ["127.0.0.2", "127.0.0.3"]
-    wait_until(lambda: [one.host for one in spark_cluster.executors()] == hosts, "it is replaced", PATIENCE_S)
+    wait_until(
+        lambda: [one.host for one in spark_cluster.executors()] == hosts, "it is replaced", PATIENCE_S, poll_s=LOOK_S
+    )
     assert killed.process_id not in [one.process_id for one in spark_cluster.executors()]
     gate.touch()
     spark_cluster.resume(paused)
