@@ -81,6 +81,8 @@ class ConfigError(KafkaSinkError):
     """An option is missing, unknown, out of range or contradicts another one. Raised before anything is sent."""
 
     default_entry = OPTION_INVALID
+    # The errors that this one tells of, if it tells of several.
+    several: tuple[ConfigError, ...] = ()
 
 
 class DataError(KafkaSinkError):

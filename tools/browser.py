@@ -39,6 +39,9 @@ _SWITCHES = (
     "--disable-sync",
     "--hide-scrollbars",
     "--force-color-profile=srgb",
+    # One tab needs one process for its pages, and none in reserve.
+    "--process-per-site",
+    "--disable-features=SpareRendererForSitePerProcess,BackForwardCache",
 )
 
 # The browser's end of the pipes has to be the descriptors 3 and 4, whatever they are called here. Both are copied to

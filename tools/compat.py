@@ -47,6 +47,7 @@ BROKER_TESTS: Mapping[str, tuple[str, ...]] = {
         "tests/chaos/test_driver_crashes.py",
         "tests/chaos/test_commit_errors.py",
         "tests/chaos/test_ledger_faults.py",
+        "tests/integration/test_old_brokers.py",
     ),
     "placement": ("tests/integration/test_placement.py",),
     "codecs": ("tests/integration/test_codec_matrix.py",),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
+from tools.kafka_archive import make_archive
 from tools.kafka_jars import VERSIONS, KafkaUnavailable, msk_iam_jars
-from tools.kafka_node import make_archive
 from tools.spark_jars import java_sink_jars
 from tools.spark_jvm import make_spark_archive
 

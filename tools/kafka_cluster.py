@@ -28,8 +28,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs d
 )
 
 from tools import kafka_security
+from tools.kafka_archive import make_archive
+from tools.kafka_format import format_nodes
 from tools.kafka_jars import VERSIONS
-from tools.kafka_node import FAST_START, HOST, KafkaNode, format_nodes, free_port, make_archive
+from tools.kafka_node import FAST_START, HOST, KafkaNode, free_port
 from tools.kafka_views import Partition, View, view_of
 from tools.waiting import wait_until
 from tools.workspace import workspace
@@ -101,6 +103,11 @@ class KafkaCluster:
         self._ends.close()
 
     @property
+    def verifies(self) -> bool:
+        """Whether a leader asks the coordinator before it takes a record into a transaction: from 3.6 on."""
+        return tuple(map(int, self.version.split(".")[:2])) >= (3, 6)
+
+    @property
     def bootstrap_servers(self) -> str:
         return ",".join(node.address for node in self._nodes.values())
 
@@ -127,7 +134,7 @@ class KafkaCluster:
         return self._nodes[node_id].address
 
     def data_folder(self, node_id: int) -> Path:
-        return self._nodes[node_id].folder / "data"
+        return self._nodes[node_id].data_path
 
     def log_path(self, node_id: int) -> Path:
         return self._nodes[node_id].log_path
@@ -266,7 +273,8 @@ class KafkaCluster:
             named = {partition.topic for partition in one or ()}
             return not others and named == set(topics) and all(partition.is_complete for partition in one or ())
 
-        wait_until(is_in_sync, lambda: f"all replicas of {topics} are in sync: {last}")
+        # It takes seconds, and each look is a connection to every node, which costs that more than it does us.
+        wait_until(is_in_sync, lambda: f"all replicas of {topics} are in sync: {last}", poll_s=0.2)
 
     def hand_back(self, topic: str) -> None:
         """Each partition is led again by the node that it was placed on. Where nodes went down, those that stayed lead

@@ -1,14 +1,12 @@
-"""One Apache Kafka process: its properties, its formatting, its JVM and the signals it gets.
+"""One Apache Kafka process: its properties, its JVM and the signals it gets.
 
 Broker and controller in one process (KRaft, combined mode), everything on 127.0.0.1, small heap. The tuning is for
 tests: start-up time counts, throughput does not. Two things make it quick, 1.3 s instead of 2.5 s and half the CPU:
-only the first compiler tier, and a class archive (class data sharing), made once per version by starting and stopping
-a throw-away node and kept beside the jars.
+only the first compiler tier, and a class archive (kafka_archive.py).
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import fcntl
 import hashlib
@@ -17,15 +15,13 @@ import random
 import signal
 import socket
 import subprocess
-import tempfile
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tools import kafka_security
-from tools.kafka_jars import cache_folder, cache_lock, class_path, jars, java_command
+from tools.kafka_jars import cache_folder, class_path, java_command
 from tools.waiting import wait_until
 
 HOST = "127.0.0.1"
@@ -69,11 +65,6 @@ def _reserve(port: int) -> bool:
     return True
 
 
-def new_cluster_id() -> str:
-    # A leading "-" would be read as an option by Kafka's format tool, which happened once in 64 starts.
-    return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]
-
-
 @dataclass
 class KafkaNode:
     """A broker with a fixed id, port and data folder, through any number of starts."""
@@ -101,28 +92,25 @@ class KafkaNode:
     def log_path(self) -> Path:
         return self.folder / "server.log"
 
+    @property
+    def data_path(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def properties_path(self) -> Path:
+        return self.folder / "server.properties"
+
     def write_properties(self, voters: Sequence[KafkaNode], properties: Mapping[str, object]) -> None:
         self.folder.mkdir(parents=True)
         rows = {**_base_properties(self, voters), **{name: str(value) for name, value in properties.items()}}
         text = "".join(f"{name}={value}\n" for name, value in rows.items())
-        (self.folder / "server.properties").write_text(text)
+        self.properties_path.write_text(text)
         (self.folder / "log4j.properties").write_text(_LOG4J)
-
-    def start_formatting(
-        self, cluster_id: str, features: Mapping[str, int], users: Mapping[str, str]
-    ) -> subprocess.Popen[bytes]:
-        arguments = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties_path)]
-        arguments += kafka_security.format_arguments(users)
-        for name, level in features.items():
-            arguments += ["--feature", f"{name}={level}"]
-        return self._java(arguments, self.folder / "format.log", archive_options(self.version))
 
     def start(self) -> None:
         if self.is_running:
             raise ValueError(f"node {self.node_id} is running already")
-        self.process = self._java(
-            ["kafka.Kafka", str(self._properties_path)], self.log_path, archive_options(self.version)
-        )
+        self.process = self.start_java(["kafka.Kafka", str(self.properties_path)], self.log_path)
         self.is_paused = False
 
     def signal(self, number: signal.Signals) -> None:
@@ -159,14 +147,10 @@ class KafkaNode:
             return self.log_path.read_text(errors="replace")[-4000:]
         return "(no log)"
 
-    @property
-    def _properties_path(self) -> Path:
-        return self.folder / "server.properties"
-
-    def _java(self, arguments: Sequence[str], log: Path, more_options: Sequence[str]) -> subprocess.Popen[bytes]:
+    def start_java(self, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
         options = [
             *self.jvm_options,
-            *more_options,
+            *archive_options(self.version),
             f"-Dlog4j.configuration=file:{self.folder / 'log4j.properties'}",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
@@ -179,53 +163,13 @@ class KafkaNode:
             )
 
 
-def format_nodes(
-    nodes: Sequence[KafkaNode], features: Mapping[str, int], users: Mapping[str, str] | None = None
-) -> None:
-    """Write a new cluster's identity into every node's data folder, all at the same time."""
-    cluster_id = new_cluster_id()
-    running = [(node, node.start_formatting(cluster_id, features, users or {})) for node in nodes]
-    for node, process in running:
-        if process.wait(60) != 0:
-            text = (node.folder / "format.log").read_text(errors="replace")
-            raise NodeFailed(f"Apache Kafka {node.version} could not format node {node.node_id}:\n{text[-4000:]}")
-
-
 def archive_options(version: str) -> list[str]:
     """JVM options that use the class archive of this version, if there is one. A stale one is ignored by the JVM."""
-    archive = _archive_path(version)
+    archive = archive_path(version)
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds=off"] if archive.exists() else []
 
 
-def make_archive(version: str) -> None:
-    """Make the class archive if it is not there: start a throw-away node, stop it, keep what the JVM wrote."""
-    if _archive_path(version).exists():
-        return
-    jars(version)  # before the lock, which it may want itself
-    with cache_lock(f"kafka-{version}"), tempfile.TemporaryDirectory(prefix="pykafka-sink-") as folder:
-        if _archive_path(version).exists():
-            return
-        written = Path(folder) / "classes.jsa"
-        options = (*FAST_START, f"-XX:ArchiveClassesAtExit={written}")
-        node = KafkaNode(version, 1, free_port(), free_port(), Path(folder) / "node-1", FAST_START)
-        node.write_properties([node], {})
-        format_nodes([node], {})
-        node.jvm_options = options
-        node.start()
-        try:
-            node.wait_until_open(time.monotonic() + 60)
-            node.signal(signal.SIGTERM)
-            node.join(60)
-        finally:
-            node.kill()
-        if written.exists():  # an older JVM cannot write one; brokers then start without
-            final = _archive_path(version)
-            temporary = final.with_suffix(".new")
-            temporary.write_bytes(written.read_bytes())
-            temporary.rename(final)
-
-
-def _archive_path(version: str) -> Path:
+def archive_path(version: str) -> Path:
     java = os.path.realpath(java_command())
     identity = hashlib.sha256(f"{java} {os.stat(java).st_mtime_ns}".encode()).hexdigest()[:12]
     return cache_folder() / f"kafka-{version}" / f"classes-{identity}.jsa"
@@ -244,7 +188,7 @@ def _base_properties(node: KafkaNode, voters: Sequence[KafkaNode]) -> dict[str, 
         "advertised.listeners": open_to_clients,
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": ",".join(f"{name}:{how}" for name, how in kafka_security.PROTOCOLS.items()),
-        "log.dirs": str(node.folder / "data"),
+        "log.dirs": str(node.data_path),
         "default.replication.factor": replicas,
         "offsets.topic.replication.factor": replicas,
         "offsets.topic.num.partitions": "2",
@@ -261,6 +205,11 @@ def _base_properties(node: KafkaNode, voters: Sequence[KafkaNode]) -> dict[str, 
         # A dead broker is noticed in 4 s instead of 9 s; less would fence brokers that only wait for a CPU.
         "broker.session.timeout.ms": "4000",
         "broker.heartbeat.interval.ms": "500",
+        # Nobody looks at them over JMX; to register each costs a tenth of the start.
+        "metric.reporters": "",
+        "auto.include.jmx.reporter": "false",
+        # A record that says nothing, for every node to fetch: twice a second it is a fifth of what an idle node costs.
+        "metadata.max.idle.interval.ms": "5000",
         "num.network.threads": "2",
         "num.io.threads": "4",
         "log.cleaner.dedupe.buffer.size": "4194304",

@@ -57,7 +57,7 @@ class SubmittedJob:
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path) -> None:
         self.process = process
-        self._folder = folder
+        self.folder = folder
 
     @property
     def is_running(self) -> bool:
@@ -66,11 +66,11 @@ class SubmittedJob:
     @property
     def output(self) -> str:
         """What the script has printed so far."""
-        return (self._folder / "stdout").read_text(errors="replace")
+        return (self.folder / "stdout").read_text(errors="replace")
 
     @property
     def log(self) -> str:
-        return (self._folder / "stderr").read_text(errors="replace")
+        return (self.folder / "stderr").read_text(errors="replace")
 
     def check(self, awaited: str) -> None:
         """Raise if it has ended while something was awaited of it."""
@@ -355,7 +355,10 @@ class SparkCluster:
 
     def _wait_until(self, is_true: Callable[[], bool], deadline: float, what: str) -> None:
         passing = (OSError, http.client.HTTPException, json.JSONDecodeError)
-        wait_until(is_true, lambda: f"{what}\n{self._log_tails()}", deadline - time.monotonic(), passing=passing)
+        # A quarter of a second: each look takes CPU from the JVMs that are waited for.
+        wait_until(
+            is_true, lambda: f"{what}\n{self._log_tails()}", deadline - time.monotonic(), passing=passing, poll_s=0.25
+        )
 
     def _log_tails(self) -> str:
         logs = sorted(self.folder.glob("master/stderr")) + sorted(self.folder.glob("worker-*/stderr"))

@@ -61,7 +61,7 @@ LAYERS: Mapping[str, frozenset[str]] = {
 SHELLS = frozenset({"io", "auth", "admin", "producer", "metrics", "lineage", "spark", "checks", "cli"})
 SHELL_MODULES = frozenset(
     {"testing/server.py", "testing/__main__.py", "testing/storage.py", "testing/pytest_plugin.py"}
-    | {"testing/registry_server.py"}
+    | {"testing/registry/server.py"}
 )
 IMPURE_IMPORTS = frozenset(
     {"socket", "ssl", "select", "selectors", "threading", "_thread", "queue", "asyncio", "concurrent", "time"}

@@ -52,11 +52,11 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def _report(given: argparse.Namespace) -> Report:
-    if given.desk is None:
+    if given.session is None:
         alone: Report = given.run(given)
         return alone
-    with closing(given.desk(given)) as desk:
-        report: Report = given.run(desk, given)
+    with closing(given.session(given)) as session:
+        report: Report = given.run(session, given)
         return report
 
 

@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def parsed(words: Sequence[str] | None) -> argparse.Namespace:
-    """`run` and `desk` are what they name."""
+    """`run` and `session` are what they name."""
     reader = parser()
     given = reader.parse_args(words)
     if getattr(given, "abort", False):
@@ -63,7 +63,7 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
     elif getattr(given, "key", None) is not None:
         reader.error("--key is for resolve --set-aside; a lost batch is chosen with --batch")
     given.run = _imported(given.run)
-    given.desk = None if given.desk is None else _imported(given.desk)
+    given.session = None if given.session is None else _imported(given.session)
     return given
 
 
@@ -133,7 +133,7 @@ def _transactions(commands: Commands) -> None:
 def _replay(commands: Commands) -> None:
     command = _asking(
         commands, "replay", "write dead letters again, once", texts.REPLAY, codes=texts.REPLAY_CODES,
-        run="kafka_sink.cli.replay:replay", desk="kafka_sink.cli.replay:ReplayDesk",
+        run="kafka_sink.cli.replay:replay", session="kafka_sink.cli.replay:ReplaySession",
     )  # fmt: skip
     command.add_argument("--from", dest="source", required=True, metavar="TOPIC", help="the topic of dead letters")
     command.add_argument("--to", dest="target", required=True, metavar="TOPIC", help="where the records go")
@@ -216,7 +216,7 @@ def _check(commands: Commands) -> None:
 def _topic(commands: Commands) -> None:
     command = _command(
         commands, "topic", "show a topic, or create it", texts.TOPIC,
-        run="kafka_sink.cli.topic:topic", desk="kafka_sink.cli.topic:TopicDesk",
+        run="kafka_sink.cli.topic:topic", session="kafka_sink.cli.topic:TopicSession",
     )  # fmt: skip
     _brokers(command)
     _output(command)
@@ -284,22 +284,22 @@ def _completion(commands: Commands) -> None:
 
 def _command(
     commands: Commands, name: str, title: str, about: str, *, codes: str | None = texts.CODES,
-    run: str, desk: str | None = None,
+    run: str, session: str | None = None,
 ) -> argparse.ArgumentParser:  # fmt: skip
     """`about` has examples in it: lines that can be typed."""
     command = commands.add_parser(
         name, help=title, description=about, epilog=codes, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    command.set_defaults(run=run, desk=desk)
+    command.set_defaults(run=run, session=session)
     return command
 
 
 def _asking(
     commands: Commands, name: str, title: str, about: str, *, codes: str = texts.CODES, run: str,
-    desk: str = "kafka_sink.cli.sink_client:SinkClient",
+    session: str = "kafka_sink.cli.sink_client:SinkClient",
 ) -> argparse.ArgumentParser:  # fmt: skip
-    command = _command(commands, name, title, about, codes=codes, run=run, desk=desk)
+    command = _command(commands, name, title, about, codes=codes, run=run, session=session)
     _brokers(command)
     _output(command)
     command.add_argument(

@@ -21,27 +21,27 @@ _LEDGER_TITLES = ("SINK", "NAME", "BATCH", "VERDICT", "ROWS", "TOPICS", "AGE")
 _TRANSACTION_TITLES = ("TRANSACTIONAL ID", "STATE", "AGE", "TIMEOUT", "DECIDED", "PARTITIONS")
 
 
-def ledger(desk: SinkClient, given: argparse.Namespace) -> Report:
+def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
     if given.follow:
-        return _followed(desk, given)
-    desk.check_ledger()
-    if desk.sink_id is not None:
-        desk.check_sink_is_known()
-    found = desk.listed()
-    wall_ms = desk.wall_ms
+        return _followed(sink, given)
+    sink.check_ledger()
+    if sink.sink_id is not None:
+        sink.check_sink_is_known()
+    found = sink.listed()
+    wall_ms = sink.wall_ms
     records = [each.record for each in found if each.record is not None]
     unreadable = [each for each in found if each.record is None]
     needing = [record for record in records if record.kind in (Kind.INTENT, Kind.STUCK)]
     content = {
-        "ledger_topic": desk.ledger_topic,
+        "ledger_topic": sink.ledger_topic,
         "decisions": [decision(record, wall_ms) for record in records],
         "unreadable": [
             {"ledger_key": each.ledger_key, "offset": each.offset, "problem": each.problem} for each in unreadable
         ],
     }
-    lines = _decision_lines(records, wall_ms) or [f"the ledger {desk.ledger_topic} holds no decision"]
+    lines = _decision_lines(records, wall_ms) or [f"the ledger {sink.ledger_topic} holds no decision"]
     for record in needing:
-        lines += ["", next_step(record, desk.settings())]
+        lines += ["", next_step(record, sink.settings())]
     for each in unreadable[:UNREADABLE_SHOWN_MAX]:
         command = f"pykafka-sink resolve --set-aside --sink-id {each.sink_id} --key {each.ledger_key}"
         lines += ["", f"{each.ledger_key}: the record at offset {each.offset} cannot be read: {each.problem}"]
@@ -49,19 +49,19 @@ def ledger(desk: SinkClient, given: argparse.Namespace) -> Report:
     if len(unreadable) > UNREADABLE_SHOWN_MAX:
         lines += ["", f"and {len(unreadable) - UNREADABLE_SHOWN_MAX} more records that cannot be read"]
     if unreadable and not records:
-        lines.append(f"No record of {desk.ledger_topic} can be read: is it the ledger topic of a sink?")
+        lines.append(f"No record of {sink.ledger_topic} can be read: is it the ledger topic of a sink?")
     exit_code = REFUSED if unreadable else OPEN if needing else DONE
     return Report(exit_code, content, lines)
 
 
-def _followed(desk: SinkClient, given: argparse.Namespace) -> Report:
+def _followed(sink: SinkClient, given: argparse.Namespace) -> Report:
     """The same look again and again; a line per look says what is new since the one before."""
-    desk.check_ledger()
+    sink.check_ledger()
     known: dict[str, LedgerRecord | None] = {}
 
     def look() -> Look:
-        found = desk.listed()
-        wall_ms = desk.wall_ms
+        found = sink.listed()
+        wall_ms = sink.wall_ms
         news = [each for each in found if each.ledger_key not in known or known[each.ledger_key] != each.record]
         known.update((each.ledger_key, each.record) for each in found)
         records = [each.record for each in found if each.record is not None]
@@ -92,12 +92,12 @@ def next_step(record: LedgerRecord, settings: DeliverySettings) -> str:
     )
 
 
-def transactions(desk: SinkClient, _given: object) -> Report:
-    decided = decided_ids(desk.listed()) if desk.has_ledger() else frozenset()
-    listing = desk.open_transactions()
-    wall_ms = desk.wall_ms
+def transactions(sink: SinkClient, _given: object) -> Report:
+    decided = decided_ids(sink.listed()) if sink.has_ledger() else frozenset()
+    listing = sink.open_transactions()
+    wall_ms = sink.wall_ms
     content = {
-        "sink_id": desk.sink_id,
+        "sink_id": sink.sink_id,
         "transactions": [_transaction(one, one.transactional_id in decided, wall_ms) for one in listing.found],
         "notes": listing.notes,
     }
@@ -112,7 +112,7 @@ def transactions(desk: SinkClient, _given: object) -> Report:
         )
         for one in listing.found
     ]
-    nothing = f"no open transaction of {'any sink' if desk.sink_id is None else f'sink {desk.sink_id}'}"
+    nothing = f"no open transaction of {'any sink' if sink.sink_id is None else f'sink {sink.sink_id}'}"
     lines = [*(table(_TRANSACTION_TITLES, rows) if rows else [nothing]), *listing.notes]
     exit_code = REFUSED if listing.notes else OPEN if rows else DONE
     return Report(exit_code, content, lines)

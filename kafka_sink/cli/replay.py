@@ -84,7 +84,7 @@ class Plan:
         return [*lines, "Each record has the key, value, headers and timestamp of its row; the letters stay."]
 
 
-class ReplayDesk:
+class ReplaySession:
     def __init__(self, given: argparse.Namespace) -> None:
         self.source = TOPIC_NAME.parse("--from", given.source)
         self.target = TOPIC_NAME.parse("--to", given.target)
@@ -323,29 +323,29 @@ def _name(given: argparse.Namespace, source: str, target: str, filters: Filters)
 # ---- the command -----------------------------------------------------------------------------------------------------
 
 
-def replay(desk: ReplayDesk, given: argparse.Namespace) -> Report:
-    plan = desk.plan()
+def replay(session: ReplaySession, given: argparse.Namespace) -> Report:
+    plan = session.plan()
     if given.dry_run:
-        return _looked_at(desk, plan)
+        return _looked_at(session, plan)
     if not plan.left_count:
         return _report(plan.progress, plan.progress, "nothing is left to look at")
     sys.stderr.write("\n".join(plan.lines()) + "\n")
     ask(given, [])
     with Display(plan, is_silent=given.json) as display:
         try:
-            progress = desk.run(plan, display)
+            progress = session.run(plan, display)
         except KafkaSinkError as error:
             hint = "what is committed stays; the same command goes on from there"
             raise copy_error(error, f"{error} ({hint})") from error
     return _report(plan.progress, progress, "done")
 
 
-def _looked_at(desk: ReplayDesk, plan: Plan) -> Report:
+def _looked_at(session: ReplaySession, plan: Plan) -> Report:
     """Reads all of them and writes nothing: what there is, by reason."""
     chosen_count, left_out, reasons = 0, Counter[str](), Counter[str]()
     for partition, (begin, end) in plan.extents.items():
-        for records, _ in desk.reader(partition).read(begin, end):
-            chosen, others = desk.sorted(records)
+        for records, _ in session.reader(partition).read(begin, end):
+            chosen, others = session.sorted(records)
             chosen_count += len(chosen)
             left_out.update(others)
             reasons.update(
@@ -358,7 +358,7 @@ def _looked_at(desk: ReplayDesk, plan: Plan) -> Report:
         "reasons": dict(sorted(reasons.items())),
     }
     lines = [*plan.lines(), "", *table(("REASON", "LETTERS"), sorted(reasons.items()))] if reasons else plan.lines()
-    lines += ["", f"{chosen_count} would be written to {desk.target}; nothing was."]
+    lines += ["", f"{chosen_count} would be written to {session.target}; nothing was."]
     return Report(DONE, content, [*lines, *(f"{count} left out: {why}" for why, count in sorted(left_out.items()))])
 
 

@@ -16,7 +16,7 @@ from kafka_sink.options.sink_options import TopicPlan
 from kafka_sink.options.values import TOPIC_NAME
 
 
-class TopicDesk:
+class TopicSession:
     def __init__(self, given: argparse.Namespace) -> None:
         self.topic = TOPIC_NAME.parse("--topic", given.topic)
         configs = tuple(sorted(without_repetition(given.config).items()))
@@ -31,24 +31,24 @@ class TopicDesk:
         self.client.close()
 
 
-def topic(desk: TopicDesk, given: argparse.Namespace) -> Report:
-    desk.client.reach()
-    state = topic_state(desk.client, desk.topic, None)
+def topic(session: TopicSession, given: argparse.Namespace) -> Report:
+    session.client.reach()
+    state = topic_state(session.client, session.topic, None)
     if not given.create:
         if state is None:
-            text = f"there is no topic {desk.topic}"
-            return Report(OPEN, {"topic": desk.topic, "exists": False}, [text])
-        return _shown(desk, state, [])
+            text = f"there is no topic {session.topic}"
+            return Report(OPEN, {"topic": session.topic, "exists": False}, [text])
+        return _shown(session, state, [])
     if state is None:
-        ask(given, [f"will be created: topic {desk.topic}", *_planned(desk.plan)])
-    differing = create_where_missing(desk.client, desk.topic, desk.plan)
-    found = topic_state(desk.client, desk.topic, None)
+        ask(given, [f"will be created: topic {session.topic}", *_planned(session.plan)])
+    differing = create_where_missing(session.client, session.topic, session.plan)
+    found = topic_state(session.client, session.topic, None)
     if found is None:
-        raise ConfigError(f"topic {desk.topic} was deleted while it was looked at", TOPIC_UNKNOWN)
+        raise ConfigError(f"topic {session.topic} was deleted while it was looked at", TOPIC_UNKNOWN)
     if differing is None:
-        return _shown(desk, found, [f"created topic {desk.topic}"])
+        return _shown(session, found, [f"created topic {session.topic}"])
     notes = [f"was there before, and stays as it is: {one}" for one in differing]
-    return _shown(desk, found, notes, OPEN if notes else DONE)
+    return _shown(session, found, notes, OPEN if notes else DONE)
 
 
 def _planned(plan: TopicPlan) -> Iterator[str]:
@@ -58,7 +58,7 @@ def _planned(plan: TopicPlan) -> Iterator[str]:
     yield from (f"  {name}={value}" for name, value in plan.configs)
 
 
-def _shown(desk: TopicDesk, state: TopicState, notes: list[str], exit_code: int = DONE) -> Report:
+def _shown(session: TopicSession, state: TopicState, notes: list[str], exit_code: int = DONE) -> Report:
     partitions = [
         {
             "partition": index,
@@ -69,7 +69,7 @@ def _shown(desk: TopicDesk, state: TopicState, notes: list[str], exit_code: int 
         for index, leader in enumerate(state.leaders)
     ]
     configs = None if state.configs is None else dict(sorted(state.configs.items()))
-    content = {"topic": desk.topic, "exists": True, "partitions": partitions, "configs": configs, "notes": notes}
+    content = {"topic": session.topic, "exists": True, "partitions": partitions, "configs": configs, "notes": notes}
     rows = [
         (index, leader, " ".join(map(str, state.replicas[index])), " ".join(map(str, state.in_sync[index])))
         for index, leader in enumerate(state.leaders)

@@ -36,36 +36,36 @@ class Seen:
     notes: Sequence[str]
 
 
-def watch(desk: SinkClient, given: argparse.Namespace) -> Report:
-    desk.check_ledger()
-    desk.check_sink_is_known()
+def watch(sink: SinkClient, given: argparse.Namespace) -> Report:
+    sink.check_ledger()
+    sink.check_sink_is_known()
     before: Seen | None = None
 
     def look() -> Look:
         nonlocal before
-        now = seen(desk, given.metrics_url)
-        shown = shown_look(desk.named_sink, now, before)
+        now = seen(sink, given.metrics_url)
+        shown = shown_look(sink.named_sink, now, before)
         before = now
         return shown
 
     return repeated(look, given)
 
 
-def seen(desk: SinkClient, metrics_url: str | None) -> Seen:
-    records = [each.record for each in desk.listed() if each.record is not None]
-    listing = desk.open_transactions()
+def seen(sink: SinkClient, metrics_url: str | None) -> Seen:
+    records = [each.record for each in sink.listed() if each.record is not None]
+    listing = sink.open_transactions()
     notes = list(listing.notes)
     figures: Sequence[StreamFigures] = ()
     if metrics_url is not None:
         try:
-            figures = [each for each in sink_metrics(metrics_url) if each.sink == desk.named_sink]
+            figures = [each for each in sink_metrics(metrics_url) if each.sink == sink.named_sink]
         except KafkaSinkError as error:
             notes.append(str(error))
     topics = sorted({topic for record in records for topic in record.topics})
-    ends, trouble = desk.log_ends(topics)
+    ends, trouble = sink.log_ends(topics)
     if trouble:
         notes.append(trouble)
-    return Seen(desk.wall_ms, records, listing.found, ends, figures, notes)
+    return Seen(sink.wall_ms, records, listing.found, ends, figures, notes)
 
 
 def shown_look(sink_id: str, now: Seen, before: Seen | None) -> Look:

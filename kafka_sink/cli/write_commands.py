@@ -23,40 +23,40 @@ from kafka_sink.exactly_once.set_aside import Aside
 _EXIT_CODES = {Aside.DONE: DONE, Aside.CHANGED: OPEN, Aside.IN_DOUBT: OPEN, Aside.FAILED: REFUSED}
 
 
-def recover(desk: SinkClient, given: argparse.Namespace) -> Report:
-    desk.check_ledger()
-    desk.check_sink_is_known()
-    before = [record for record in _records(desk) if record.kind is Kind.INTENT]
+def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
+    sink.check_ledger()
+    sink.check_sink_is_known()
+    before = [record for record in _records(sink) if record.kind is Kind.INTENT]
     if before and sys.stdin.isatty():
-        shown = [read_commands.next_step(record, desk.settings()) for record in before]
+        shown = [read_commands.next_step(record, sink.settings()) for record in before]
         ask(given, [*shown, "", "They will be committed. A query of this sink that runs fails at its next commit."])
-    verdicts = [_succeeded(verdict) for verdict in desk.run_for_each(DriverOperation.FINISH)]
+    verdicts = [_succeeded(verdict) for verdict in sink.run_for_each(DriverOperation.FINISH)]
     recovered = [verdict for verdict in verdicts if verdict.conclusion is Conclusion.RECOVERED]
     verdict = (recovered or verdicts)[0]
     if recovered:
         named = ", ".join(batch_word(record.key) for record in before) or "an open batch"
         rows = sum(record.row_count for record in before)
-        text = f"finished {named} of sink {desk.named_sink}: {rows} rows are visible"
+        text = f"finished {named} of sink {sink.named_sink}: {rows} rows are visible"
     else:
-        text = f"no decision of sink {desk.named_sink} is open; nothing was to be done"
-    return _verdict_report(desk, verdict, DONE, text)
+        text = f"no decision of sink {sink.named_sink} is open; nothing was to be done"
+    return _verdict_report(sink, verdict, DONE, text)
 
 
-def abort_transactions(desk: SinkClient, given: argparse.Namespace) -> Report:
-    desk.check_ledger()
-    found = read_commands.transactions(desk, given)
+def abort_transactions(sink: SinkClient, given: argparse.Namespace) -> Report:
+    sink.check_ledger()
+    found = read_commands.transactions(sink, given)
     if found.exit_code == DONE:
-        desk.check_sink_is_known()  # of a misspelled one nothing is open, either
+        sink.check_sink_is_known()  # of a misspelled one nothing is open, either
         return Report(DONE, {**found.content, "aborted": []}, found.lines)
     ask(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
-    verdicts = [_succeeded(verdict) for verdict in desk.run_for_each(DriverOperation.SWEEP)]
+    verdicts = [_succeeded(verdict) for verdict in sink.run_for_each(DriverOperation.SWEEP)]
     swept = sorted(one for verdict in verdicts for one in verdict.swept)
     told = [note for verdict in verdicts for note in verdict.notes]
-    left = desk.transactions_left()
+    left = sink.transactions_left()
     lines = [f"aborted {one}" for one in swept] or ["nothing was left to abort"]
     lines += [f"still open: {one.transactional_id} ({one.state})" for one in left.found]
     content = {
-        "sink_id": desk.named_sink,
+        "sink_id": sink.named_sink,
         "aborted": swept,
         "left_open": [one.transactional_id for one in left.found],
         "notes": [*told, *left.notes],
@@ -65,19 +65,19 @@ def abort_transactions(desk: SinkClient, given: argparse.Namespace) -> Report:
     return Report(exit_code, content, [*lines, *told, *left.notes])
 
 
-def resolve(desk: SinkClient, given: argparse.Namespace) -> Report:
-    desk.check_ledger()
-    desk.check_sink_is_known()
-    records = _records(desk)
-    lost = [record for record in records if record.kind is Kind.STUCK or desk.is_elsewhere(record)]
+def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:
+    sink.check_ledger()
+    sink.check_sink_is_known()
+    records = _records(sink)
+    lost = [record for record in records if record.kind is Kind.STUCK or sink.is_elsewhere(record)]
     if given.batch is not None:
         lost = [record for record in lost if str(record.key.batch_id) == given.batch]
     if not lost:
-        return _nothing_lost(desk, given, records)
+        return _nothing_lost(sink, given, records)
     if len(lost) > 1:
         labels = ", ".join(str(record.key.batch_id) for record in lost)
         raise ConfigError(
-            f"{len(lost)} batches of sink {desk.named_sink} are lost ({labels}): choose one with --batch", COMMAND_WRONG
+            f"{len(lost)} batches of sink {sink.named_sink} are lost ({labels}): choose one with --batch", COMMAND_WRONG
         )
     (chosen,) = lost
     consequence = (
@@ -85,31 +85,31 @@ def resolve(desk: SinkClient, given: argparse.Namespace) -> Report:
         if given.replay
         else "The query will go on without its missing rows, for good."
     )
-    ask(given, [read_commands.next_step(chosen, desk.settings()), "", consequence])
+    ask(given, [read_commands.next_step(chosen, sink.settings()), "", consequence])
     choice = DriverOperation.REPLAY if given.replay else DriverOperation.ACCEPT
-    verdict = _succeeded(desk.run(choice, chosen.sink_id, chosen.key))
+    verdict = _succeeded(sink.run(choice, chosen.sink_id, chosen.key))
     if verdict.conclusion is not Conclusion.RESOLVED:
-        return _verdict_report(desk, verdict, OPEN, "the ledger has changed meanwhile; nothing was written. Look again")
+        return _verdict_report(sink, verdict, OPEN, "the ledger has changed meanwhile; nothing was written. Look again")
     word = "will run again" if given.replay else "was accepted as it is"
     return _verdict_report(
-        desk, verdict, DONE, f"batch {batch_word(chosen.key)} of sink {desk.named_sink} {word}; start the query"
+        sink, verdict, DONE, f"batch {batch_word(chosen.key)} of sink {sink.named_sink} {word}; start the query"
     )
 
 
-def _nothing_lost(desk: SinkClient, given: argparse.Namespace, records: Sequence[LedgerRecord]) -> Report:
+def _nothing_lost(sink: SinkClient, given: argparse.Namespace, records: Sequence[LedgerRecord]) -> Report:
     named = "no batch" if given.batch is None else f"no batch {given.batch}"
     pending = [record for record in records if record.kind is Kind.INTENT]
     states = ", ".join(f"{batch_word(record.key)} is {verdict_word(record)}" for record in records)
-    text = f"{named} of sink {desk.named_sink} is lost ({states}); there is nothing to choose"
+    text = f"{named} of sink {sink.named_sink} is lost ({states}); there is nothing to choose"
     if pending:
-        text += f". An open decision is finished by `pykafka-sink recover --sink-id {desk.named_sink}`"
-    content = {"sink_id": desk.named_sink, "conclusion": Conclusion.NOTHING_TO_DO.value, "decisions": [
-        decision(record, desk.wall_ms) for record in records]}  # fmt: skip
+        text += f". An open decision is finished by `pykafka-sink recover --sink-id {sink.named_sink}`"
+    content = {"sink_id": sink.named_sink, "conclusion": Conclusion.NOTHING_TO_DO.value, "decisions": [
+        decision(record, sink.wall_ms) for record in records]}  # fmt: skip
     return Report(OPEN if pending else DONE, content, [text])
 
 
-def _records(desk: SinkClient) -> list[LedgerRecord]:
-    found = desk.listed()
+def _records(sink: SinkClient) -> list[LedgerRecord]:
+    found = sink.listed()
     for each in found:
         if each.record is None:
             raise RemoteProtocolError(
@@ -126,9 +126,9 @@ def _succeeded(verdict: CommitResult) -> CommitResult:
     return verdict
 
 
-def _verdict_report(desk: SinkClient, verdict: CommitResult, exit_code: int, text: str) -> Report:
+def _verdict_report(sink: SinkClient, verdict: CommitResult, exit_code: int, text: str) -> Report:
     content: Mapping[str, Any] = {
-        "sink_id": desk.named_sink,
+        "sink_id": sink.named_sink,
         "conclusion": verdict.conclusion.value,
         "text": text,
         "notes": list(verdict.notes),
@@ -139,28 +139,28 @@ def _verdict_report(desk: SinkClient, verdict: CommitResult, exit_code: int, tex
 # ---- a record that cannot be read ------------------------------------------------------------------------------------
 
 
-def set_aside(desk: SinkClient, given: argparse.Namespace) -> Report:
+def set_aside(sink: SinkClient, given: argparse.Namespace) -> Report:
     """The way on for a sink whose newest record cannot be read. Nothing is known of what the record says, so the person
     is told what that may cost before anything is written."""
-    desk.check_ledger()
-    desk.check_sink_is_known()
-    unreadable = [each for each in desk.listed() if each.record is None and given.key in (None, each.ledger_key)]
+    sink.check_ledger()
+    sink.check_sink_is_known()
+    unreadable = [each for each in sink.listed() if each.record is None and given.key in (None, each.ledger_key)]
     if not unreadable:
-        about = "sink " + desk.named_sink if given.key is None else f"key {given.key}"
+        about = "sink " + sink.named_sink if given.key is None else f"key {given.key}"
         text = f"every record of {about} can be read; there is nothing to set aside"
-        return Report(DONE, {"sink_id": desk.named_sink, "conclusion": "nothing to do", "text": text}, [text])
+        return Report(DONE, {"sink_id": sink.named_sink, "conclusion": "nothing to do", "text": text}, [text])
     if len(unreadable) > 1:
         keys = ", ".join(each.ledger_key for each in unreadable)
         raise ConfigError(
-            f"{len(unreadable)} records of sink {desk.named_sink} cannot be read ({keys}): choose one with --key",
+            f"{len(unreadable)} records of sink {sink.named_sink} cannot be read ({keys}): choose one with --key",
             COMMAND_WRONG,
         )
     (chosen,) = unreadable
-    lines = consequences(desk.ledger_topic, chosen)
+    lines = consequences(sink.ledger_topic, chosen)
     if given.yes:
         sys.stderr.write("\n".join([*lines, ""]))
     ask(given, lines)
-    verdict = desk.set_aside(chosen.ledger_key, chosen.offset)
+    verdict = sink.set_aside(chosen.ledger_key, chosen.offset)
     text = {
         Aside.DONE: f"the record of {chosen.ledger_key} at offset {chosen.offset} was set aside. Start a stream of "
         "this sink with ledger.accept.new.sink=true, once",
@@ -169,7 +169,7 @@ def set_aside(desk: SinkClient, given: argparse.Namespace) -> Report:
         Aside.IN_DOUBT: f"whether it was set aside is not known: {verdict.reason}. Look with `pykafka-sink ledger`",
     }[verdict.outcome]
     content = {
-        "sink_id": desk.named_sink,
+        "sink_id": sink.named_sink,
         "ledger_key": chosen.ledger_key,
         "offset": chosen.offset,
         "problem": chosen.problem,

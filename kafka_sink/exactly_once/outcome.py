@@ -31,7 +31,7 @@ class Meaning(Enum):
     REPEAT = "repeat"
     # Markers of the transaction before are being written: a short wait.
     REPEAT_SOON = "repeat soon"
-    FIND_AGAIN = "find the office again and repeat"
+    FIND_AGAIN = "find the coordinator again and repeat"
     # DescribeTransactions: nobody knows this id.
     NEVER = "never"
     # EndTxn: not by this coordinator any more; only the markers in the log know how the transaction ended, or that it

@@ -38,7 +38,7 @@ class OptionProblems:
         try:
             return check(*arguments)
         except ConfigError as problem:
-            self.found.append(problem)
+            self.found += problem.several or (problem,)
             return None
 
     def raise_any(self, word: str = "problems") -> None:
@@ -46,7 +46,9 @@ class OptionProblems:
             raise self.found[0]
         if self.found:
             text = "\n- ".join([f"{len(self.found)} {word}:", *map(str, self.found)])
-            raise ConfigError(text, common_entry(self.found, OPTIONS_WRONG))
+            error = ConfigError(text, common_entry(self.found, OPTIONS_WRONG))
+            error.several = tuple(self.found)
+            raise error
 
 
 def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:

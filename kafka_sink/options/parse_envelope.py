@@ -6,10 +6,11 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from kafka_sink.error_table.writes import EVENT_OPTION, HEADER_OPTION, OPTIONS_WRONG
-from kafka_sink.errors import ConfigError, common_entry
+from kafka_sink.error_table.writes import EVENT_OPTION, HEADER_OPTION
+from kafka_sink.errors import ConfigError
 from kafka_sink.options.format_names import AVRO, ENCODED, JSON, JSON_SCHEMA, PROTOBUF
 from kafka_sink.options.option import Option
+from kafka_sink.options.parse import OptionProblems
 from kafka_sink.options.sink_options import (
     BINARY_MODE,
     CLOUDEVENTS,
@@ -55,25 +56,23 @@ ENVELOPE_OPTIONS = (
 
 
 def parse_envelope_options(settings: Mapping[str, str], value_format: str | None) -> EnvelopeOptions:
-    problems: list[ConfigError] = []
-    headers, attributes, columns = {}, {}, {}
+    problems = OptionProblems()
+    headers: dict[str, str] = {}
+    attributes: dict[str, str] = {}
+    columns: dict[str, str] = {}
     mode = None
     for name, text in sorted(settings.items()):
-        try:
-            if name == CLOUDEVENTS:
-                mode = _MODE.parse(name, text)
-            elif name.startswith(HEADER):
-                headers[_header_name(name)] = _template(name, text)
-            elif name.endswith(COLUMN):
-                columns[_attribute(name.removesuffix(COLUMN), name)] = _TEXT.parse(name, text)
-            else:
-                attributes[_attribute(name, name)] = _template(name, _TEXT.parse(name, text))
-        except ConfigError as problem:
-            problems.append(problem)
+        if name == CLOUDEVENTS:
+            mode = problems.tried(_MODE.parse, name, text)
+        elif name.startswith(HEADER):
+            problems.tried(_take_header, headers, name, text)
+        elif name.endswith(COLUMN):
+            problems.tried(_take_column, columns, name, text)
+        else:
+            problems.tried(_take_attribute, attributes, name, text)
     against = _against_each_other(mode, attributes, columns, value_format)
-    problems += [ConfigError(text, EVENT_OPTION) for text in against]
-    if problems:
-        raise ConfigError("; ".join(str(problem) for problem in problems), common_entry(problems, OPTIONS_WRONG))
+    problems.found += [ConfigError(text, EVENT_OPTION) for text in against]
+    problems.raise_any()
     content_type = None if value_format is None else _CONTENT_TYPES.get(value_format)
     if mode == STRUCTURED_MODE and content_type is None:
         content_type = "application/json"
@@ -122,11 +121,19 @@ def _against_each_other(
     return problems
 
 
-def _header_name(name: str) -> str:
+def _take_header(headers: dict[str, str], name: str, text: str) -> None:
     header = name.removeprefix(HEADER)
     if not header:
         raise ConfigError(f"{name}: a header needs a name, as in {HEADER}source", HEADER_OPTION)
-    return header
+    headers[header] = _template(name, text)
+
+
+def _take_column(columns: dict[str, str], name: str, text: str) -> None:
+    columns[_attribute(name.removesuffix(COLUMN), name)] = _TEXT.parse(name, text)
+
+
+def _take_attribute(attributes: dict[str, str], name: str, text: str) -> None:
+    attributes[_attribute(name, name)] = _template(name, _TEXT.parse(name, text))
 
 
 def _attribute(name: str, option: str) -> str:

@@ -36,7 +36,7 @@ from kafka_sink.options.format_options import (
     SideFormat,
 )
 from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_ALIASES, REGISTRY_OPTIONS
-from kafka_sink.options.parse import nearest, parse_producer_options
+from kafka_sink.options.parse import OptionProblems, nearest, parse_producer_options
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.values import keep_one, two_values
 from kafka_sink.registry.framing import BY_GUID, GLUE, NONE
@@ -62,17 +62,24 @@ _OF_TOKENS = {"issuer.endpoint.url": "token.endpoint.url", "client.id": "client.
 def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) -> tuple[FormatOptions, tuple[str, ...]]:
     """`settings`: those for which `is_format_option` says so. `kafka`: the options of the connection to Kafka. And
     notices."""
-    values, named, of_tls = _values(settings)
-    _check_login(values)
-    schemas = {side: _schema_options(side, values) for side in SIDES}
+    problems = OptionProblems()
+    values, named, of_tls = _values(settings, problems)
+    problems.raise_any()
+    if values["auto.register.schemas"] and values["use.latest.version"]:
+        problems.found.append(keep_one("auto.register.schemas", "use.latest.version"))
+    problems.tried(_check_login, values)
+    found = {side: problems.tried(_schema_options, side, values) for side in SIDES}
+    problems.raise_any()
+    schemas = {side: options for side, options in found.items() if options is not None}
     registry: RegistryOptions | None = None
     notices: tuple[str, ...] = ()
     if values[f"{REGISTRY}url"] is None:
-        _check_without_registry(values, named, schemas)
+        problems.tried(_check_without_registry, values, named, schemas)
     else:
-        registry, notices = _registry_options(values, of_tls, kafka)
+        registry, notices = problems.tried(_registry_options, values, of_tls, kafka) or (None, ())
     for side in SIDES:
-        _check_side(side, values, named, schemas[side])
+        problems.tried(_check_side, side, values, named, schemas[side])
+    problems.raise_any()
     if registry is not None and not any(values[f"{side}.format"] in WITH_SCHEMA for side in SIDES):
         raise ConfigError(
             f"{REGISTRY}url is set, but neither value.format nor key.format is one of {', '.join(sorted(WITH_SCHEMA))}",
@@ -82,7 +89,7 @@ def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) ->
     return FormatOptions(registry, value, key), notices
 
 
-def _values(settings: Mapping[str, str]) -> tuple[dict[str, Any], list[str], dict[str, str]]:
+def _values(settings: Mapping[str, str], problems: OptionProblems) -> tuple[dict[str, Any], list[str], dict[str, str]]:
     """What is set, by its own name; the names that were given; and what is for TLS to read."""
     values: dict[str, Any] = {name: option.default for name, option in _OPTIONS.items()}
     given: dict[str, str] = {}
@@ -90,14 +97,14 @@ def _values(settings: Mapping[str, str]) -> tuple[dict[str, Any], list[str], dic
     for name, text in settings.items():
         canonical = _ALIASES.get(name, name)
         if given.setdefault(canonical, text) != text:
-            raise two_values(name, canonical)
-        if canonical in _OPTIONS:
-            values[canonical] = _OPTIONS[canonical].rule.parse(canonical, text)
+            problems.found.append(two_values(name, canonical))
+        elif canonical in _OPTIONS:
+            values[canonical] = problems.tried(_OPTIONS[canonical].rule.parse, canonical, text)
         elif canonical.startswith(SSL):
             of_tls[canonical.removeprefix(REGISTRY)] = text
         else:
             hint = nearest(name, REGISTRY_OPTIONS)
-            raise ConfigError(f"{name!r} is not an option of this sink{hint}", OPTION_UNKNOWN)
+            problems.found.append(ConfigError(f"{name!r} is not an option of this sink{hint}", OPTION_UNKNOWN))
     return values, list(given), of_tls
 
 
@@ -236,8 +243,6 @@ def _schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
     text, identity, version = (values[f"{side}.schema{part}"] for part in ("", ".id", ".version"))
     framing = values[f"{side}.schema.framing"]
     registers, is_latest = values["auto.register.schemas"], values["use.latest.version"]
-    if registers and is_latest:
-        raise keep_one("auto.register.schemas", "use.latest.version")
     if identity is not None and version is not None:
         raise keep_one(f"{side}.schema.id", f"{side}.schema.version")
     if framing == GLUE and not (isinstance(identity, str) and text is not None):

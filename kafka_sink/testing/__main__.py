@@ -9,34 +9,27 @@ import argparse
 import signal
 import threading
 from contextlib import ExitStack
+from functools import partial
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.testing.quirks import QUIRKS
-from kafka_sink.testing.registry_server import EmbeddedRegistry
+from kafka_sink.testing.registry.server import EmbeddedRegistry
 from kafka_sink.testing.server import EmbeddedBroker
 from kafka_sink.testing.settings import RELEASES
 
 
-def _pair(text: str, separator: str, name: str) -> tuple[str, str]:
-    left, found, right = text.partition(separator)
-    if not left or not found or not right:
-        raise argparse.ArgumentTypeError(f"{name}{separator}... is needed, not {text!r}")
-    return left, right
+def _named(text: str, separator: str) -> tuple[str, str]:
+    name, _, rest = text.partition(separator)
+    if not name or not rest:
+        raise argparse.ArgumentTypeError(f"name{separator}... is needed, not {text!r}")
+    return name, rest
 
 
 def _topic(text: str) -> tuple[str, int]:
-    name, count = _pair(text, ":", "name")
+    name, count = _named(text, ":")
     if not count.isdigit() or int(count) == 0:
         raise argparse.ArgumentTypeError(f"the number of partitions is needed, not {count!r}")
     return name, int(count)
-
-
-def _property(text: str) -> tuple[str, str]:
-    return _pair(text, "=", "name")
-
-
-def _user(text: str) -> tuple[str, str]:
-    return _pair(text, ":", "name")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -49,12 +42,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--topic", type=_topic, action="append", default=[], metavar="NAME:PARTITIONS")
     parser.add_argument(
         "--user",
-        type=_user,
+        type=partial(_named, separator=":"),
         action="append",
         metavar="NAME:PASSWORD",
         help="clients must authenticate (SASL_PLAINTEXT)",
     )
-    parser.add_argument("--property", type=_property, action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument(
+        "--property", type=partial(_named, separator="="), action="append", default=[], metavar="NAME=VALUE"
+    )
     parser.add_argument("--release", choices=RELEASES, default=RELEASES[0], help="whose API versions are offered")
     parser.add_argument("--quirks", choices=list(QUIRKS), default="", help="behave like this service")
     parser.add_argument("--data-dir", help="where to keep topics and records; without it they are gone at the end")

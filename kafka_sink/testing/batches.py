@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -82,6 +83,13 @@ class Batch:
         return bool(self.attributes & CONTROL_FLAG)
 
     @property
+    def has_append_time(self) -> bool:
+        return bool(self.attributes & LOG_APPEND_TIME_FLAG)
+
+    def time_of(self, record: DecodedRecord) -> int:
+        return self.max_timestamp_ms if self.has_append_time else record.timestamp_ms
+
+    @property
     def delete_horizon_ms(self) -> int | None:
         """When compaction may remove the batch's tombstones, or its marker; kept in place of the base timestamp."""
         return self.base_timestamp_ms if self.attributes & HORIZON_FLAG else None
@@ -89,6 +97,15 @@ class Batch:
     @property
     def has_producer_id(self) -> bool:
         return self.producer_id >= 0
+
+
+class Marker(NamedTuple):
+    """The end of a transaction, as it stands in a log."""
+
+    producer_id: int
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,14 +341,18 @@ def encode_batch(template: Batch, section: bytes, record_count: int, max_timesta
     return replace(template, data=data, attributes=attributes, record_count=record_count)
 
 
-def control_batch(
-    *, producer_id: int, producer_epoch: int, is_commit: bool, coordinator_epoch: int, timestamp_ms: int
-) -> Batch:
-    """An end-of-transaction marker: key (version, type: 0 abort, 1 commit), value (version, coordinator epoch)."""
-    key = struct.pack(">hh", 0, 1 if is_commit else 0)
-    value = struct.pack(">hi", 0, coordinator_epoch)
+def control_batch(marker: Marker, timestamp_ms: int) -> Batch:
+    """Its key is (version, type: 0 abort, 1 commit), its value (version, coordinator epoch)."""
+    key = struct.pack(">hh", 0, 1 if marker.is_commit else 0)
+    value = struct.pack(">hi", 0, marker.coordinator_epoch)
     body = b"\0\0\0" + encode_varint(len(key)) + key + encode_varint(len(value)) + value + b"\0"
-    template = Batch(
-        b"", 0, -1, TRANSACTIONAL_FLAG | CONTROL_FLAG, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, -1, 1
-    )
+    flags, producer = TRANSACTIONAL_FLAG | CONTROL_FLAG, (marker.producer_id, marker.producer_epoch)
+    template = Batch(b"", 0, -1, flags, 0, timestamp_ms, timestamp_ms, *producer, -1, 1)
     return encode_batch(template, encode_varint(len(body)) + body, 1)
+
+
+def marker_of(batch: Batch) -> Marker:
+    record = read_records(batch)[0]
+    key, value = record.key or b"", record.value or b""
+    coordinator_epoch = int.from_bytes(value[2:6], "big", signed=True)
+    return Marker(batch.producer_id, batch.producer_epoch, key[2:4] == b"\0\x01", coordinator_epoch)

@@ -37,8 +37,7 @@ from kafka_sink.testing.settings import Settings
 from kafka_sink.testing.topics import BrokerState
 from kafka_sink.testing.transactions import TransactionCoordinator
 from kafka_sink.wire import frames
-from kafka_sink.wire.api import API_VERSIONS_KEY
-from kafka_sink.wire.apis import APIS
+from kafka_sink.wire.apis import API_VERSIONS, APIS
 
 Output = tuple[int, bytes | None]
 
@@ -79,9 +78,8 @@ class BrokerCluster:
         self.schedule.run_due(now_ms)
         self.cluster = Cluster(brokers, self.settings, self.schedule)
         self.groups = Groups(self.schedule, self.settings)
-        markers = Markers(self.cluster, self.groups)
-        self.coordinator = TransactionCoordinator(self.schedule, self.settings, markers)
-        self.housekeeping = Housekeeping(self.cluster, self.coordinator, self.groups)
+        self.coordinator = TransactionCoordinator(self.cluster, Markers(self.cluster, self.groups))
+        self.housekeeping = Housekeeping(self.cluster, self.coordinator)
         self.faults = Faults()
         self.has_sasl = users is not None or access_keys is not None
         self.credentials = Credentials(users or {}, self.settings.random_bytes, access_keys)
@@ -97,29 +95,23 @@ class BrokerCluster:
     # ---- events ----
 
     def on_bytes(self, broker_id: int, connection_id: int, data: bytes, now_ms: int) -> list[Output]:
-        self.schedule.run_due(now_ms)
-        connection = self._connection(broker_id, connection_id)
+        connection = self._heard_from(broker_id, connection_id, now_ms)
         if connection is not None:
             limit = "socket.request.max.bytes" if connection.session.is_ready else "sasl.server.max.receive.size"
             connection.received.frame_bytes_max = self.settings.number(limit)
             connection.received.feed(data)
-            connection.used_ms = now_ms
             try:
                 while (frame := connection.received.next_frame()) is not None:
                     connection.waiting.append(frame)
             except RemoteProtocolError:
                 self.close(connection_id)
-            self._runnable.append(connection_id)
         return self._run()
 
     def on_request(self, broker_id: int, connection_id: int, frame: bytes, now_ms: int) -> list[Output]:
         """`frame` is a whole request without its length; the answers have theirs."""
-        self.schedule.run_due(now_ms)
-        connection = self._connection(broker_id, connection_id)
+        connection = self._heard_from(broker_id, connection_id, now_ms)
         if connection is not None:
             connection.waiting.append(frame)
-            connection.used_ms = now_ms
-            self._runnable.append(connection_id)
         return self._run()
 
     def on_disconnect(self, connection_id: int) -> None:
@@ -181,11 +173,12 @@ class BrokerCluster:
 
     # ---- requests ----
 
-    def _connection(self, broker_id: int, connection_id: int) -> ClientConnection | None:
+    def _heard_from(self, broker_id: int, connection_id: int, now_ms: int) -> ClientConnection | None:
         """A broker that is down accepts nothing: the connection is closed again."""
+        self.schedule.run_due(now_ms)
         connection = self._connections.get(connection_id)
         if connection is None:
-            if broker_id not in self.cluster.brokers or not self.cluster.brokers[broker_id].is_up:
+            if not self.cluster.is_up(broker_id):
                 self._outputs.append((connection_id, None))
                 return None
             bytes_max = self.settings.number("socket.request.max.bytes")
@@ -194,6 +187,8 @@ class BrokerCluster:
             self._connections[connection_id] = connection
             self._close_when_idle(connection_id, self.settings.quirk.idle_ms)
         assert connection.broker_id == broker_id, "a connection leads to one broker"
+        connection.used_ms = now_ms
+        self._runnable.append(connection_id)
         return connection
 
     def _close_when_idle(self, connection_id: int, wait_ms: int) -> None:
@@ -232,16 +227,14 @@ class BrokerCluster:
         try:
             key, version, correlation_id, client_id, body_offset = frames.decode_request_header(frame)
             api = APIS.get(key)
-            if api is None or key not in HANDLERS or not is_served(self.settings, api):
-                self.close(connection_id)
-                return
+            if api is None or not is_served(self.settings, api):
+                raise RemoteProtocolError(f"API {key} is not served")
             identity = (connection.broker_id, connection_id, api, version, correlation_id, client_id or "")
             call = Call(self, *identity, {}, session)
             if not api.version_min <= version <= version_max(self.settings, api):
-                if key == API_VERSIONS_KEY:
-                    refuse_version(call)
-                else:
-                    self.close(connection_id)
+                if api is not API_VERSIONS:
+                    raise RemoteProtocolError(f"{api.name} is not served in version {version}")
+                refuse_version(call)
                 return
             call.body = api.decode_request(version, frame, body_offset, ignore_rest=True)
         except RemoteProtocolError:
@@ -255,9 +248,7 @@ class BrokerCluster:
         self.schedule.after(fault.delay_before_ms if fault else 0, lambda: self._handle(call))
 
     def _handle(self, call: Call) -> None:
-        if not self.cluster.brokers[call.broker_id].is_up:
-            return
-        if not sasl.is_admitted(call):
+        if not self.cluster.is_up(call.broker_id) or not sasl.is_admitted(call):
             return
         try:
             HANDLERS[call.api.key](call)

@@ -12,17 +12,16 @@ Every replica that is up and not held out is in sync; the high watermark follows
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.schedule import Schedule
-from kafka_sink.testing.settings import Settings
+from kafka_sink.testing.settings import Settings, TopicConfig
 from kafka_sink.testing.topics import (
     INTERNAL_TOPICS,
     NO_LEADER,
-    OFFSETS_TOPIC,
     TRANSACTION_TOPIC,
     BrokerState,
     Partition,
@@ -70,6 +69,9 @@ class Cluster:
     def alive(self) -> list[BrokerState]:
         return [broker for broker in self.brokers.values() if broker.is_up]
 
+    def is_up(self, node_id: int) -> bool:
+        return node_id in self.brokers and self.brokers[node_id].is_up
+
     @property
     def controller_id(self) -> int:
         return self.alive[0].node_id if self.alive else -1
@@ -85,7 +87,7 @@ class Cluster:
                 continue
             if not is_crash:
                 partition.log.advance_high_watermark(partition.log.end_offset)
-            candidates = [one for one in partition.in_sync if self.brokers[one].is_up]
+            candidates = [one for one in partition.in_sync if self.is_up(one)]
             self._set_leader(partition, candidates[0] if candidates else NO_LEADER, loses_tail=is_crash)
 
     def start_broker(self, node_id: int) -> None:
@@ -124,10 +126,10 @@ class Cluster:
             raise Refused(Code.INVALID_PARTITIONS, "the number of partitions must be larger than 0")
         if not 0 < replication_factor <= len(self.alive):
             raise Refused(Code.INVALID_REPLICATION_FACTOR, f"there are {len(self.alive)} brokers")
-        known = check_topic_configs(configs or {})
+        config = TopicConfig(self.settings, check_topic_configs(configs or {}))
         self.topics_created += 1
         topic_id = struct.pack(">QQ", 0x656D626564646564, self.topics_created)
-        topic = Topic(name, topic_id, known)
+        topic = Topic(name, topic_id, config)
         for index in range(partitions):
             topic.partitions.append(self._new_partition(name, index, replication_factor))
         if not validate_only:
@@ -188,7 +190,7 @@ class Cluster:
     def move_leader(self, topic: str, index: int, node_id: int, *, loses_tail: bool = False) -> None:
         """To a replica that is up; `loses_tail` as if the old leader had crashed."""
         partition = self.partition(topic, index)
-        if partition is None or node_id not in partition.replicas or not self.brokers[node_id].is_up:
+        if partition is None or node_id not in partition.replicas or not self.is_up(node_id):
             raise ValueError(f"broker {node_id} cannot lead {topic}-{index}")
         if not loses_tail:
             partition.log.advance_high_watermark(partition.log.end_offset)
@@ -215,19 +217,19 @@ class Cluster:
             partition.log.truncate_to_high_watermark()
         partition.leader_id = node_id
         partition.leader_epoch += 1
-        self._deposed.pop((node_id, partition.topic, partition.index), None)
-        self._stale.pop((node_id, partition.topic, partition.index), None)
+        self._deposed.pop((node_id, *partition.key), None)
+        self._stale.pop((node_id, *partition.key), None)
         for broker in self.alive:
             delay_ms = self.settings.delay_ms("metadata")
             if delay_ms > 0:
-                until_ms = self.schedule.now_ms + delay_ms
-                self._stale[broker.node_id, partition.topic, partition.index] = (*old, until_ms)
+                key = (broker.node_id, *partition.key)
+                self._stale[key] = (*old, self.schedule.now_ms + delay_ms)
         self.changed(partition)
         if partition.topic in INTERNAL_TOPICS:
             self._move_coordinator(partition)
 
     def leader_as_seen_by(self, broker_id: int, partition: Partition) -> tuple[int, int]:
-        key = (broker_id, partition.topic, partition.index)
+        key = (broker_id, *partition.key)
         stale = self._stale.get(key)
         if stale is not None:
             if self.schedule.now_ms < stale[2]:
@@ -245,13 +247,13 @@ class Cluster:
     def restore_in_sync(self, topic: str, index: int) -> None:
         partition = self.partition(topic, index)
         assert partition is not None
-        missing = [one for one in partition.replicas if self.brokers[one].is_up and one not in partition.in_sync]
+        missing = [one for one in partition.replicas if self.is_up(one) and one not in partition.in_sync]
         partition.in_sync.extend(missing)
         self.changed(partition)
 
     def has_enough_replicas(self, partition: Partition) -> bool:
         topic = self.topics.get(partition.topic)
-        return topic is None or len(partition.in_sync) >= int(topic.config(self.settings, "min.insync.replicas"))
+        return topic is None or len(partition.in_sync) >= topic.config.number("min.insync.replicas")
 
     # ---- changes of logs, and who waits for them ----
 
@@ -267,19 +269,28 @@ class Cluster:
         self.schedule.after(self.settings.delay_ms("replication"), replicated)
         self.on_appended(partition)
 
-    def wait(self, partitions: list[tuple[str, int]], is_over: Callable[[], bool]) -> int:
-        """`is_over` is asked after each change of one of these partitions, until yes or `give_up_wait`."""
+    def wait(
+        self,
+        partitions: list[tuple[str, int]],
+        is_over: Callable[[], bool],
+        patience_ms: int | None = None,
+        give_up: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`is_over` is asked after each change of one of these partitions, until yes or until patience ends."""
         self._wait_count += 1
-        self._waiting[self._wait_count] = (frozenset(partitions), is_over)
-        return self._wait_count
+        number = self._wait_count
+        self._waiting[number] = (frozenset(partitions), is_over)
 
-    def give_up_wait(self, number: int) -> None:
-        self._waiting.pop(number, None)
+        def end() -> None:
+            if self._waiting.pop(number, None) is not None:
+                give_up()
+
+        if patience_ms is not None:
+            self.schedule.after(max(patience_ms, 1), end)
 
     def changed(self, partition: Partition) -> None:
-        key = (partition.topic, partition.index)
         for number, (keys, is_over) in list(self._waiting.items()):
-            if key in keys and is_over():
+            if number in self._waiting and partition.key in keys and is_over():
                 self._waiting.pop(number, None)
 
     # ---- coordinators ----
@@ -301,12 +312,9 @@ class Cluster:
         return partitions[internal_partition(key, len(partitions))]
 
     def check_coordinator(self, topic: str, key: str, broker_id: int) -> None:
-        if topic not in self.topics:
+        if topic not in self.topics or self.coordinator_partition(topic, key).leader_id != broker_id:
             raise Refused(Code.NOT_COORDINATOR)
-        partition = self.coordinator_partition(topic, key)
-        if partition.leader_id != broker_id:
-            raise Refused(Code.NOT_COORDINATOR)
-        if self.is_loading(partition):
+        if self._is_loading(self.coordinator_partition(topic, key)):
             raise Refused(Code.COORDINATOR_LOAD_IN_PROGRESS)
 
     def coordinator_trouble(self, topic: str, key: str) -> Code:
@@ -314,12 +322,12 @@ class Cluster:
         if topic not in self.topics:
             return Code.COORDINATOR_NOT_AVAILABLE
         partition = self.coordinator_partition(topic, key)
-        if partition.leader_id not in self.brokers or not self.brokers[partition.leader_id].is_up:
+        if not self.is_up(partition.leader_id):
             return Code.COORDINATOR_NOT_AVAILABLE
-        return Code.COORDINATOR_LOAD_IN_PROGRESS if self.is_loading(partition) else Code.NONE
+        return Code.COORDINATOR_LOAD_IN_PROGRESS if self._is_loading(partition) else Code.NONE
 
-    def is_loading(self, partition: Partition) -> bool:
-        return self._loading_until.get((partition.topic, partition.index), -1) > self.schedule.now_ms
+    def _is_loading(self, partition: Partition) -> bool:
+        return self._loading_until.get(partition.key, -1) > self.schedule.now_ms
 
     def _move_coordinator(self, partition: Partition) -> None:
         self.on_coordinator_moved(partition)
@@ -327,7 +335,7 @@ class Cluster:
             return
         delay_ms = self.settings.delay_ms("coordinator_load")
         epoch = partition.leader_epoch
-        self._loading_until[partition.topic, partition.index] = self.schedule.now_ms + delay_ms
+        self._loading_until[partition.key] = self.schedule.now_ms + delay_ms
 
         def loaded() -> None:
             if partition.leader_epoch == epoch:
@@ -335,9 +343,10 @@ class Cluster:
 
         self.schedule.after(delay_ms, loaded)
 
-    def offsets_partition(self, group_id: str) -> tuple[str, int]:
-        partition = self.coordinator_partition(OFFSETS_TOPIC, group_id)
-        return partition.topic, partition.index
+    def coordinated_by(self, partition: Partition, keys: Iterable[str]) -> list[str]:
+        """Those of the ids that this partition of an internal topic is for."""
+        count = len(self.topics[partition.topic].partitions)
+        return [key for key in keys if internal_partition(key, count) == partition.index]
 
 
 def _view(partition: Partition) -> View:

@@ -17,11 +17,9 @@ Producer state therefore comes out the same when it is rebuilt from the batches 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from kafka_sink.records.scalar import encode_varint
 from kafka_sink.testing.batches import (
-    LOG_APPEND_TIME_FLAG,
     Batch,
     DecodedRecord,
     encode_batch,
@@ -29,47 +27,47 @@ from kafka_sink.testing.batches import (
     with_horizon,
 )
 from kafka_sink.testing.log import AbortedTransaction, PartitionLog
+from kafka_sink.testing.settings import TopicConfig
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionRules:
-    """The topic's configuration as far as the cleaner needs it. `segment_ms` 0: every batch begins a segment."""
-
-    cleanable_ratio_min: float
-    lag_min_ms: int
-    delete_retention_ms: int
-    segment_bytes: int
-    segment_ms: int
-
-
-def compact(log: PartitionLog, rules: CompactionRules, now_ms: int) -> bool:
+def compact(log: PartitionLog, config: TopicConfig, now_ms: int) -> bool:
     """One pass, if there is enough to clean; whether there was."""
-    limit = cleanable_end(log, rules, now_ms)
+    limit = cleanable_end(log, config, now_ms)
     batches = [one for one in log.batches if one.last_offset < limit]
     dirty_bytes = sum(len(one.data) for one in batches if one.base_offset >= log.cleaned_offset)
     all_bytes = sum(len(one.data) for one in batches)
-    if dirty_bytes == 0 or dirty_bytes / all_bytes <= rules.cleanable_ratio_min:
+    if dirty_bytes == 0 or dirty_bytes / all_bytes <= float(config.text("min.cleanable.dirty.ratio")):
         return False
-    cleaner = _Cleaner(log, now_ms, rules.delete_retention_ms, batches)
+    cleaner = _Cleaner(log, now_ms, config.number("delete.retention.ms"), batches)
     kept = [one for one in map(cleaner.cleaned, batches) if one is not None]
     log.replace_cleaned(kept, batches[-1].last_offset + 1, cleaner.forgotten)
     return True
 
 
-def cleanable_end(log: PartitionLog, rules: CompactionRules, now_ms: int) -> int:
+def cleanable_end(log: PartitionLog, config: TopicConfig, now_ms: int) -> int:
     """The first offset that is not to be touched."""
-    dirty = [one for one in log.batches if one.base_offset >= log.cleaned_offset]
-    end = min(log.last_stable_offset, active_segment_start(dirty, rules, log.end_offset))
-    young = (one.base_offset for one in dirty if one.max_timestamp_ms > now_ms - rules.lag_min_ms)
-    return min(end, next(young, end)) if rules.lag_min_ms > 0 else end
+    end, lag_min_ms = end_of_old_segments(log, config), config.number("min.compaction.lag.ms")
+    young = (one.base_offset for one in _dirty(log) if one.max_timestamp_ms > now_ms - lag_min_ms)
+    return min(end, next(young, end)) if lag_min_ms > 0 else end
 
 
-def active_segment_start(batches: Sequence[Batch], rules: CompactionRules, end_offset: int) -> int:
+def end_of_old_segments(log: PartitionLog, config: TopicConfig) -> int:
+    """The same if there were no lag."""
+    return min(log.last_stable_offset, active_segment_start(_dirty(log), config, log.end_offset))
+
+
+def _dirty(log: PartitionLog) -> list[Batch]:
+    return [one for one in log.batches if one.base_offset >= log.cleaned_offset]
+
+
+def active_segment_start(batches: Sequence[Batch], config: TopicConfig, end_offset: int) -> int:
     """A batch begins a segment if the one before is full by it, or was begun too long ago by the records' time."""
+    segment_bytes, segment_ms = config.number("segment.bytes"), config.number("segment.ms")
     start, size, began_ms = end_offset, 0, 0
     for batch in batches:
-        is_late = rules.segment_ms == 0 or batch.max_timestamp_ms - began_ms > rules.segment_ms
-        if size == 0 or size + len(batch.data) > rules.segment_bytes or is_late:
+        # With 0 every batch begins a segment.
+        is_late = segment_ms == 0 or batch.max_timestamp_ms - began_ms > segment_ms
+        if size == 0 or size + len(batch.data) > segment_bytes or is_late:
             start, size, began_ms = batch.base_offset, 0, batch.max_timestamp_ms
         size += len(batch.data)
     return start
@@ -170,9 +168,8 @@ def rewritten(batch: Batch, records: Sequence[DecodedRecord], horizon_ms: int | 
     template = with_horizon(batch, horizon_ms)
     base_ms = template.base_timestamp_ms
     section = b"".join(_moved(one, one.timestamp_ms - base_ms) for one in records)
-    has_append_time = bool(batch.attributes & LOG_APPEND_TIME_FLAG)
     max_ms = max((one.timestamp_ms for one in records), default=batch.max_timestamp_ms)
-    return encode_batch(template, section, len(records), None if has_append_time else max_ms)
+    return encode_batch(template, section, len(records), None if batch.has_append_time else max_ms)
 
 
 def _moved(record: DecodedRecord, timestamp_delta: int) -> bytes:

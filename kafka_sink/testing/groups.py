@@ -69,6 +69,19 @@ class Group:
     offsets: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     pending: dict[int, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
 
+    def id_of_instance(self, instance_id: str | None) -> str | None:
+        if instance_id is None:
+            return None
+        return next((one.member_id for one in self.members.values() if one.instance_id == instance_id), None)
+
+    def fits(self, protocol_type: str, newcomer: Member, member_id: str) -> bool:
+        others = [one for one in self.members.values() if one.member_id != member_id]
+        common = set(newcomer.protocols).intersection(*(one.protocols for one in others))
+        return not others or (self.protocol_type == protocol_type and bool(common))
+
+    def has_pending_offset(self, partition: TopicPartition) -> bool:
+        return any(partition in offsets for offsets in self.pending.values())
+
 
 class Groups:
     """All groups of the cluster; which broker may answer for one is asked of the cluster."""
@@ -84,62 +97,43 @@ class Groups:
     def join(
         self,
         group_id: str,
-        member_id: str,
-        template: Member,
+        newcomer: Member,
         protocol_type: str,
         done: Callable[[Joined], None],
         *,
         needs_known_id: bool,
     ) -> None:
-        """`template` is the member as the request describes it; an unknown one gets its id here."""
+        """`newcomer` is the member as the request describes it; an unknown one gets its id here. Raises Refused."""
         if not group_id:
-            done(Joined(Code.INVALID_GROUP_ID, member_id))
-            return
+            raise Refused(Code.INVALID_GROUP_ID)
         shortest_ms = self._settings.number("group.min.session.timeout.ms")
         longest_ms = self._settings.number("group.max.session.timeout.ms")
-        if not shortest_ms <= template.session_timeout_ms <= longest_ms:
-            done(Joined(Code.INVALID_SESSION_TIMEOUT, member_id))
-            return
+        if not shortest_ms <= newcomer.session_timeout_ms <= longest_ms:
+            raise Refused(Code.INVALID_SESSION_TIMEOUT)
         group = self.groups.setdefault(group_id, Group(group_id))
-        old_id = self._id_of_instance(group, template.instance_id)
-        if group.members and not self._fits(group, protocol_type, template, old_id or member_id):
-            done(Joined(Code.INCONSISTENT_GROUP_PROTOCOL, member_id))
-            return
+        member_id, old_id = newcomer.member_id, group.id_of_instance(newcomer.instance_id)
+        if group.members and not group.fits(protocol_type, newcomer, old_id or member_id):
+            raise Refused(Code.INCONSISTENT_GROUP_PROTOCOL)
         if not member_id and old_id is not None:
             group.members.pop(old_id)  # a static member came back under its name: the new incarnation replaces it
         if not member_id:
             self._member_count += 1
-            member_id = f"{template.instance_id or template.client_id}-{self._member_count:08d}"
-            if needs_known_id and template.instance_id is None:
+            member_id = newcomer.member_id = f"{newcomer.instance_id or newcomer.client_id}-{self._member_count:08d}"
+            if needs_known_id and newcomer.instance_id is None:
                 group.promised_ids.add(member_id)
                 done(Joined(Code.MEMBER_ID_REQUIRED, member_id))
                 return
         elif old_id is not None and old_id != member_id:
-            done(Joined(Code.FENCED_INSTANCE_ID, member_id))
-            return
+            raise Refused(Code.FENCED_INSTANCE_ID)
         elif member_id not in group.members and member_id not in group.promised_ids:
-            done(Joined(Code.UNKNOWN_MEMBER_ID, member_id))
-            return
+            raise Refused(Code.UNKNOWN_MEMBER_ID)
         group.promised_ids.discard(member_id)
         group.protocol_type = protocol_type
-        template.member_id = member_id
-        template.on_joined = done
-        template.seen_ms = self._schedule.now_ms
-        group.members[member_id] = template
+        newcomer.on_joined = done
+        newcomer.seen_ms = self._schedule.now_ms
+        group.members[member_id] = newcomer
         self._watch_session(group, member_id)
         self._prepare_rebalance(group)
-
-    @staticmethod
-    def _id_of_instance(group: Group, instance_id: str | None) -> str | None:
-        if instance_id is None:
-            return None
-        return next((one.member_id for one in group.members.values() if one.instance_id == instance_id), None)
-
-    @staticmethod
-    def _fits(group: Group, protocol_type: str, template: Member, member_id: str) -> bool:
-        others = [one for one in group.members.values() if one.member_id != member_id]
-        common = set(template.protocols).intersection(*(one.protocols for one in others))
-        return not others or (group.protocol_type == protocol_type and bool(common))
 
     def _prepare_rebalance(self, group: Group) -> None:
         if group.state != PREPARING:
@@ -183,17 +177,9 @@ class Groups:
             member.seen_ms = self._schedule.now_ms
             done, member.on_joined = member.on_joined, None
             assert done is not None
-            done(
-                Joined(
-                    Code.NONE,
-                    member.member_id,
-                    group.generation_id,
-                    group.protocol_type,
-                    group.protocol_name,
-                    group.leader_id,
-                    roster if member.member_id == group.leader_id else (),
-                )
-            )
+            known = roster if member.member_id == group.leader_id else ()
+            names = (group.protocol_type, group.protocol_name)
+            done(Joined(Code.NONE, member.member_id, group.generation_id, *names, group.leader_id, known))
 
     def sync(
         self,
@@ -227,7 +213,7 @@ class Groups:
         if group is None:
             return Code.UNKNOWN_MEMBER_ID
         if not member_id:
-            member_id = self._id_of_instance(group, instance_id) or ""
+            member_id = group.id_of_instance(instance_id) or ""
         if member_id in group.promised_ids:
             group.promised_ids.discard(member_id)
             return Code.NONE
@@ -304,7 +290,3 @@ class Groups:
             pending = self.groups[group_id].pending.pop(producer_id, None)
             if pending and is_commit:
                 self.groups[group_id].offsets.update(pending)
-
-    def has_pending_offset(self, group_id: str, partition: TopicPartition) -> bool:
-        group = self.groups.get(group_id)
-        return group is not None and any(partition in offsets for offsets in group.pending.values())

@@ -1,4 +1,4 @@
-"""What the brokers do by themselves: at intervals, after appends (compaction), and when a coordinator moves.
+"""What the brokers do by themselves, at intervals and after appends (compaction).
 
 Kafka's log cleaner looks for work every `log.cleaner.backoff.ms`. Here a partition is looked at that long after an
 append, so that a cluster where nothing happens needs no waking; it is looked at again while records are too young.
@@ -7,29 +7,23 @@ append, so that a cluster where nothing happens needs no waking; it is looked at
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from kafka_sink.testing.cluster import Cluster
-from kafka_sink.testing.compaction import cleanable_end, compact
-from kafka_sink.testing.groups import Groups
-from kafka_sink.testing.topics import TRANSACTION_TOPIC, Partition, internal_partition
+from kafka_sink.testing.compaction import cleanable_end, compact, end_of_old_segments
+from kafka_sink.testing.topics import Partition
 from kafka_sink.testing.transactions import TransactionCoordinator
 
 
 class Housekeeping:
     """Time-outs of transactions, expiry of transactional ids and of producers, retention by size, compaction."""
 
-    def __init__(self, cluster: Cluster, coordinator: TransactionCoordinator, groups: Groups) -> None:
+    def __init__(self, cluster: Cluster, coordinator: TransactionCoordinator) -> None:
         self._cluster = cluster
-        self._coordinator = coordinator
-        self._groups = groups
-        cluster.on_coordinator_moved = self._on_coordinator_moved
-        cluster.on_coordinator_loaded = self._on_coordinator_loaded
         cluster.on_appended = self._on_appended
         self._to_compact: set[tuple[str, int]] = set()
         self._every("transaction.abort.timed.out.transaction.cleanup.interval.ms", coordinator.abort_timed_out)
         self._every("transaction.remove.expired.transaction.cleanup.interval.ms", coordinator.expire_ids)
-        self._every("producer.id.expiration.check.interval.ms", self.expire_producers)
+        self._every("producer.id.expiration.check.interval.ms", self._clean_logs)
 
     def _every(self, interval_property: str, action: Callable[[], None]) -> None:
         interval_ms = self._cluster.settings.number(interval_property)
@@ -40,14 +34,15 @@ class Housekeeping:
 
         self._cluster.schedule.after(interval_ms, run)
 
-    def expire_producers(self) -> None:
+    def _clean_logs(self) -> None:
+        """Of producers that have been silent for long, and of the oldest batches where there are too many."""
         now_ms = self._cluster.schedule.now_ms
         expiration_ms = self._cluster.settings.number("producer.id.expiration.ms")
         for topic in self._cluster.topics.values():
             for partition in topic.partitions:
                 partition.log.producers.expire(lambda entry: now_ms - entry.last_timestamp_ms >= expiration_ms)
-            retention_bytes = int(topic.config(self._cluster.settings, "retention.bytes"))
-            if retention_bytes >= 0 and topic.has_policy(self._cluster.settings, "delete") and not topic.is_internal:
+            retention_bytes = topic.config.number("retention.bytes")
+            if retention_bytes >= 0 and topic.config.has_policy("delete") and not topic.is_internal:
                 for partition in topic.partitions:
                     partition.log.delete_oldest(retention_bytes)
 
@@ -56,10 +51,10 @@ class Housekeeping:
     def _on_appended(self, partition: Partition) -> None:
         """The internal topics are left out: what they hold in Kafka, the model keeps elsewhere."""
         topic = self._cluster.topics.get(partition.topic)
-        key = (partition.topic, partition.index)
+        key = partition.key
         if topic is None or topic.is_internal or key in self._to_compact:
             return
-        if topic.has_policy(self._cluster.settings, "compact"):
+        if topic.config.has_policy("compact"):
             self._to_compact.add(key)
             wait_ms = max(self._cluster.settings.number("log.cleaner.backoff.ms"), 1)
             self._cluster.schedule.after(wait_ms, lambda: self._compact(key))
@@ -69,23 +64,8 @@ class Housekeeping:
         partition = self._cluster.partition(*key)
         if partition is None:
             return
-        rules = self._cluster.topics[partition.topic].compaction_rules(self._cluster.settings)
-        now_ms = self._cluster.schedule.now_ms
-        end_offset = cleanable_end(partition.log, rules, now_ms)
-        compact(partition.log, rules, now_ms)
-        if cleanable_end(partition.log, replace(rules, lag_min_ms=0), now_ms) > end_offset:
+        config, now_ms = self._cluster.topics[partition.topic].config, self._cluster.schedule.now_ms
+        end_offset = cleanable_end(partition.log, config, now_ms)
+        compact(partition.log, config, now_ms)
+        if end_of_old_segments(partition.log, config) > end_offset:
             self._on_appended(partition)
-
-    # ---- coordinators ----
-
-    def _ids_of(self, partition: Partition) -> list[str]:
-        count = len(self._cluster.topics[TRANSACTION_TOPIC].partitions)
-        return [one for one in self._coordinator.transactions if internal_partition(one, count) == partition.index]
-
-    def _on_coordinator_moved(self, partition: Partition) -> None:
-        if partition.topic == TRANSACTION_TOPIC:
-            self._coordinator.on_coordinator_moved(self._ids_of(partition))
-
-    def _on_coordinator_loaded(self, partition: Partition) -> None:
-        if partition.topic == TRANSACTION_TOPIC:
-            self._coordinator.on_coordinator_loaded(self._ids_of(partition))

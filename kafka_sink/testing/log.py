@@ -15,16 +15,18 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from kafka_sink.testing.batches import (
-    LOG_APPEND_TIME_FLAG,
     NO_TIMESTAMP,
     Batch,
     DecodedRecord,
+    Marker,
     control_batch,
+    marker_of,
     read_records,
     stamp,
 )
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.producer_state import Guard, ProducerStates
+from kafka_sink.testing.settings import TopicConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +54,6 @@ class Appended:
     is_duplicate: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LogRules:
-    """The topic's configuration as far as an append needs it."""
-
-    batch_bytes_max: int
-    segment_bytes: int
-    is_append_time: bool
-    is_compacted: bool
-    timestamp_before_max_ms: int
-    timestamp_after_max_ms: int
-    verification: bool
-
-
 class PartitionLog:
     """All offsets are Kafka's; `end_offset` is the offset of the next record."""
 
@@ -85,64 +74,48 @@ class PartitionLog:
     # ---- writing ----
 
     def append(
-        self, batch: Batch, rules: LogRules, *, leader_epoch: int, now_ms: int, guard: Guard | None = None
+        self, batch: Batch, config: TopicConfig, *, leader_epoch: int, now_ms: int, guard: Guard | None = None
     ) -> Appended:
         """A batch of a client whose envelope and header are fine. Raises Refused and changes nothing, or appends."""
         records = read_records(batch)
-        _check_records(batch, records, rules, now_ms)
-        if len(batch.data) > rules.segment_bytes:
+        _check_records(batch, records, config, now_ms)
+        if len(batch.data) > config.number("segment.bytes"):
             raise Refused(Code.RECORD_LIST_TOO_LARGE, "the batch is larger than a segment")
         if batch.has_producer_id:
             duplicate = self.producers.duplicate_of(batch)
             if duplicate is not None:
                 # Kafka answers a duplicate with a time even where the topic keeps the producer's timestamps.
                 return Appended(duplicate.first_offset, duplicate.last_offset + 1, duplicate.timestamp_ms, True)
-            self.producers.check(batch, guard, verification=rules.verification)
-        max_timestamp_ms = now_ms if rules.is_append_time else max(record.timestamp_ms for record in records)
-        stored = stamp(batch, self.end_offset, leader_epoch, max_timestamp_ms, is_append_time=rules.is_append_time)
+            needs_proof = config.settings.flag("transaction.partition.verification.enable")
+            self.producers.check(batch, guard, verification=needs_proof)
+        is_append_time = _is_append_time(config)
+        max_timestamp_ms = now_ms if is_append_time else max(record.timestamp_ms for record in records)
+        stored = stamp(batch, self.end_offset, leader_epoch, max_timestamp_ms, is_append_time=is_append_time)
         self._store(stored)
         if batch.has_producer_id:
             self.producers.append(stored, stored.base_offset, stored.last_offset, max_timestamp_ms)
-        append_time_ms = now_ms if rules.is_append_time else NO_TIMESTAMP
+        append_time_ms = now_ms if is_append_time else NO_TIMESTAMP
         return Appended(stored.base_offset, self.end_offset, append_time_ms, False)
 
-    def append_marker(
-        self,
-        *,
-        producer_id: int,
-        producer_epoch: int,
-        is_commit: bool,
-        coordinator_epoch: int,
-        is_strict: bool,
-        leader_epoch: int,
-        now_ms: int,
-    ) -> None:
-        self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, strict=is_strict)
-        marker = control_batch(
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            is_commit=is_commit,
-            coordinator_epoch=coordinator_epoch,
-            timestamp_ms=now_ms,
-        )
-        stored = stamp(marker, self.end_offset, leader_epoch, now_ms, is_append_time=False)
+    def append_marker(self, marker: Marker, *, is_strict: bool, leader_epoch: int, now_ms: int) -> None:
+        self.producers.check_marker(marker, strict=is_strict)
+        batch = control_batch(marker, now_ms)
+        stored = stamp(batch, self.end_offset, leader_epoch, now_ms, is_append_time=False)
         self._store(stored)
-        self._end_transaction(stored, is_commit, coordinator_epoch)
+        self._end_transaction(stored, marker)
 
     def _store(self, batch: Batch) -> None:
         self.batches.append(batch)
         self.appended_count += 1
         self.end_offset = batch.last_offset + 1
 
-    def _end_transaction(self, marker: Batch, is_commit: bool, coordinator_epoch: int) -> None:
-        first_offset = self.producers.end_transaction(
-            marker.producer_id, marker.producer_epoch, coordinator_epoch, marker.max_timestamp_ms
-        )
+    def _end_transaction(self, batch: Batch, marker: Marker) -> None:
+        first_offset = self.producers.end_transaction(marker, batch.max_timestamp_ms)
         if first_offset is None:
             return
-        self._ended.append(EndedTransaction(first_offset, marker.base_offset))
-        if not is_commit:
-            self.aborted.append(AbortedTransaction(marker.producer_id, first_offset, marker.base_offset))
+        self._ended.append(EndedTransaction(first_offset, batch.base_offset))
+        if not marker.is_commit:
+            self.aborted.append(AbortedTransaction(marker.producer_id, first_offset, batch.base_offset))
 
     # ---- replication, retention, restart ----
 
@@ -166,10 +139,10 @@ class PartitionLog:
         for batch in self.batches:
             if batch.is_control and batch.record_count == 0:
                 # All that compaction has left of a marker: the producer's epoch.
-                self.producers.end_transaction(batch.producer_id, batch.producer_epoch, -1, batch.max_timestamp_ms)
+                rest = Marker(batch.producer_id, batch.producer_epoch, is_commit=True, coordinator_epoch=-1)
+                self.producers.end_transaction(rest, batch.max_timestamp_ms)
             elif batch.is_control:
-                is_commit, coordinator_epoch = marker_content(batch)
-                self._end_transaction(batch, is_commit, coordinator_epoch)
+                self._end_transaction(batch, marker_of(batch))
             elif batch.has_producer_id:
                 self.producers.append(batch, batch.base_offset, batch.last_offset, batch.max_timestamp_ms)
         self.high_watermark = self.end_offset
@@ -237,11 +210,9 @@ class PartitionLog:
         for batch in self.batches:
             if batch.base_offset >= limit or batch.max_timestamp_ms < timestamp_ms or batch.is_control:
                 continue
-            has_append_time = bool(batch.attributes & LOG_APPEND_TIME_FLAG)
             for record in read_records(batch):
-                record_ms = batch.max_timestamp_ms if has_append_time else record.timestamp_ms
-                if record_ms >= timestamp_ms:
-                    return record_ms, batch.base_offset + record.offset_delta
+                if batch.time_of(record) >= timestamp_ms:
+                    return batch.time_of(record), batch.base_offset + record.offset_delta
         return None
 
     def last_epoch_end(self, leader_epoch: int) -> tuple[int, int]:
@@ -253,28 +224,28 @@ class PartitionLog:
         return found
 
 
-def marker_content(batch: Batch) -> tuple[bool, int]:
-    record = read_records(batch)[0]
-    key, value = record.key or b"", record.value or b""
-    return key[2:4] == b"\0\x01", int.from_bytes(value[2:6], "big", signed=True)
+def _is_append_time(config: TopicConfig) -> bool:
+    return config.text("message.timestamp.type") == "LogAppendTime"
 
 
-def _check_records(batch: Batch, records: list[DecodedRecord], rules: LogRules, now_ms: int) -> None:
+def _check_records(batch: Batch, records: list[DecodedRecord], config: TopicConfig, now_ms: int) -> None:
     """Kafka reports every bad record of the batch; one invalid timestamp gives the whole batch that error."""
-    has_flag = bool(batch.attributes & LOG_APPEND_TIME_FLAG)
     errors: list[tuple[int, str]] = []
     code = Code.INVALID_RECORD
+    is_compacted, is_append_time = config.has_policy("compact"), _is_append_time(config)
+    before_max_ms = config.number("message.timestamp.before.max.ms")
+    after_max_ms = config.number("message.timestamp.after.max.ms")
     for index, record in enumerate(records):
         if record.offset_delta != index:
             raise Refused(Code.INVALID_RECORD, f"record {index} has the offset delta {record.offset_delta}")
-        if rules.is_compacted and record.key is None:
+        if is_compacted and record.key is None:
             errors.append((index, "Compacted topic cannot accept message without key"))
-        elif not rules.is_append_time and record.timestamp_ms != NO_TIMESTAMP:
+        elif not is_append_time and record.timestamp_ms != NO_TIMESTAMP:
             age_ms = now_ms - record.timestamp_ms
-            if age_ms > rules.timestamp_before_max_ms or -age_ms > rules.timestamp_after_max_ms:
+            if age_ms > before_max_ms or -age_ms > after_max_ms:
                 code = Code.INVALID_TIMESTAMP
                 errors.append((index, f"Timestamp {record.timestamp_ms} is out of range"))
-        elif has_flag:
+        elif batch.has_append_time:
             code = Code.INVALID_TIMESTAMP
             errors.append((index, "Producer should not set timestamp type to LogAppendTime"))
     if errors:

@@ -1,14 +1,15 @@
-"""What the transaction coordinator needs of the rest of the cluster: producer ids, its epoch, and markers in logs."""
+"""Markers of the transaction coordinator, in the logs of the partitions that a transaction has written to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from kafka_sink.testing.batches import Marker
 from kafka_sink.testing.cluster import Cluster
 from kafka_sink.testing.errors import Refused
 from kafka_sink.testing.groups import Groups
-from kafka_sink.testing.topics import NO_LEADER, OFFSETS_TOPIC, TRANSACTION_TOPIC, Partition, internal_partition
-from kafka_sink.testing.transaction_state import TopicPartition, TransactionRecord
+from kafka_sink.testing.topics import NO_LEADER, OFFSETS_TOPIC, Partition
+from kafka_sink.testing.transaction_state import TopicPartition
 
 
 class Markers:
@@ -16,46 +17,26 @@ class Markers:
         self._cluster = cluster
         self._groups = groups
 
-    def new_producer_id(self) -> int:
-        return self._cluster.new_producer_id()
-
-    def coordinator_epoch(self, transactional_id: str) -> int:
-        return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transactional_id).leader_epoch
-
-    def write_marker(
-        self,
-        partition: TopicPartition,
-        record: TransactionRecord,
-        *,
-        is_commit: bool,
-        coordinator_epoch: int,
-        done: Callable[[bool], None],
+    def write(
+        self, partition: TopicPartition, marker: Marker, *, is_strict: bool, done: Callable[[bool], None]
     ) -> None:
-        """A partition that is gone needs no marker; one that refuses it has seen a newer epoch, which settles it too.
+        """`done(False)`: no leader now, try again. `done(True)`: replicated, or there is nowhere left to write it.
 
-        The producer's epoch comes from the record in Prepare*: with version 2 it is above that of the data.
+        A partition that is gone needs no marker; one that refuses it has seen a newer epoch, which settles it too.
         """
         known = self._cluster.partition(*partition)
         if known is None or known.leader_id == NO_LEADER:
             done(known is None)
             return
         try:
-            known.log.append_marker(
-                producer_id=record.producer_id,
-                producer_epoch=record.producer_epoch,
-                is_commit=is_commit,
-                coordinator_epoch=coordinator_epoch,
-                is_strict=record.version >= 2,
-                leader_epoch=known.leader_epoch,
-                now_ms=self._cluster.schedule.now_ms,
-            )
+            now_ms = self._cluster.schedule.now_ms
+            known.log.append_marker(marker, is_strict=is_strict, leader_epoch=known.leader_epoch, now_ms=now_ms)
         except Refused:
             done(True)
             return
         if known.topic == OFFSETS_TOPIC:
-            count = len(self._cluster.topics[OFFSETS_TOPIC].partitions)
-            group_ids = [one for one in self._groups.groups if internal_partition(one, count) == known.index]
-            self._groups.end_transaction(record.producer_id, group_ids, is_commit=is_commit)
+            group_ids = self._cluster.coordinated_by(known, self._groups.groups)
+            self._groups.end_transaction(marker.producer_id, group_ids, is_commit=marker.is_commit)
         self._await_replicas(known, done)
 
     def _await_replicas(self, known: Partition, done: Callable[[bool], None]) -> None:
@@ -65,7 +46,7 @@ class Markers:
 
         def is_over() -> bool:
             nonlocal is_answered
-            is_gone = self._cluster.partition(known.topic, known.index) is not known
+            is_gone = self._cluster.partition(*known.key) is not known
             is_written = is_gone or known.log.high_watermark >= end_offset
             # What follows an answer may change this partition, and so ask again.
             if not is_answered and (is_written or known.leader_epoch != leader_epoch):
@@ -75,4 +56,4 @@ class Markers:
 
         self._cluster.appended(known)
         if not is_over():
-            self._cluster.wait([(known.topic, known.index)], is_over)
+            self._cluster.wait([known.key], is_over)

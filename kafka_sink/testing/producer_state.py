@@ -3,9 +3,9 @@
 Rules, in the order in which they are applied to a batch with a producer id:
 1. Same first and last sequence as one of the last five batches of this epoch: a duplicate, answered with the old
    offset. This comes first, before any check of epochs or transactions.
-2. A transactional batch with no transaction open here: an older epoch is INVALID_PRODUCER_EPOCH; otherwise the
-   coordinator must have agreed to this very append (`guard`), else INVALID_TXN_STATE.
-3. An older epoch: INVALID_PRODUCER_EPOCH.
+2. An older epoch: INVALID_PRODUCER_EPOCH.
+3. A transactional batch with no transaction open here: the coordinator must have agreed to this very append (`guard`),
+   else INVALID_TXN_STATE.
 4. The sequence: for a new epoch it must be 0, within an epoch the next one (0 follows 2147483647). A partition that
    knows nothing of the producer takes any first sequence, except from a transaction of version 2, which starts at 0.
 5. A batch that is not transactional while the producer's transaction is open here: INVALID_TXN_STATE.
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kafka_sink.testing.batches import Batch
+from kafka_sink.testing.batches import Batch, Marker
 from kafka_sink.testing.errors import Code, Refused
 
 BATCHES_RETAINED = 5
@@ -115,13 +115,10 @@ class ProducerStates:
         entry = self.entries.get(batch.producer_id)
         known_guard = self._guards.get(batch.producer_id)
         is_open = self.has_open_transaction(batch.producer_id, batch.producer_epoch)
-        if batch.is_transactional and not is_open:
-            if entry is not None and batch.producer_epoch < entry.epoch:
-                raise Refused(Code.INVALID_PRODUCER_EPOCH)
-            if verification and (guard is None or known_guard is not guard):
-                raise Refused(Code.INVALID_TXN_STATE, "record was not part of an ongoing transaction")
-        if entry is not None and batch.producer_epoch < entry.epoch:
-            raise Refused(Code.INVALID_PRODUCER_EPOCH)
+        self.refuse_stale(batch)
+        is_verified = guard is not None and known_guard is guard
+        if batch.is_transactional and not is_open and verification and not is_verified:
+            raise Refused(Code.INVALID_TXN_STATE, "record was not part of an ongoing transaction")
         self._check_sequence(batch, entry, known_guard)
         if entry is not None and entry.transaction_first_offset is not None and not batch.is_transactional:
             raise Refused(Code.INVALID_TXN_STATE, "expected a transactional write")
@@ -156,34 +153,29 @@ class ProducerStates:
 
     # ---- markers ----
 
-    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, *, strict: bool) -> None:
+    def check_marker(self, marker: Marker, *, strict: bool) -> None:
         """`strict` (transactions of version 2, Kafka 4.2): the marker's epoch is above that of the data."""
-        entry = self.entries.get(producer_id, ProducerEntry())
-        if epoch < entry.epoch or (strict and epoch == entry.epoch and entry.transaction_first_offset is not None):
+        entry = self.entries.get(marker.producer_id, ProducerEntry())
+        lowest = entry.epoch + 1 if strict and entry.transaction_first_offset is not None else entry.epoch
+        if marker.producer_epoch < lowest:
             raise Refused(Code.INVALID_PRODUCER_EPOCH)
-        if coordinator_epoch < entry.coordinator_epoch:
+        if marker.coordinator_epoch < entry.coordinator_epoch:
             raise Refused(Code.NOT_COORDINATOR, "a newer coordinator has written here")
 
-    def end_transaction(self, producer_id: int, epoch: int, coordinator_epoch: int, timestamp_ms: int) -> int | None:
+    def end_transaction(self, marker: Marker, timestamp_ms: int) -> int | None:
         """Returns the first offset of the transaction that ended, None if nothing was open."""
-        entry = self.entries.setdefault(producer_id, ProducerEntry())
+        entry = self.entries.setdefault(marker.producer_id, ProducerEntry())
         first_offset = entry.transaction_first_offset
         entry.transaction_first_offset = None
-        entry.move_to_epoch(epoch)
-        entry.coordinator_epoch = coordinator_epoch
+        entry.move_to_epoch(marker.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp_ms = timestamp_ms
-        self._guards.pop(producer_id, None)
+        self._guards.pop(marker.producer_id, None)
         return first_offset
 
     def first_open_offset(self) -> int | None:
-        return min(
-            (
-                entry.transaction_first_offset
-                for entry in self.entries.values()
-                if entry.transaction_first_offset is not None
-            ),
-            default=None,
-        )
+        offsets = (entry.transaction_first_offset for entry in self.entries.values())
+        return min((one for one in offsets if one is not None), default=None)
 
     def expire(self, is_expired: Callable[[ProducerEntry], bool]) -> None:
         """A producer with an open transaction stays, however old."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from kafka_sink.testing.registry_server import EmbeddedRegistry
+    from kafka_sink.testing.registry.server import EmbeddedRegistry
     from kafka_sink.testing.server import EmbeddedBroker
 
 MARKER = "embedded_kafka"
@@ -42,7 +42,7 @@ def embedded_kafka(request: pytest.FixtureRequest) -> Iterator[EmbeddedBroker]:
 
 @pytest.fixture
 def embedded_registry() -> Iterator[EmbeddedRegistry]:
-    from kafka_sink.testing.registry_server import EmbeddedRegistry
+    from kafka_sink.testing.registry.server import EmbeddedRegistry
 
     with EmbeddedRegistry() as registry:
         yield registry

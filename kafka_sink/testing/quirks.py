@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from kafka_sink.testing.errors import Code
 
-GZIP = 1
 _TRANSACTIONS = frozenset(
     {"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"}
     | {"DescribeTransactions", "ListTransactions", "DescribeProducers"}

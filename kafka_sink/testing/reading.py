@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafka_sink.testing.batches import LOG_APPEND_TIME_FLAG, read_records
+from kafka_sink.testing.batches import read_records
 from kafka_sink.testing.log import PartitionLog
 from kafka_sink.testing.topics import Topic
 
@@ -36,10 +36,8 @@ def _committed(partition: int, log: PartitionLog) -> Iterator[CommittedRecord]:
         is_aborted = batch.is_transactional and any(one.producer_id == batch.producer_id for one in aborted)
         if batch.is_control or is_aborted:
             continue
-        has_append_time = bool(batch.attributes & LOG_APPEND_TIME_FLAG)
         for record in read_records(batch):
             offset = batch.base_offset + record.offset_delta
             if offset >= log.start_offset:
-                timestamp_ms = batch.max_timestamp_ms if has_append_time else record.timestamp_ms
                 headers = tuple((header.decode(errors="replace"), value) for header, value in record.headers)
-                yield CommittedRecord(partition, offset, record.key, record.value, headers, timestamp_ms)
+                yield CommittedRecord(partition, offset, record.key, record.value, headers, batch.time_of(record))

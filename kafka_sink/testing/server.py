@@ -35,6 +35,7 @@ from kafka_sink.testing.topics import BrokerState
 
 T = TypeVar("T")
 READ_BYTES = 1 << 18
+NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 # Data is written to the directory after this long at the latest; nothing promises more (there is no fsync either).
 SAVE_INTERVAL_S = 0.2
 
@@ -261,15 +262,14 @@ class EmbeddedBroker:
             # TLS hands out one record at a time, and the selector does not see what it has decrypted.
             while isinstance(peer.socket, ssl.SSLSocket) and peer.socket.pending():
                 data += peer.socket.recv(READ_BYTES)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except NOT_YET:
             return
         except OSError:
             data = b""
         if data:
             self._carry_out(self.core.on_bytes(peer.broker_id, peer.connection_id, data, self._now_ms()))
         else:
-            self.core.on_disconnect(peer.connection_id)
-            self._drop(peer)
+            self._lose(peer)
 
     def _carry_out(self, outputs: list[Output]) -> None:
         for connection_id, data in outputs:
@@ -289,17 +289,21 @@ class EmbeddedBroker:
             while peer.unsent:
                 sent = peer.socket.send(peer.unsent)
                 del peer.unsent[:sent]
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        except NOT_YET:
             self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
             return
         except OSError:
-            self.core.on_disconnect(peer.connection_id)
-            self._drop(peer)
+            self._lose(peer)
             return
         if peer.is_closing:
             self._drop(peer)
         else:
             self._selector.modify(peer.socket, selectors.EVENT_READ, peer)
+
+    def _lose(self, peer: Peer) -> None:
+        """The client has hung up."""
+        self.core.on_disconnect(peer.connection_id)
+        self._drop(peer)
 
     def _drop(self, peer: Peer) -> None:
         del self._peers[peer.connection_id]

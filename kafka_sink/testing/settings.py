@@ -148,3 +148,20 @@ class Settings:
 
     def flag(self, name: str) -> bool:
         return self.text(name).lower() == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What was set for a topic, before what its brokers say for all."""
+
+    settings: Settings
+    own: dict[str, str] = field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        return self.own.get(name, self.settings.text(TOPIC_DEFAULTS[name]))
+
+    def number(self, name: str) -> int:
+        return int(self.text(name))
+
+    def has_policy(self, policy: str) -> bool:
+        return policy in self.text("cleanup.policy").replace(" ", "").split(",")

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 from kafka_sink.testing.batches import split_batches
 from kafka_sink.testing.broker import BrokerCluster
 from kafka_sink.testing.groups import CommittedOffset, Group
+from kafka_sink.testing.settings import TopicConfig
 from kafka_sink.testing.topics import Partition, Topic
 from kafka_sink.testing.transaction_state import CoordinatorState, TransactionRecord
 from kafka_sink.testing.transactions import CoordinatedTransaction
@@ -85,7 +86,8 @@ class Storage:
         cluster.topics_created = state["topics_created"]
         cluster.next_producer_id = state["next_producer_id"]
         for stored in state["topics"]:
-            topic = Topic(stored["name"], bytes.fromhex(stored["topic_id"]), stored["configs"])
+            config = TopicConfig(core.settings, stored["configs"])
+            topic = Topic(stored["name"], bytes.fromhex(stored["topic_id"]), config)
             cluster.topics[topic.name] = topic
             for index, entry in enumerate(stored["partitions"]):
                 replicas = tuple(one for one in entry["replicas"] if one in cluster.brokers) or (cluster.controller_id,)
@@ -100,12 +102,14 @@ class Storage:
         for transactional_id, fields in state["transactions"].items():
             fields["state"] = CoordinatorState(fields["state"])
             fields["partitions"] = tuple((topic, index) for topic, index in fields["partitions"])
-            core.coordinator.transactions[transactional_id] = CoordinatedTransaction(TransactionRecord(**fields))
+            core.coordinator.transactions[transactional_id] = CoordinatedTransaction(
+                transactional_id, TransactionRecord(**fields)
+            )
         for group_id, offsets in state["groups"].items():
             group = core.groups.groups[group_id] = Group(group_id)
             for topic, index, offset, leader_epoch, metadata in offsets:
                 group.offsets[topic, index] = CommittedOffset(offset, leader_epoch, metadata)
-        core.coordinator.on_coordinator_loaded(list(core.coordinator.transactions))
+        core.coordinator.finish_prepared(list(core.coordinator.transactions))
 
 
 def _file_name(topic: Topic, index: int) -> str:

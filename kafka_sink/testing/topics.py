@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kafka_sink.testing.compaction import CompactionRules
 from kafka_sink.testing.errors import Code, Refused
-from kafka_sink.testing.log import LogRules, PartitionLog
-from kafka_sink.testing.settings import TOPIC_DEFAULTS, Settings
+from kafka_sink.testing.log import PartitionLog
+from kafka_sink.testing.settings import TOPIC_DEFAULTS, TopicConfig
 
 NO_LEADER = -1
 TRANSACTION_TOPIC = "__transaction_state"
@@ -40,43 +39,25 @@ class Partition:
     leader_epoch: int = 0
     log: PartitionLog = field(default_factory=PartitionLog)
 
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.topic, self.index
+
 
 @dataclass(slots=True)
 class Topic:
     name: str
     topic_id: bytes
-    configs: dict[str, str] = field(default_factory=dict)
+    config: TopicConfig
     partitions: list[Partition] = field(default_factory=list)
 
     @property
     def is_internal(self) -> bool:
         return self.name in INTERNAL_TOPICS
 
-    def config(self, settings: Settings, name: str) -> str:
-        return self.configs.get(name, settings.text(TOPIC_DEFAULTS[name]))
-
-    def log_rules(self, settings: Settings) -> LogRules:
-        return LogRules(
-            batch_bytes_max=int(self.config(settings, "max.message.bytes")),
-            segment_bytes=int(self.config(settings, "segment.bytes")),
-            is_append_time=self.config(settings, "message.timestamp.type") == "LogAppendTime",
-            is_compacted=self.has_policy(settings, "compact"),
-            timestamp_before_max_ms=int(self.config(settings, "message.timestamp.before.max.ms")),
-            timestamp_after_max_ms=int(self.config(settings, "message.timestamp.after.max.ms")),
-            verification=settings.flag("transaction.partition.verification.enable"),
-        )
-
-    def has_policy(self, settings: Settings, policy: str) -> bool:
-        return policy in self.config(settings, "cleanup.policy").replace(" ", "").split(",")
-
-    def compaction_rules(self, settings: Settings) -> CompactionRules:
-        return CompactionRules(
-            cleanable_ratio_min=float(self.config(settings, "min.cleanable.dirty.ratio")),
-            lag_min_ms=int(self.config(settings, "min.compaction.lag.ms")),
-            delete_retention_ms=int(self.config(settings, "delete.retention.ms")),
-            segment_bytes=int(self.config(settings, "segment.bytes")),
-            segment_ms=int(self.config(settings, "segment.ms")),
-        )
+    @property
+    def configs(self) -> dict[str, str]:
+        return self.config.own
 
 
 def check_topic_name(name: str) -> None:

@@ -16,7 +16,6 @@ NO_EPOCH = -1
 EPOCH_MAX = 32767
 # The last epoch a client may hold: one more is kept in reserve, so that the coordinator can always fence.
 EPOCH_LAST = EPOCH_MAX - 1
-TWO_PHASE_TIMEOUT_MS = (1 << 31) - 1
 
 TopicPartition = tuple[str, int]
 

@@ -19,18 +19,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple
 
-from kafka_sink.testing.errors import Code
-from kafka_sink.testing.schedule import Schedule
-from kafka_sink.testing.settings import Settings
+from kafka_sink.testing.batches import Marker
+from kafka_sink.testing.cluster import Cluster
+from kafka_sink.testing.errors import Code, Refused
+from kafka_sink.testing.markers import Markers
+from kafka_sink.testing.topics import TRANSACTION_TOPIC, Partition
 from kafka_sink.testing.transaction_state import (
     EPOCH_LAST,
     NO_EPOCH,
     NO_PRODUCER_ID,
     PREPARED,
     SETTLED,
-    TWO_PHASE_TIMEOUT_MS,
     CoordinatorState,
     TopicPartition,
     TransactionRecord,
@@ -48,229 +49,185 @@ DoneWithProducer = Callable[[Code, int, int], None]
 MARKER_RETRY_MS = 20
 
 
-class Surroundings(Protocol):
-    """What the coordinator needs of the cluster."""
-
-    def new_producer_id(self) -> int: ...
-
-    def coordinator_epoch(self, transactional_id: str) -> int: ...
-
-    def write_marker(
-        self,
-        partition: TopicPartition,
-        record: TransactionRecord,
-        *,
-        is_commit: bool,
-        coordinator_epoch: int,
-        done: Callable[[bool], None],
-    ) -> None:
-        """`done(False)`: no leader now, try again. `done(True)`: replicated, or there is nowhere left to write it."""
-        ...
-
-
 @dataclass(slots=True)
 class CoordinatedTransaction:
     """`pending` is the record that is being appended; during the markers it is the one that will follow them."""
 
+    transactional_id: str
     record: TransactionRecord
     pending: TransactionRecord | None = None
     is_appending: bool = False
 
 
+class ProducerClaim(NamedTuple):
+    """Who a request says that it comes from."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
 class TransactionCoordinator:
-    def __init__(self, schedule: Schedule, settings: Settings, surroundings: Surroundings) -> None:
-        self._schedule = schedule
-        self._settings = settings
-        self._surroundings = surroundings
+    """What is wrong at once is raised as Refused by `init_producer_id` and `end`; all else is told to `done`."""
+
+    def __init__(self, cluster: Cluster, markers: Markers) -> None:
+        self._cluster = cluster
+        self._schedule = cluster.schedule
+        self._settings = cluster.settings
+        self._markers = markers
         self.transactions: dict[str, CoordinatedTransaction] = {}
+        cluster.on_coordinator_moved = self._on_coordinator_moved
+        cluster.on_coordinator_loaded = self._on_coordinator_loaded
 
     # ---- InitProducerId ----
 
     def init_producer_id(
-        self,
-        transactional_id: str | None,
-        timeout_ms: int,
-        expected: tuple[int, int] | None,
-        done: DoneWithProducer,
-        *,
-        is_two_phase: bool = False,
+        self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int] | None, done: DoneWithProducer
     ) -> None:
         if transactional_id is None:
-            done(Code.NONE, self._surroundings.new_producer_id(), 0)
+            done(Code.NONE, self._cluster.new_producer_id(), 0)
             return
         if not transactional_id:
-            done(Code.INVALID_REQUEST, NO_PRODUCER_ID, NO_EPOCH)
-            return
-        if is_two_phase:
-            timeout_ms = TWO_PHASE_TIMEOUT_MS
-        elif not 0 < timeout_ms <= self._settings.number("transaction.max.timeout.ms"):
-            done(Code.INVALID_TRANSACTION_TIMEOUT, NO_PRODUCER_ID, NO_EPOCH)
-            return
+            raise Refused(Code.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._settings.number("transaction.max.timeout.ms"):
+            raise Refused(Code.INVALID_TRANSACTION_TIMEOUT)
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
-            record = TransactionRecord(self._surroundings.new_producer_id(), timeout_ms, self._schedule.now_ms)
-            transaction = self.transactions[transactional_id] = CoordinatedTransaction(record)
-        code, after = self._init_step(transaction, timeout_ms, expected)
-        if after is None:
-            done(code, NO_PRODUCER_ID, NO_EPOCH)
-        elif transaction.record.state is CoordinatorState.ONGOING:
-            self._decide(
-                transactional_id,
-                transaction,
-                after,
-                lambda code, _id, _epoch: done(code or Code.CONCURRENT_TRANSACTIONS, NO_PRODUCER_ID, NO_EPOCH),
-            )
-        else:
-            self._append(transactional_id, transaction, after, _answer_with(after, done))
-
-    def _init_step(
-        self, transaction: CoordinatedTransaction, timeout_ms: int, expected: tuple[int, int] | None
-    ) -> tuple[Code, TransactionRecord | None]:
-        record = transaction.record
+            record = TransactionRecord(self._cluster.new_producer_id(), timeout_ms, self._schedule.now_ms)
+            transaction = CoordinatedTransaction(transactional_id, record)
+            self.transactions[transactional_id] = transaction
         if transaction.pending is not None:
-            return Code.CONCURRENT_TRANSACTIONS, None
+            raise Refused(Code.CONCURRENT_TRANSACTIONS)
+        record = transaction.record
         if expected is not None and not is_own_producer_id(record, expected):
-            return Code.PRODUCER_FENCED, None
+            raise Refused(Code.PRODUCER_FENCED)
         if record.state is CoordinatorState.ONGOING:
             # Only the producer id was compared, not the epoch: a zombie with the right id aborts this transaction.
-            return Code.NONE, self._own_abort(record)
-        expected_epoch = expected[1] if expected is not None else None
-        now_ms = self._schedule.now_ms
-        if record.is_epoch_exhausted and expected_epoch in (None, record.producer_epoch):
-            return Code.NONE, with_new_producer_id(
-                record,
-                self._surroundings.new_producer_id(),
-                timeout_ms=timeout_ms,
-                keep_last_epoch=expected is not None,
-                now_ms=now_ms,
+            self._decide(
+                transaction,
+                self._own_abort(record),
+                lambda code, _id, _epoch: done(code or Code.CONCURRENT_TRANSACTIONS, NO_PRODUCER_ID, NO_EPOCH),
             )
-        if record.is_epoch_exhausted:
-            return Code.UNKNOWN_SERVER_ERROR, None
-        after = with_next_epoch(record, timeout_ms=timeout_ms, expected_epoch=expected_epoch, now_ms=now_ms)
-        return (Code.NONE, after) if after is not None else (Code.PRODUCER_FENCED, None)
+            return
+        after = self._after_init(record, timeout_ms, expected[1] if expected is not None else None)
+        self._append(transaction, after, _answer_with(after, done))
+
+    def _after_init(self, record: TransactionRecord, timeout_ms: int, expected_epoch: int | None) -> TransactionRecord:
+        now_ms = self._schedule.now_ms
+        if not record.is_epoch_exhausted:
+            after = with_next_epoch(record, timeout_ms=timeout_ms, expected_epoch=expected_epoch, now_ms=now_ms)
+            if after is None:
+                raise Refused(Code.PRODUCER_FENCED)
+            return after
+        if expected_epoch not in (None, record.producer_epoch):
+            raise Refused(Code.UNKNOWN_SERVER_ERROR)
+        return with_new_producer_id(
+            record,
+            self._cluster.new_producer_id(),
+            timeout_ms=timeout_ms,
+            keep_last_epoch=expected_epoch is not None,
+            now_ms=now_ms,
+        )
 
     # ---- partitions ----
 
     def add_partitions(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        partitions: tuple[TopicPartition, ...],
-        version: int,
-        done: Done,
+        self, claim: ProducerClaim, partitions: tuple[TopicPartition, ...], version: int, done: Done
     ) -> None:
-        transaction = self.transactions.get(transactional_id)
+        transaction = self.transactions.get(claim.transactional_id)
         if transaction is None:
-            done(Code.INVALID_REQUEST if not transactional_id else Code.INVALID_PRODUCER_ID_MAPPING)
+            done(Code.INVALID_PRODUCER_ID_MAPPING if claim.transactional_id else Code.INVALID_REQUEST)
             return
         record = transaction.record
         if transaction.pending is not None or record.state in PREPARED:
             done(Code.CONCURRENT_TRANSACTIONS)
-        elif record.producer_id != producer_id:
+        elif record.producer_id != claim.producer_id:
             done(Code.INVALID_PRODUCER_ID_MAPPING)
-        elif record.producer_epoch != epoch:
+        elif record.producer_epoch != claim.epoch:
             done(Code.PRODUCER_FENCED)
         elif record.state is CoordinatorState.ONGOING and set(partitions) <= set(record.partitions):
             done(Code.NONE)
         else:
             after = with_partitions(record, partitions, version=version, now_ms=self._schedule.now_ms)
-            self._append(transactional_id, transaction, after, done)
+            self._append(transaction, after, done)
 
-    def verify(
-        self, transactional_id: str, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, Code]:
+    def verify(self, claim: ProducerClaim, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Code]:
         """Are these partitions in the open transaction? Asked by leaders for clients of version 0/1."""
-        transaction = self.transactions.get(transactional_id)
-        code = Code.NONE
-        known: tuple[TopicPartition, ...] = ()
-        if transaction is None or transaction.record.producer_id != producer_id:
-            code = Code.INVALID_PRODUCER_ID_MAPPING
-        elif transaction.record.producer_epoch != epoch:
-            code = Code.PRODUCER_FENCED
-        elif transaction.record.state in PREPARED:
-            code = Code.CONCURRENT_TRANSACTIONS
-        else:
-            known = transaction.record.partitions
-        if code is not Code.NONE:
-            return dict.fromkeys(partitions, code)
-        return {one: Code.NONE if one in known else Code.TRANSACTION_ABORTABLE for one in partitions}
+        transaction = self.transactions.get(claim.transactional_id)
+        if transaction is None or transaction.record.producer_id != claim.producer_id:
+            return dict.fromkeys(partitions, Code.INVALID_PRODUCER_ID_MAPPING)
+        record = transaction.record
+        if record.producer_epoch != claim.epoch:
+            return dict.fromkeys(partitions, Code.PRODUCER_FENCED)
+        if record.state in PREPARED:
+            return dict.fromkeys(partitions, Code.CONCURRENT_TRANSACTIONS)
+        return {one: Code.NONE if one in record.partitions else Code.TRANSACTION_ABORTABLE for one in partitions}
 
     # ---- EndTxn ----
 
-    def end(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        epoch: int,
-        is_commit: bool,
-        version: int,
-        done: DoneWithProducer,
-    ) -> None:
-        transaction = self.transactions.get(transactional_id)
+    def end(self, claim: ProducerClaim, is_commit: bool, version: int, done: DoneWithProducer) -> None:
+        transaction = self.transactions.get(claim.transactional_id)
         if transaction is None:
-            code = Code.INVALID_REQUEST if not transactional_id else Code.INVALID_PRODUCER_ID_MAPPING
-            done(code, NO_PRODUCER_ID, NO_EPOCH)
-            return
-        judge = self._end_with_bump if version >= 2 else self._end_without_bump
-        code, is_accepted = judge(transaction, producer_id, epoch, is_commit)
+            raise Refused(Code.INVALID_PRODUCER_ID_MAPPING if claim.transactional_id else Code.INVALID_REQUEST)
         record = transaction.record
-        if not is_accepted:
-            current = (record.producer_id, record.producer_epoch) if code is Code.NONE and version >= 2 else None
-            done(code, *(current or (NO_PRODUCER_ID, NO_EPOCH)))
-            return
-        self._decide(transactional_id, transaction, self._prepared(record, is_commit, version), done)
+        may_end = self._may_end_with_bump if version >= 2 else self._may_end_without_bump
+        if may_end(transaction, claim, is_commit):
+            self._decide(transaction, self._prepared(record, is_commit, version), done)
+        elif version >= 2:
+            done(Code.NONE, record.producer_id, record.producer_epoch)
+        else:
+            done(Code.NONE, NO_PRODUCER_ID, NO_EPOCH)
 
     @staticmethod
-    def _end_without_bump(
-        transaction: CoordinatedTransaction, producer_id: int, epoch: int, is_commit: bool
-    ) -> tuple[Code, bool]:
+    def _may_end_without_bump(transaction: CoordinatedTransaction, claim: ProducerClaim, is_commit: bool) -> bool:
+        """False: it has ended so already."""
         record = transaction.record
-        if record.producer_id != producer_id:
-            return Code.INVALID_PRODUCER_ID_MAPPING, False
-        if record.producer_epoch != epoch:
-            return Code.PRODUCER_FENCED, False
+        if record.producer_id != claim.producer_id:
+            raise Refused(Code.INVALID_PRODUCER_ID_MAPPING)
+        if record.producer_epoch != claim.epoch:
+            raise Refused(Code.PRODUCER_FENCED)
         if transaction.pending is not None:
-            return Code.CONCURRENT_TRANSACTIONS, False
+            raise Refused(Code.CONCURRENT_TRANSACTIONS)
         if record.state is CoordinatorState.ONGOING:
-            return Code.NONE, True
-        ended = CoordinatorState.COMPLETE_COMMIT if is_commit else CoordinatorState.COMPLETE_ABORT
-        return (Code.NONE if record.state is ended else Code.INVALID_TXN_STATE), False
+            return True
+        _check_ended_so(record, is_commit)
+        return False
 
     @staticmethod
-    def _end_with_bump(
-        transaction: CoordinatedTransaction, producer_id: int, epoch: int, is_commit: bool
-    ) -> tuple[Code, bool]:
+    def _may_end_with_bump(transaction: CoordinatedTransaction, claim: ProducerClaim, is_commit: bool) -> bool:
+        """False: it has ended so already, and the epoch of the claim is the one before."""
         record = transaction.record
-        is_repeat = record.producer_epoch == epoch + 1
         is_repeat_over_new_id = (
-            record.previous_producer_id == producer_id and epoch == EPOCH_LAST and record.producer_epoch == 0
+            record.previous_producer_id == claim.producer_id
+            and claim.epoch == EPOCH_LAST
+            and record.producer_epoch == 0
         )
         if transaction.pending is not None:
-            return Code.CONCURRENT_TRANSACTIONS, False
-        if record.producer_id != producer_id and not is_repeat_over_new_id:
-            return Code.INVALID_PRODUCER_ID_MAPPING, False
+            raise Refused(Code.CONCURRENT_TRANSACTIONS)
+        if record.producer_id != claim.producer_id and not is_repeat_over_new_id:
+            raise Refused(Code.INVALID_PRODUCER_ID_MAPPING)
         is_settled_by_marker = record.state in (CoordinatorState.COMPLETE_COMMIT, CoordinatorState.COMPLETE_ABORT)
-        is_repeat = is_settled_by_marker and (is_repeat or is_repeat_over_new_id)
-        if epoch != record.producer_epoch and not is_repeat:
-            return Code.PRODUCER_FENCED, False
+        is_epoch_before = record.producer_epoch == claim.epoch + 1
+        is_repeat = is_settled_by_marker and (is_epoch_before or is_repeat_over_new_id)
+        if claim.epoch != record.producer_epoch and not is_repeat:
+            raise Refused(Code.PRODUCER_FENCED)
         if record.state is CoordinatorState.ONGOING:
-            return Code.NONE, True
+            return True
         if is_repeat:
-            ended = CoordinatorState.COMPLETE_COMMIT if is_commit else CoordinatorState.COMPLETE_ABORT
-            return (Code.NONE if record.state is ended else Code.INVALID_TXN_STATE), False
+            _check_ended_so(record, is_commit)
+            return False
         # Aborting nothing is allowed, and takes an epoch too; committing nothing is not.
-        return (Code.INVALID_TXN_STATE, False) if is_commit else (Code.NONE, True)
+        if is_commit:
+            raise Refused(Code.INVALID_TXN_STATE)
+        return True
 
     def _prepared(self, record: TransactionRecord, is_commit: bool, version: int) -> TransactionRecord:
-        next_producer_id = NO_PRODUCER_ID
-        if version >= 2 and record.is_epoch_exhausted:
-            next_producer_id = self._surroundings.new_producer_id()
+        needs_new_id = version >= 2 and record.is_epoch_exhausted
         return prepared(
             record,
             is_commit=is_commit,
             version=version,
-            next_producer_id=next_producer_id,
+            next_producer_id=self._cluster.new_producer_id() if needs_new_id else NO_PRODUCER_ID,
             now_ms=self._schedule.now_ms,
         )
 
@@ -278,31 +235,20 @@ class TransactionCoordinator:
         version = self._settings.number("transaction.version")
         return self._prepared(record if version >= 2 else fenced(record), False, version)
 
-    def _decide(
-        self,
-        transactional_id: str,
-        transaction: CoordinatedTransaction,
-        after: TransactionRecord,
-        done: DoneWithProducer,
-    ) -> None:
+    def _decide(self, transaction: CoordinatedTransaction, after: TransactionRecord, done: DoneWithProducer) -> None:
         def on_appended(code: Code) -> None:
-            if code is not Code.NONE:
-                done(code, NO_PRODUCER_ID, NO_EPOCH)
-                return
-            following = self._send_markers(transactional_id, transaction)
-            if after.version >= 2:
-                done(Code.NONE, following.producer_id, following.producer_epoch)
+            following = self._send_markers(transaction) if code is Code.NONE else None
+            if following is not None and after.version >= 2:
+                done(code, following.producer_id, following.producer_epoch)
             else:
-                done(Code.NONE, NO_PRODUCER_ID, NO_EPOCH)
+                done(code, NO_PRODUCER_ID, NO_EPOCH)
 
-        self._append(transactional_id, transaction, after, on_appended)
+        self._append(transaction, after, on_appended)
 
     # ---- the log and the markers ----
 
-    def _append(
-        self, transactional_id: str, transaction: CoordinatedTransaction, after: TransactionRecord, done: Done
-    ) -> None:
-        epoch = self._surroundings.coordinator_epoch(transactional_id)
+    def _append(self, transaction: CoordinatedTransaction, after: TransactionRecord, done: Done) -> None:
+        epoch = self._coordinator_epoch(transaction)
         transaction.pending = after
         transaction.is_appending = True
         if after.version >= 2 and self._settings.number("transaction.version") == 0:
@@ -312,7 +258,7 @@ class TransactionCoordinator:
             return
 
         def on_appended() -> None:
-            if self._surroundings.coordinator_epoch(transactional_id) != epoch:
+            if self._coordinator_epoch(transaction) != epoch:
                 done(Code.NOT_COORDINATOR)
                 return
             transaction.record = after
@@ -322,33 +268,31 @@ class TransactionCoordinator:
 
         self._schedule.after(self._settings.delay_ms("transaction_log"), on_appended)
 
-    def _send_markers(self, transactional_id: str, transaction: CoordinatedTransaction) -> TransactionRecord:
+    def _coordinator_epoch(self, transaction: CoordinatedTransaction) -> int:
+        return self._cluster.coordinator_partition(TRANSACTION_TOPIC, transaction.transactional_id).leader_epoch
+
+    def _send_markers(self, transaction: CoordinatedTransaction) -> TransactionRecord:
         """Returns the record that will follow when all are written."""
         record = transaction.record
-        epoch = self._surroundings.coordinator_epoch(transactional_id)
+        epoch = self._coordinator_epoch(transaction)
         following = transaction.pending = completed(record, now_ms=self._schedule.now_ms)
         waiting = dict.fromkeys(record.partitions)
         is_commit = record.state is CoordinatorState.PREPARE_COMMIT
+        # With version 2 the producer's epoch in Prepare* is above that of the data.
+        marker = Marker(record.producer_id, record.producer_epoch, is_commit, epoch)
 
         def is_current() -> bool:
-            return (
-                self.transactions.get(transactional_id) is transaction
-                and self._surroundings.coordinator_epoch(transactional_id) == epoch
-            )
+            is_known = self.transactions.get(transaction.transactional_id) is transaction
+            return is_known and self._coordinator_epoch(transaction) == epoch
 
         def finish() -> None:
             if is_current():
-                self._append(transactional_id, transaction, following, lambda _code: None)
+                self._append(transaction, following, lambda _code: None)
 
         def write(partition: TopicPartition) -> None:
             if is_current():
-                self._surroundings.write_marker(
-                    partition,
-                    record,
-                    is_commit=is_commit,
-                    coordinator_epoch=epoch,
-                    done=lambda is_written: on_written(partition, is_written),
-                )
+                done = partial(on_written, partition)
+                self._markers.write(partition, marker, is_strict=record.version >= 2, done=done)
 
         def on_written(partition: TopicPartition, is_written: bool) -> None:
             if not is_written:
@@ -368,14 +312,12 @@ class TransactionCoordinator:
     # ---- by itself ----
 
     def abort_timed_out(self) -> None:
-        """A two-phase transaction is never aborted by time."""
         now_ms = self._schedule.now_ms
-        for transactional_id, transaction in list(self.transactions.items()):
+        for transaction in list(self.transactions.values()):
             record = transaction.record
-            if transaction.pending is not None or record.state is not CoordinatorState.ONGOING:
-                continue
-            if record.timeout_ms != TWO_PHASE_TIMEOUT_MS and record.start_ms + record.timeout_ms < now_ms:
-                self._decide(transactional_id, transaction, self._own_abort(record), lambda _code, _id, _epoch: None)
+            is_open = transaction.pending is None and record.state is CoordinatorState.ONGOING
+            if is_open and record.start_ms + record.timeout_ms < now_ms:
+                self._decide(transaction, self._own_abort(record), lambda _code, _id, _epoch: None)
 
     def expire_ids(self) -> None:
         oldest_ms = self._schedule.now_ms - self._settings.number("transactional.id.expiration.ms")
@@ -384,20 +326,32 @@ class TransactionCoordinator:
             if transaction.pending is None and record.state in SETTLED and record.updated_ms <= oldest_ms:
                 del self.transactions[transactional_id]
 
-    def on_coordinator_moved(self, transactional_ids: Iterable[str]) -> None:
+    def _on_coordinator_moved(self, partition: Partition) -> None:
         """A step whose append was under way may or may not be in the log that the new coordinator reads."""
-        for transactional_id in transactional_ids:
+        if partition.topic != TRANSACTION_TOPIC:
+            return
+        for transactional_id in self._cluster.coordinated_by(partition, self.transactions):
             transaction = self.transactions[transactional_id]
             if transaction.is_appending and self._settings.chance("transaction_log_survives"):
                 transaction.record = transaction.pending or transaction.record
             transaction.pending = None
             transaction.is_appending = False
 
-    def on_coordinator_loaded(self, transactional_ids: Iterable[str]) -> None:
+    def _on_coordinator_loaded(self, partition: Partition) -> None:
+        if partition.topic == TRANSACTION_TOPIC:
+            self.finish_prepared(self._cluster.coordinated_by(partition, self.transactions))
+
+    def finish_prepared(self, transactional_ids: Iterable[str]) -> None:
+        """What was decided before a coordinator began: its markers are sent again."""
         for transactional_id in transactional_ids:
             transaction = self.transactions[transactional_id]
             if transaction.record.state in PREPARED and transaction.pending is None:
-                self._send_markers(transactional_id, transaction)
+                self._send_markers(transaction)
+
+
+def _check_ended_so(record: TransactionRecord, is_commit: bool) -> None:
+    if record.state is not (CoordinatorState.COMPLETE_COMMIT if is_commit else CoordinatorState.COMPLETE_ABORT):
+        raise Refused(Code.INVALID_TXN_STATE)
 
 
 def _answer_with(after: TransactionRecord, done: DoneWithProducer) -> Done:

@@ -49,7 +49,7 @@ def wait_until_moved(kafka: KafkaCluster, topic: str, partition: int, old_leader
         leaders.update(leader_as_told_by(kafka, node_id, topic, partition) for node_id in others)
         return len(leaders) == 1 and not leaders & {-1, old_leader}
 
-    wait_until(has_moved, f"{topic}-{partition} is led by another node than {old_leader}")
+    wait_until(has_moved, f"{topic}-{partition} is led by another node than {old_leader}", poll_s=0.2)
     return leaders.pop()
 
 

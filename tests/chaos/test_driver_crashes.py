@@ -88,6 +88,7 @@ def test_each_row_is_there_once_when_the_driver_is_killed_a_second_time_in_recov
     stream.check()
 
 
+@pytest.mark.usefixtures("sweeping")
 def test_a_driver_killed_before_commit_leaves_nothing_that_waits_for_a_time_out(direct_stream: BareStream) -> None:
     with direct_stream.query() as query:
         query.plan()

@@ -41,6 +41,7 @@ def test_of_two_drivers_with_the_same_batch_one_delivers_it_and_the_other_finds_
     assert direct_stream.open() == []
 
 
+@pytest.mark.usefixtures("sweeping")
 @pytest.mark.parametrize(
     ("is_late", "reason"),
     [

@@ -56,6 +56,7 @@ def test_each_row_is_there_once_wherever_a_task_is_killed(stream: BareStream, si
     stream.check()
 
 
+@pytest.mark.usefixtures("sweeping")
 def test_of_two_attempts_that_both_finish_the_one_spark_chose_is_seen_and_the_other_aborted(
     direct_stream: BareStream,
 ) -> None:
@@ -70,6 +71,7 @@ def test_of_two_attempts_that_both_finish_the_one_spark_chose_is_seen_and_the_ot
     direct_stream.check(2)
 
 
+@pytest.mark.usefixtures("sweeping")
 def test_a_losing_attempt_of_a_run_that_crashed_after_its_decision_is_aborted_by_the_next_batch(
     stream: BareStream,
 ) -> None:
@@ -81,6 +83,7 @@ def test_a_losing_attempt_of_a_run_that_crashed_after_its_decision_is_aborted_by
     stream.check(2)
 
 
+@pytest.mark.usefixtures("sweeping")
 def test_a_job_that_fails_with_some_of_its_messages_leaves_nothing_visible_and_nothing_open(stream: BareStream) -> None:
     with stream.query() as query:
         query.plan()
@@ -95,6 +98,7 @@ def test_a_job_that_fails_with_some_of_its_messages_leaves_nothing_visible_and_n
     stream.check(1)
 
 
+@pytest.mark.usefixtures("sweeping")
 def test_a_task_that_was_frozen_and_wakes_up_after_the_commit_changes_nothing(stream: BareStream) -> None:
     """Its records may be in the log; its transaction was aborted meanwhile, or is when the next batch is done."""
     with stream.query() as query:

@@ -12,9 +12,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +23,7 @@ from kafka_sink.wire.apis import END_TXN
 from tests.chaos.bare_spark import TASKS, Checkpoint
 from tests.chaos.bare_stream import BareStream
 from tests.chaos.faults import Harm, of_a_task, of_the_driver
+from tests.conftest import FIRST_GENERATION, NEWEST
 from tests.releases import BEFORE_QUERY_IDS, release_of
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
@@ -34,7 +36,6 @@ class ReleaseBefore:
     """A whole application of the earlier release, in a process group of its own."""
 
     def __init__(self, package: Path, servers: str, topic: str, checkpoint: Checkpoint) -> None:
-        (package / "tests" / "chaos" / SCRIPT.name).write_bytes(SCRIPT.read_bytes())
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.chaos.release_before", servers, topic, checkpoint.query_id, str(BATCHES)],
             cwd=package,
@@ -73,9 +74,16 @@ def stream(stream: BareStream) -> BareStream:
     return stream
 
 
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpacked once: the first application compiles it for all."""
+    folder = release_of(BEFORE_QUERY_IDS, tmp_path_factory.mktemp("release") / "before")
+    (folder / "tests" / "chaos" / SCRIPT.name).write_bytes(SCRIPT.read_bytes())
+    return folder
+
+
 @pytest.fixture
-def before(stream: BareStream, tmp_path: Path) -> Iterator[ReleaseBefore]:
-    package = release_of(BEFORE_QUERY_IDS, tmp_path / "before")
+def before(stream: BareStream, package: Path) -> Iterator[ReleaseBefore]:
     release = ReleaseBefore(package, stream.proxy.bootstrap_servers, stream.topic, stream.checkpoint)
     try:
         assert release.read_line() == "written"
@@ -104,7 +112,24 @@ KILLS = {
 }
 
 
-@pytest.mark.parametrize("kill", KILLS)
+# One for each state that brokers and ledger can be left in: nothing decided; decided, and of the tasks' transactions
+# none, one or all ended.
+STATES = ("at-the-decision", "after-the-decision", "before-end-2", "before-the-done-record")
+# What differs between the two generations of brokers is how a transaction is ended: once by the earlier release before
+# its death, and once by this one after it.
+STATES_OF_FIRST_GENERATION = ("at-the-decision", "after-the-decision")
+
+
+def with_both_versions(cases: Iterable[str]) -> list[Any]:
+    """Those that lead to a state that another one leads to, only with `make slow`."""
+    return [
+        pytest.param(version, case, marks=[] if case in states else [pytest.mark.slow])
+        for version, states in ((NEWEST, STATES), (FIRST_GENERATION, STATES_OF_FIRST_GENERATION))
+        for case in cases
+    ]
+
+
+@pytest.mark.parametrize(("kafka", "kill"), with_both_versions(KILLS), indirect=["kafka"])
 def test_a_stream_of_the_release_before_goes_on_wherever_that_was_killed_in_its_commit(
     stream: BareStream, before: ReleaseBefore, kill: str
 ) -> None:
@@ -115,7 +140,7 @@ def test_a_stream_of_the_release_before_goes_on_wherever_that_was_killed_in_its_
     check_continued(stream)
 
 
-@pytest.mark.parametrize("at", ["at-the-decision", "before-end-2"])
+@pytest.mark.parametrize(("kafka", "at"), with_both_versions(["at-the-decision", "before-end-2"]), indirect=["kafka"])
 def test_a_driver_of_the_release_before_that_was_frozen_in_its_commit_and_wakes_up_does_no_harm(
     stream: BareStream, before: ReleaseBefore, at: str
 ) -> None:

@@ -77,7 +77,7 @@ def secured_of() -> Iterator[Callable[[str], Secured]]:
         **kafka_security.AUTHORIZER,
         "connection.failed.authentication.delay.ms": FAILURE_DELAY_MS,
         short: sasl_scripts.SESSION_MS,
-        "log.cleaner.backoff.ms": 50,
+        "log.cleaner.backoff.ms": 150,
     }
 
     @contextmanager

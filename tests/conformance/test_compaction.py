@@ -30,7 +30,7 @@ CONFIG = {
     "min.cleanable.dirty.ratio": "0.01",
     "delete.retention.ms": str(TOMBSTONE_S * 1000),
 }
-CLEANER = {"log.cleaner.backoff.ms": "50"}
+CLEANER = {"log.cleaner.backoff.ms": "150"}
 PATIENCE_S = 90
 Row = tuple[int, bytes | None, bytes | None]
 

@@ -71,7 +71,7 @@ def transacted_for(
         while time.monotonic() < until_s:
             sent.append(b"%06d" % len(sent))
             producer.send(topic, value=sent[-1])
-            time.sleep(0.005)
+            time.sleep(0.03)
         producer.commit_transaction()
     return sent, [record.getMessage() for record in caplog.records]
 

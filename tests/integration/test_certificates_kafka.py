@@ -96,8 +96,9 @@ def broker_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
         yield of
 
 
-@pytest.fixture(params=[NEWEST, FIRST_GENERATION])
+@pytest.fixture(params=[NEWEST, pytest.param(FIRST_GENERATION, marks=pytest.mark.slow)])
 def broker(request: pytest.FixtureRequest, broker_of: Callable[[str], Broker]) -> Broker:
+    """Certificates are judged on this side: what differs between brokers is in test_security_kafka.py, on both."""
     return broker_of(request.param)
 
 

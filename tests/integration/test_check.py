@@ -26,7 +26,6 @@ from tests.integration.commanding import Shell
 from tests.integration.planted_mistakes import LEDGER, MISTAKES, SHORT_S, SINK_ID, TOPIC, Mistake, Planting, job, login
 from tests.secured_kafka import SecuredKafka
 from tools.foreign_reader import read_topic
-from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
 
 # What the machine that runs this test has is no matter of the job.
@@ -281,7 +280,9 @@ def test_apache_kafka_refuses_a_wrong_password_a_mechanism_and_an_unknown_author
         assert line.verdict == FAIL and said in line.text and line.advice, report
 
 
-def test_apache_kafka_is_looked_at_and_left_as_it_was(kafka: KafkaCluster, topic_name: str) -> None:
+def test_apache_kafka_is_looked_at_and_left_as_it_was(secured: SecuredKafka, topic_name: str) -> None:
+    """Through the listener that asks nobody who he is."""
+    kafka = secured.kafka
     topic = kafka.create_topic(topic_name, partitions=2)
     options = of_sink({"bootstrap.servers": kafka.bootstrap_servers}, topic)
     report = kafka_sink.check(options, timeout_s=AMPLE_S)

@@ -186,7 +186,6 @@ READERS: dict[str, Callable[[str, int], list[bytes]]] = {
     "confluent": read_with_confluent,
     "kafka-python": read_with_kafka_python,
     "aiokafka": read_with_aiokafka,
-    "java-4.3.1": read_with_java,
 }
 WRITERS = {
     "confluent": write_with_confluent,
@@ -206,7 +205,28 @@ def test_every_reader_sees_the_committed_records_of_a_writer_and_no_aborted_ones
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("version", ["4.3.1", "3.9.1"])
+def test_the_java_consumer_sees_the_committed_records_of_all_writers_and_no_aborted_ones(
+    cluster: EmbeddedBroker,
+) -> None:
+    """One after the other, so that one JVM reads what all have written."""
+    for write in WRITERS.values():
+        write(cluster.bootstrap_servers)
+    written = COMMITTED * len(WRITERS)
+    assert sorted(read_with_java(cluster.bootstrap_servers, len(written))) == sorted(written)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("cluster", "version"),
+    [
+        ("2", "4.3.1"),
+        ("0", "3.9.1"),
+        # Neither tool has transactions; those of each Java client on each broker are below.
+        pytest.param("0", "4.3.1", marks=pytest.mark.slow),
+        pytest.param("2", "3.9.1", marks=pytest.mark.slow),
+    ],
+    indirect=["cluster"],
+)
 def test_the_java_console_tools_write_and_read(cluster: EmbeddedBroker, version: str) -> None:
     lines = [f"line {number}".encode() for number in range(500)]
     package = "org.apache.kafka.tools" if version.startswith("4.") else "kafka.tools"

@@ -280,11 +280,11 @@ def test_three_nodes_are_written_to_in_one_transaction_while_one_of_them_restart
             producer.init_transactions()
             for _ in range(3):
                 producer.begin_transaction()
-                for _ in range(400):
+                for _ in range(60):
                     sent.append(b"%06d" % len(sent))
                     producer.send(topic, value=sent[-1], partition=len(sent) % 6)
-                    time.sleep(0.005)
-                if len(sent) == 400:
+                    time.sleep(0.03)
+                if len(sent) == 60:
                     kafka.restart(kafka.leader_of(topic, 0))
                 producer.commit_transaction()
         assert values(secured, topic) == sent

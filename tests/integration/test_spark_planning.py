@@ -112,7 +112,7 @@ def test_a_thousand_micro_batches_are_one_question_and_tasks_cannot_ask(
     sink: Sink, embedded_registry: EmbeddedRegistry
 ) -> None:
     """Spark makes the writer anew before every micro-batch and pickles it to the tasks: without the registry's address
-    in it no task can ask, however many there are. tests/spark/test_registry_outages.py counts in Spark itself."""
+    in it no task can ask, however many there are. tests/spark/test_registry_requests.py counts in Spark itself."""
     settings = {
         "kafka.bootstrap.servers": sink.servers,
         "topic": sink.topic,

@@ -62,10 +62,10 @@ class Simulation:
         core = BrokerCluster(brokers, topics={**scenario.partitions, "source": 1}, settings=settings)
         if scenario.first_epoch >= 0:
             for plan in scenario.producers:
-                if plan.options.transactional_id is not None:
-                    core.cluster.coordinator_partition(TRANSACTION_TOPIC, plan.options.transactional_id)
+                if (name := plan.options.transactional_id) is not None:
+                    core.cluster.coordinator_partition(TRANSACTION_TOPIC, name)
                     record = TransactionRecord(core.cluster.new_producer_id(), 1_000, 0, scenario.first_epoch)
-                    core.coordinator.transactions[plan.options.transactional_id] = CoordinatorTransaction(record)
+                    core.coordinator.transactions[name] = CoordinatorTransaction(name, record)
         return core
 
     def _make_quick(self) -> None:

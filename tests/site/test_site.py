@@ -43,7 +43,7 @@ def test_every_page_renders_on_a_phone_without_an_error_and_without_scrolling_si
     found = {}
     for page in site.pages:
         before = len(browser.problems)
-        browser.open(site.url + page)
+        browser.open(site.pages_url + page)
         wide, heading = browser.evaluate(
             f"[{SCREEN}.scrollWidth - innerWidth, (document.querySelector('h1') || {{}}).textContent || '']"
         )
@@ -57,12 +57,12 @@ def test_every_page_renders_on_a_phone_without_an_error_and_without_scrolling_si
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
 def test_a_visitor_gets_the_colours_of_the_system(site: Site, browser: Browser, scheme: str, is_dark: bool) -> None:
     browser.size(*DESKTOP)
-    first_visit(browser, site.url + "index.html", scheme)
+    first_visit(browser, site.pages_url + "index.html", scheme)
     paper, ink = (brightness(colour) for colour in browser.evaluate(COLOURS))
     assert (paper < 64) is is_dark
     assert abs(paper - ink) > 100, "a heading that cannot be read"
     for page in WIDE_PAGES:
-        browser.open(site.url + page)
+        browser.open(site.pages_url + page)
         assert browser.evaluate(f"{SCREEN}.scrollWidth <= innerWidth"), page
         assert browser.evaluate("[...document.images].every(one => one.complete && one.naturalWidth > 0)"), page
 

@@ -6,13 +6,17 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import NEWEST
+from tests.secured_kafka import SHORT, USERS, SecuredKafka
+from tests.spark.parity import values, writable_topic
 from tools.foreign_reader import ForeignRecord, end_offsets, read_topic
 from tools.kafka_cluster import KafkaCluster
+from tools.kafka_security import SASL_SSL
 from tools.make_zip import write_zip
 from tools.spark_cluster import SparkCluster, SparkFailed, SubmittedJob
 from tools.waiting import wait_until
@@ -21,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 JOBS, CONF = ROOT / "spark_jobs", ROOT / "conf"
 # What a job may take on a machine that has other things to do.
 PATIENCE_S = 500
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +37,13 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def submit(spark_cluster: SparkCluster, package: Path) -> Callable[..., SubmittedJob]:
-    def submitted(script: Path, *arguments: object) -> SubmittedJob:
+    def submitted(script: Path, *arguments: object, executors: int = 2, files: Sequence[Path] = ()) -> SubmittedJob:
         return spark_cluster.submit(
             script,
             [str(argument) for argument in arguments],
             py_files=[package],
+            files=files,
+            conf={"spark.cores.max": str(executors)},
             properties_file=CONF / "spark-defaults-standalone.conf",
         )
 
@@ -109,7 +116,7 @@ def test_an_export_that_cannot_be_done_ends_with_1_and_says_why(
 ) -> None:
     kafka_three_nodes.create_topic(topic_name)
     sink = to(kafka_three_nodes, topic_name)
-    job = submit(JOBS / "export_to_kafka.py", "--sql", "SELECT 1 AS n", *sink)
+    job = submit(JOBS / "export_to_kafka.py", "--sql", "SELECT 1 AS n", *sink, executors=1)
     with pytest.raises(SparkFailed, match="the job ended with 1"):
         job.wait(PATIENCE_S)
     # spark-submit sends both streams of a script to its standard output.
@@ -129,7 +136,7 @@ def test_a_stream_of_files_arrives_whole_and_a_second_run_writes_only_what_is_ne
         source = ["--format", "json", "--schema", "id BIGINT, name STRING", "--path", tmp_path / "in"]
         query = ["--checkpoint", tmp_path / "checkpoint", "--once", "--name", "people"]
         sink = to(kafka_three_nodes, topic_name)
-        job = submit(JOBS / "stream_to_kafka.py", *source, *columns, *query, *sink)
+        job = submit(JOBS / "stream_to_kafka.py", *source, *columns, *query, *sink, executors=1)
         assert f"{len(ids):,} rows\n" in job.wait(PATIENCE_S)
         return keys(read_topic(kafka_three_nodes.bootstrap_servers, topic_name))
 
@@ -140,15 +147,21 @@ def test_a_stream_of_files_arrives_whole_and_a_second_run_writes_only_what_is_ne
 def test_every_row_is_there_once_though_an_executor_was_killed_in_the_middle_of_an_export(
     submit: Callable[..., SubmittedJob], spark_cluster: SparkCluster, kafka_three_nodes: KafkaCluster, topic_name: str
 ) -> None:
-    count = 300_000
+    count = 60_000
     kafka_three_nodes.create_topic(topic_name, partitions=3)
     servers = kafka_three_nodes.bootstrap_servers
-    # Rows are made slowly enough (a hash over each, many times) that there is time to look for the executor.
-    text = "sha2(" * 8 + "CAST(id AS STRING)" + ", 512)" * 8
-    value = f"concat('row ', id, ' ', {text})"
+    # Rows are made slowly enough that there is time to look for the executor: fifteen seconds for each of two tasks.
+    pause = "IF(id % 2 = 0, java_method('java.lang.Thread', 'sleep', 1L), '')"
+    value = f"concat('row ', id, ' ', {pause}, repeat('.', 100))"
     query = f"SELECT CAST(id AS STRING) AS key, {value} AS value FROM range(0, {count}, 1, 2)"
     job = submit(JOBS / "export_to_kafka.py", "--sql", query, *to(kafka_three_nodes, topic_name))
-    wait_until(lambda: sum(end_offsets(servers, topic_name).values()) > 0 or job.check("rows"), "rows", PATIENCE_S)
+
+    def has_rows() -> bool:
+        job.check("rows")
+        return sum(end_offsets(servers, topic_name).values()) > 0
+
+    # Each look is by a client of its own, which takes its time to begin.
+    wait_until(has_rows, "rows", PATIENCE_S, poll_s=1.0)
     killed = spark_cluster.executors()[0]
     spark_cluster.kill(killed.process_id)
     assert sum(end_offsets(servers, topic_name).values()) < count
@@ -158,3 +171,31 @@ def test_every_row_is_there_once_though_an_executor_was_killed_in_the_middle_of_
     assert keys(records) == Counter(range(count))
     assert all((record.value or b"").startswith(b"row %b " % record.key) for record in records)
     assert {record.partition for record in records} == {0, 1, 2}
+
+
+def test_files_passed_with_spark_submit_are_found_by_their_names_on_the_executors(
+    submit: Callable[..., SubmittedJob],
+    secured_kafka_of: Callable[[str], SecuredKafka],
+    topic_name: str,
+    tmp_path: Path,
+) -> None:
+    secured = secured_kafka_of(NEWEST)
+    writable_topic(secured.kafka, topic_name)
+    trusted, secrets = tmp_path / "trusted.pem", tmp_path / "secrets.properties"
+    trusted.write_text(secured.authority.text)
+    secrets.write_text(f"alice={USERS['alice']}\n")
+    settings = {
+        "kafka.bootstrap.servers": secured.kafka.bootstrap_servers_of(SASL_SSL),
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": SHORT,
+        "kafka.sasl.jaas.config": f'{SCRAM} required username="alice" password="${{file:secrets.properties:alice}}";',
+        "kafka.ssl.truststore.location": trusted.name,
+        "topic": topic_name,
+    }
+    properties = tmp_path / "sink.properties"
+    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    query = ["--sql", "SELECT concat('row ', id) AS value FROM range(0, 200, 1, 4)", "--properties", properties]
+    job = submit(JOBS / "export_to_kafka.py", *query, executors=1, files=[trusted, secrets])
+    assert job.wait(PATIENCE_S).endswith("exported 200 rows\n")
+    assert sorted(values(secured.kafka, topic_name)) == sorted(b"row %d" % number for number in range(200))
+    assert USERS["alice"] not in job.output + job.log

@@ -71,28 +71,35 @@ def test_a_registry_that_is_down_ends_a_write_and_a_stream_before_any_task(
     assert is_empty(orders)
 
 
+FAULTS = {
+    "401": (RegistryFault(status=401, body=b'{"error_code":401,"message":"Unauthorized"}'), "answered 401"),
+    "403": (RegistryFault(status=403, body=b'{"error_code":40301,"message":"denied"}'), "answered 40301"),
+    "404": (RegistryFault(status=404, body=b'{"error_code":40401,"message":"none"}'), "answered 40401"),
+    "409": (RegistryFault(status=409, body=b'{"error_code":409,"message":"NO_DEFAULT"}'), "NO_DEFAULT.*not compatible"),
+    "422": (RegistryFault(status=422, body=b'{"error_code":42201,"message":"Invalid"}'), "answered 42201"),
+    "429": (RegistryFault(status=429), "answered 429.*again and again"),
+    "500": (RegistryFault(status=500, body=b'{"error_code":50001,"message":"st"}'), "answered 50001.*again and again"),
+    "redirect": (RegistryFault(status=302, headers={"Location": "http://127.0.0.1:1/"}), "redirects are not followed"),
+    "slow": (RegistryFault(delay_s=5), "did not answer: timed out"),
+    "page": (
+        RegistryFault(status=200, body=b"<html>", headers={"Content-Type": "text/html"}),
+        "did not answer with JSON",
+    ),
+    "deep": (RegistryFault(status=200, body=b"[" * 300_000), "did not answer with JSON"),
+    "wrong-type": (RegistryFault(status=200, body=b'{"id": "one"}'), "id is missing or not what it should be"),
+    "cut": (RegistryFault(cut=True), "the answer broke off"),
+}
+# One of each class of error. Which answer gives which: tests/unit/registry and tests/integration/test_registry.py.
+IN_EVERY_RUN = ("401", "403", "409", "slow", "deep")
+
+
 @pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        (RegistryFault(status=401, body=b'{"error_code":401,"message":"Unauthorized"}'), "answered 401"),
-        (RegistryFault(status=403, body=b'{"error_code":40301,"message":"denied"}'), "answered 40301"),
-        (RegistryFault(status=404, body=b'{"error_code":40401,"message":"none"}'), "answered 40401"),
-        (RegistryFault(status=409, body=b'{"error_code":409,"message":"NO_DEFAULT"}'), "NO_DEFAULT.*not compatible"),
-        (RegistryFault(status=422, body=b'{"error_code":42201,"message":"Invalid"}'), "answered 42201"),
-        (RegistryFault(status=429), "answered 429.*again and again"),
-        (RegistryFault(status=500, body=b'{"error_code":50001,"message":"store"}'), "answered 50001.*again and again"),
-        (RegistryFault(status=302, headers={"Location": "http://127.0.0.1:1/"}), "redirects are not followed"),
-        (RegistryFault(delay_s=5), "did not answer: timed out"),
-        (RegistryFault(status=200, body=b"<html>", headers={"Content-Type": "text/html"}), "did not answer with JSON"),
-        (RegistryFault(status=200, body=b"[" * 300_000), "did not answer with JSON"),
-        (RegistryFault(status=200, body=b'{"id": "one"}'), "id is missing or not what it should be"),
-        (RegistryFault(cut=True), "the answer broke off"),
-    ],
-    ids=["401", "403", "404", "409", "422", "429", "500", "redirect", "slow", "page", "deep", "wrong-type", "cut"],
-)  # fmt: skip
+    "answer", [pytest.param(name, marks=() if name in IN_EVERY_RUN else pytest.mark.slow) for name in FAULTS]
+)
 def test_what_the_registry_answers_instead_is_the_error_and_nothing_is_written(
-    spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry, fault: RegistryFault, words: str
+    spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry, answer: str
 ) -> None:
+    fault, words = FAULTS[answer]
     fault.times = 1000
     embedded_registry.inject(fault)
     with pytest.raises(Exception, match=f"(?s){words}") as caught:
@@ -179,31 +186,3 @@ def test_a_stream_goes_on_by_its_version_while_the_subject_gets_a_new_one(
     # Spark may take another process to plan the second batch, which asks for itself.
     has_asked_again = ("GET", "/subjects/orders-value/versions/latest") in embedded_registry.asked()[asked_before:]
     assert ids == ({first, second} if has_asked_again else {first})
-
-
-# ---- how often -------------------------------------------------------------------------------------------------------
-
-
-def test_micro_batches_ask_once_in_each_planning_process_and_tasks_never(
-    spark: SparkSession, orders: EmbeddedBroker, embedded_registry: EmbeddedRegistry, tmp_path: Path
-) -> None:
-    """A thousand of them: tests/integration/test_spark_planning.py."""
-    batches = 10
-    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 16).option("numPartitions", 16).load()
-    writer = source.selectExpr("CAST(value AS STRING) AS line").writeStream.format(OURS)
-    options = {**REGISTER, "schema_registry_url": embedded_registry.url, "topic": "orders",
-               "delivery_guarantee": "at-least-once"}  # fmt: skip
-    writer = writer.options(**{name.replace("_", "."): value for name, value in options.items()})
-    writer = writer.option("kafka.bootstrap.servers", orders.bootstrap_servers)
-    query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
-    try:
-        while (query.lastProgress or {"batchId": 0})["batchId"] < batches:
-            assert not query.awaitTermination(1), query.exception()
-    finally:
-        query.stop()
-    asked = embedded_registry.asked()
-    rows = len(read_rows(orders.bootstrap_servers, "orders"))
-    print(f"{rows} rows in {rows // 16} micro-batches of 16 tasks: {len(asked)} requests")
-    assert rows >= 16 * batches
-    # Spark plans a query in one process, or in a few that take turns.
-    assert {path for _, path in asked} == {"/subjects/orders-value/versions"} and len(asked) <= 4

@@ -1,4 +1,4 @@
-"""Spark into a Kafka with TLS and SCRAM: nothing but options, files passed with --files, no secret in the job."""
+"""Spark into a Kafka with TLS and SCRAM: nothing but options, and no secret is shown. On a cluster: test_jobs.py."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ from tests.secured_kafka import KEY_PASSWORD, SHORT, USERS, SecuredKafka
 from tests.spark.parity import Folder, values, writable_topic
 from tests.spark.spark_session import run_to_end
 from tools.kafka_security import MTLS, SASL_SSL
-from tools.make_zip import write_zip
-from tools.spark_cluster import SparkCluster
 
-ROOT = Path(__file__).parents[2]
-# What a job may take on a machine that has other things to do.
-PATIENCE_S = 500
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
@@ -141,34 +136,3 @@ def test_a_secret_that_stands_in_the_options_is_in_nothing_that_spark_shows_or_k
     shown += [path.read_text(errors="replace") for path in kept]
     assert len(kept) > 4 and values(secured.kafka, topic_name) == [b"a"]
     assert [text for text in shown if canary in text] == []
-
-
-def test_files_passed_with_spark_submit_are_found_by_their_names_on_the_executors_of_a_cluster(
-    secured: SecuredKafka, spark_cluster: SparkCluster, topic_name: str, tmp_path: Path
-) -> None:
-    writable_topic(secured.kafka, topic_name)
-    trusted, secrets, package = tmp_path / "trusted.pem", tmp_path / "secrets.properties", tmp_path / "package.zip"
-    trusted.write_text(secured.authority.text)
-    secrets.write_text(f"alice={USERS['alice']}\n")
-    write_zip(package)
-    settings = {
-        "kafka.bootstrap.servers": secured.kafka.bootstrap_servers_of(SASL_SSL),
-        "kafka.security.protocol": "SASL_SSL",
-        "kafka.sasl.mechanism": SHORT,
-        "kafka.sasl.jaas.config": f'{SCRAM} required username="alice" password="${{file:secrets.properties:alice}}";',
-        "kafka.ssl.truststore.location": trusted.name,
-        "topic": topic_name,
-    }
-    properties = tmp_path / "sink.properties"
-    properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    query = "SELECT concat('row ', id) AS value FROM range(0, 200, 1, 4)"
-    job = spark_cluster.submit(
-        ROOT / "spark_jobs" / "export_to_kafka.py",
-        ["--sql", query, "--properties", str(properties)],
-        py_files=[package],
-        files=[trusted, secrets],
-        properties_file=ROOT / "conf" / "spark-defaults-standalone.conf",
-    )
-    assert job.wait(PATIENCE_S).endswith("exported 200 rows\n")
-    assert sorted(values(secured.kafka, topic_name)) == sorted(b"row %d" % number for number in range(200))
-    assert USERS["alice"] not in job.output + job.log

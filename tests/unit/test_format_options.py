@@ -87,6 +87,32 @@ def test_problems_of_formats_are_told_with_all_others() -> None:
     assert "topik" in text and "value.format" in text
 
 
+@pytest.mark.parametrize(
+    ("settings", "parts"),
+    [
+        ({"value.format": "xml", "key.format": "yaml", "topik": "x"}, ("topik", "value.format", "key.format")),
+        (
+            {"value.format": "avro", **REGISTRY, "schema.registry.max.retries": "x", "schema.registry.urls": "x"},
+            ("schema.registry.max.retries", "schema.registry.urls"),
+        ),
+        (
+            {"value.format": "avro", "key.format": "avro", "auto.register.schemas": "true",
+             "use.latest.version": "true", "value.schema.id": "1", "value.schema.version": "2"},
+            ("auto.register.schemas and use.latest.version", "value.schema.id and value.schema.version"),
+        ),
+        (
+            {"value.format": "protobuf", "value.columns": "a,a", "key.format": "protobuf"},
+            ("value.columns names", "key.format=protobuf needs"),
+        ),
+        ({"header.": "x", "cloudevents.type": "t", "topik": "t"}, ("topik", "header.", "cloudevents.type")),
+    ],
+)  # fmt: skip
+def test_several_problems_are_told_in_one_list(settings: dict[str, str], parts: tuple[str, ...]) -> None:
+    heading, *lines = refusal(settings).split("\n- ")
+    assert heading == f"{len(parts)} problems with the options:"
+    assert [part in line for part, line in zip(parts, lines, strict=True)] == [True] * len(parts)
+
+
 def test_values_of_secrets_are_in_no_text() -> None:
     options = parsed(
         {"value.format": "avro", **REGISTRY, "schema.registry.basic.auth.user.info": "user:hunter2"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tools.suite.plan import (
+    BUNDLE_S,
     GUESS,
+    SPARK_BUNDLE_S,
     Bundle,
     Cost,
     bundles,
@@ -20,21 +22,33 @@ WAITS, COMPUTES, SHORT = Bundle(("w",), 90, 30), Bundle(("c",), 60, 60), Bundle(
 def test_every_file_is_in_one_bundle_and_the_longest_bundle_is_first() -> None:
     costs = {f"f{number}": Cost(number, number / 2) for number in range(40)}
     files = [*costs, "new"]
-    found = bundles(files, costs, seconds_max=100)
+    found = bundles(files, costs)
     assert sorted(file for bundle in found for file in bundle.files) == sorted(files)
     assert [bundle.seconds for bundle in found] == sorted((bundle.seconds for bundle in found), reverse=True)
-    assert all(bundle.seconds <= 100 for bundle in found)
+    assert all(bundle.seconds <= BUNDLE_S for bundle in found)
     assert sum(bundle.seconds for bundle in found) == sum(range(40)) + GUESS.seconds
 
 
 def test_a_file_that_is_longer_than_a_bundle_may_be_is_alone() -> None:
-    found = bundles(["long", "short"], {"long": Cost(500, 100), "short": Cost(1, 1)}, seconds_max=100)
+    found = bundles(["long", "short"], {"long": Cost(500, 100), "short": Cost(1, 1)})
     assert [bundle.files for bundle in found] == [("long",), ("short",)]
 
 
 def test_files_with_the_same_expensive_fixtures_share_bundles_and_no_others() -> None:
     costs = {"a": Cost(5, 1, SPARK), "b": Cost(5, 1), "c": Cost(5, 1, SPARK), "d": Cost(5, 1)}
     assert {bundle.files for bundle in bundles(costs, costs)} == {("a", "c"), ("b", "d")}
+
+
+def test_files_with_a_spark_session_share_it_whatever_else_they_ask_for_and_then_those_with_a_cluster() -> None:
+    asked = {"a": "spark", "b": "spark secured_kafka_of", "c": "_spark_cluster spark", "d": "_spark_cluster",
+             "e": "_spark_cluster kafka_three_nodes", "f": "kafka_three_nodes"}  # fmt: skip
+    costs = {file: Cost(5, 1, frozenset(names.split())) for file, names in asked.items()}
+    assert {bundle.files for bundle in bundles(costs, costs)} == {("a", "b", "c"), ("d", "e"), ("f",)}
+
+
+def test_a_bundle_with_a_spark_session_may_be_longer_than_others() -> None:
+    costs = {f"f{number}": Cost(10, 1, SPARK) for number in range(40)}
+    assert [bundle.seconds for bundle in bundles(costs, costs)] == [SPARK_BUNDLE_S, 400 - SPARK_BUNDLE_S]
 
 
 def test_what_needs_no_broker_is_apart_so_that_it_runs_while_brokers_are_downloaded() -> None:

@@ -3,8 +3,9 @@
 The figures are those of an earlier run (tests/durations.json): seconds, seconds of CPU, and which expensive fixtures a
 file asks for. They may be out of date. A wrong figure makes the run longer, not wrong; a file without one gets GUESS.
 
-Files that ask for the same expensive fixtures share processes, so that a Spark session serves many files. A process is
-started when the cores have room for it: what mostly waits runs beside others, what only computes takes a core.
+Files that ask for the same expensive fixtures share processes, so that a Spark session serves many files, whatever else
+they ask for. A process is started when the cores have room for it: what mostly waits runs beside others, what only
+computes takes a core.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ from dataclasses import dataclass
 EXPENSIVE = frozenset({"spark", "_spark_cluster", "kafka_three_nodes", "secured_kafka_of", "pair_of", "secured_of"})
 # These only compute: they run while a fresh machine downloads brokers.
 COMPUTING = tuple(f"tests/{folder}/" for folder in ("unit", "property", "golden", "sim", "model"))
+# What counts more than all else that a file asks for, the first of them most: a session with its first write and its
+# first stream takes 20 seconds of CPU, a cluster 10. Files with one of them are in as few bundles as may be.
+OF_SPARK = ("spark", "_spark_cluster")
 # A process of its own costs two seconds; a long one at the end of the run leaves the other core idle.
-BUNDLE_S = 100.0
+BUNDLE_S, SPARK_BUNDLE_S = 100.0, 300.0
 _LOAD_MIN, _LOAD_MAX = 0.15, 2.0
 
 
@@ -51,13 +55,20 @@ class Bundle:
         return min(_LOAD_MAX, max(_LOAD_MIN, self.cpu_s / max(self.seconds, 0.1)))
 
 
-def bundles(files: Iterable[str], costs: Mapping[str, Cost], seconds_max: float = BUNDLE_S) -> list[Bundle]:
+def bundles(files: Iterable[str], costs: Mapping[str, Cost]) -> list[Bundle]:
     """Every file in exactly one bundle; the longest bundle first."""
-    groups: dict[object, list[str]] = defaultdict(list)
+    groups: dict[tuple[frozenset[str], bool], list[str]] = defaultdict(list)
     for file in files:
-        groups[costs.get(file, GUESS).shared, file.startswith(COMPUTING)].append(file)
-    found = [bundle for group in groups.values() for bundle in _filled(group, costs, seconds_max)]
+        groups[_wanted(costs.get(file, GUESS).shared), file.startswith(COMPUTING)].append(file)
+    found: list[Bundle] = []
+    for (wanted, _), group in groups.items():
+        found += _filled(group, costs, SPARK_BUNDLE_S if wanted.intersection(OF_SPARK) else BUNDLE_S)
     return sorted(found, key=lambda bundle: (-bundle.seconds, bundle.files))
+
+
+def _wanted(shared: frozenset[str]) -> frozenset[str]:
+    """What a file shares a process for."""
+    return next((frozenset({name}) for name in OF_SPARK if name in shared), shared)
 
 
 def _filled(files: Sequence[str], costs: Mapping[str, Cost], seconds_max: float) -> list[Bundle]:

@@ -12,9 +12,12 @@ ListGroups (which shows what may be seen; with Describe on the cluster everythin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from kafka_sink.testing import acl
+from kafka_sink.testing.api.parts import Answer, by_partition, or_refusal
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.groups import EMPTY, CommittedOffset, Group, Joined, Member
@@ -50,7 +53,7 @@ def on_join_group(call: Call) -> None:
         no_name = None if call.version >= 7 else ""
         call.answer(
             {
-                "error_code": int(joined.code),
+                "error_code": joined.code,
                 "generation_id": joined.generation_id,
                 "protocol_type": joined.protocol_type,
                 "protocol_name": joined.protocol_name or no_name,
@@ -60,19 +63,12 @@ def on_join_group(call: Call) -> None:
             }
         )
 
+    needs_known_id = call.version >= VERSION_REQUIRES_ID
     try:
         _check_coordinator(call, body["group_id"])
+        call.core.groups.join(body["group_id"], member, body["protocol_type"], done, needs_known_id=needs_known_id)
     except Refused as refusal:
         done(Joined(refusal.code, body["member_id"]))
-        return
-    call.core.groups.join(
-        body["group_id"],
-        body["member_id"],
-        member,
-        body["protocol_type"],
-        done,
-        needs_known_id=call.version >= VERSION_REQUIRES_ID,
-    )
 
 
 def on_sync_group(call: Call) -> None:
@@ -80,38 +76,34 @@ def on_sync_group(call: Call) -> None:
 
     def done(code: Code, assignment: bytes) -> None:
         group = call.core.groups.groups.get(body["group_id"])
-        answer: dict[str, Any] = {"error_code": int(code), "assignment": assignment}
+        answer: Answer = {"error_code": code, "assignment": assignment}
         if group is not None and code is Code.NONE:
             answer.update(protocol_type=group.protocol_type, protocol_name=group.protocol_name)
         call.answer(answer)
 
-    try:
-        _check_coordinator(call, body["group_id"])
-        assignments = {one["member_id"]: one["assignment"] for one in body["assignments"]}
-        call.core.groups.sync(body["group_id"], body["member_id"], body["generation_id"], assignments, done)
-    except Refused as refusal:
-        done(refusal.code, b"")
+    _check_coordinator(call, body["group_id"])
+    assignments = {one["member_id"]: one["assignment"] for one in body["assignments"]}
+    call.core.groups.sync(body["group_id"], body["member_id"], body["generation_id"], assignments, done)
 
 
 def on_heartbeat(call: Call) -> None:
     body = call.body
     _check_coordinator(call, body["group_id"])
     code = call.core.groups.heartbeat(body["group_id"], body["member_id"], body["generation_id"])
-    call.answer({"error_code": int(code)})
+    call.answer({"error_code": code})
 
 
 def on_leave_group(call: Call) -> None:
     body = call.body
     _check_coordinator(call, body["group_id"])
     if call.version < 3:
-        code = call.core.groups.leave(body["group_id"], body["member_id"], None)
-        call.answer({"error_code": int(code)})
+        call.answer({"error_code": call.core.groups.leave(body["group_id"], body["member_id"], None)})
         return
     members = [
         {
             "member_id": one["member_id"],
             "group_instance_id": one["group_instance_id"],
-            "error_code": int(call.core.groups.leave(body["group_id"], one["member_id"], one["group_instance_id"])),
+            "error_code": call.core.groups.leave(body["group_id"], one["member_id"], one["group_instance_id"]),
         }
         for one in body["members"]
     ]
@@ -122,54 +114,51 @@ def on_leave_group(call: Call) -> None:
 
 
 def on_offset_commit(call: Call) -> None:
-    body = call.body
-    generation_id = body["generation_id_or_member_epoch"]
-    common = Code.NONE
+    body, groups = call.body, call.core.groups
+    group_id, generation_id = body["group_id"], body["generation_id_or_member_epoch"]
+    refused: Refused | None = None
     try:
-        _check_coordinator(call, body["group_id"])
-        call.core.groups.check_committer(body["group_id"], body["member_id"], generation_id, is_transactional=False)
+        _check_coordinator(call, group_id)
+        groups.check_committer(group_id, body["member_id"], generation_id, is_transactional=False)
     except Refused as refusal:
-        common = refusal.code
-    topics = []
-    for topic in body["topics"]:
-        partitions = []
-        is_readable = call.is_allowed(acl.READ, acl.TOPIC, topic["name"])
-        for one in topic["partitions"]:
-            code = common
-            if code is not Code.GROUP_AUTHORIZATION_FAILED and not is_readable:
-                code = Code.TOPIC_AUTHORIZATION_FAILED
-            if code is Code.NONE:
-                code = _commit(call, body["group_id"], topic["name"], one)
-            partitions.append({"partition_index": one["partition_index"], "error_code": int(code)})
-        topics.append({"name": topic["name"], "partitions": partitions})
-    call.answer({"topics": topics})
+        refused = refusal
+
+    def commit(topic: str, asked: Mapping[str, Any]) -> Answer:
+        if refused is None or refused.code is not Code.GROUP_AUTHORIZATION_FAILED:
+            call.check_allowed(acl.READ, acl.TOPIC, topic)
+        if refused is not None:
+            raise refused
+        partition = (topic, asked["partition_index"])
+        if call.core.cluster.partition(*partition) is None:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        offset = committed_offset(asked)
+        if len(offset.metadata) > call.core.settings.number("offset.metadata.max.bytes"):
+            raise Refused(Code.OFFSET_METADATA_TOO_LARGE)
+        groups.commit(group_id, {partition: offset})
+        return {}
+
+    call.answer({"topics": by_partition(body["topics"], commit)})
 
 
-def _commit(call: Call, group_id: str, topic: str, asked: dict[str, Any]) -> Code:
-    if call.core.cluster.partition(topic, asked["partition_index"]) is None:
-        return Code.UNKNOWN_TOPIC_OR_PARTITION
+def committed_offset(asked: Mapping[str, Any]) -> CommittedOffset:
     metadata = asked["committed_metadata"] or ""
-    if len(metadata) > call.core.settings.number("offset.metadata.max.bytes"):
-        return Code.OFFSET_METADATA_TOO_LARGE
-    offset = CommittedOffset(asked["committed_offset"], asked["committed_leader_epoch"], metadata)
-    call.core.groups.commit(group_id, {(topic, asked["partition_index"]): offset})
-    return Code.NONE
+    return CommittedOffset(asked["committed_offset"], asked["committed_leader_epoch"], metadata)
 
 
 def on_offset_fetch(call: Call) -> None:
     body = call.body
     if call.version >= VERSION_MANY_GROUPS:
-        call.answer({"groups": [_fetch(call, one["group_id"], one["topics"]) for one in body["groups"]]})
+        groups = [
+            {"group_id": one["group_id"], **or_refusal(_offsets, call, one["group_id"], one["topics"])}
+            for one in body["groups"]
+        ]
+        call.answer({"groups": groups})
         return
-    answer = _fetch(call, body["group_id"], body["topics"])
-    call.answer({"topics": answer["topics"], "error_code": answer["error_code"]})
+    call.answer({"error_code": 0, **or_refusal(_offsets, call, body["group_id"], body["topics"])})
 
 
-def _fetch(call: Call, group_id: str, asked: list[dict[str, Any]] | None) -> dict[str, Any]:
-    try:
-        _check_coordinator(call, group_id, acl.DESCRIBE)
-    except Refused as refusal:
-        return {"group_id": group_id, "topics": [], "error_code": int(refusal.code)}
+def _offsets(call: Call, group_id: str, asked: list[dict[str, Any]] | None) -> Answer:
+    _check_coordinator(call, group_id, acl.DESCRIBE)
     group = call.core.groups.groups.get(group_id, Group(group_id))
     if asked is None:
         by_topic: dict[str, list[int]] = {}
@@ -177,32 +166,22 @@ def _fetch(call: Call, group_id: str, asked: list[dict[str, Any]] | None) -> dic
             if call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic):
                 by_topic.setdefault(topic, []).append(index)
         asked = [{"name": name, "partition_indexes": indexes} for name, indexes in by_topic.items()]
-    topics = [
-        {
-            "name": topic["name"],
-            "partitions": [_fetched(call, group, topic["name"], index) for index in topic["partition_indexes"]],
-        }
-        for topic in asked
-    ]
-    return {"group_id": group_id, "topics": topics, "error_code": 0}
+    offset = partial(_offset, call, group)
+    return {"topics": by_partition(asked, offset, asked="partition_indexes", committed_offset=-1)}
 
 
-def _fetched(call: Call, group: Group, topic: str, index: int) -> dict[str, Any]:
-    answer = {"partition_index": index, "committed_offset": -1, "metadata": "", "error_code": 0}
-    if not call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic):
-        answer["error_code"] = int(Code.TOPIC_AUTHORIZATION_FAILED)
-        return answer
-    if call.body["require_stable"] and call.core.groups.has_pending_offset(group.group_id, (topic, index)):
-        answer["error_code"] = int(Code.UNSTABLE_OFFSET_COMMIT)
-        return answer
+def _offset(call: Call, group: Group, topic: str, index: int) -> Answer:
+    call.check_allowed(acl.DESCRIBE, acl.TOPIC, topic)
+    if call.body["require_stable"] and group.has_pending_offset((topic, index)):
+        raise Refused(Code.UNSTABLE_OFFSET_COMMIT)
     committed = group.offsets.get((topic, index))
-    if committed is not None:
-        answer.update(
-            committed_offset=committed.offset,
-            committed_leader_epoch=committed.leader_epoch,
-            metadata=committed.metadata,
-        )
-    return answer
+    if committed is None:
+        return {}
+    return {
+        "committed_offset": committed.offset,
+        "committed_leader_epoch": committed.leader_epoch,
+        "metadata": committed.metadata,
+    }
 
 
 # ---- what there is ----
@@ -228,37 +207,33 @@ def on_list_groups(call: Call) -> None:
 
 
 def on_describe_groups(call: Call) -> None:
-    groups = []
-    for group_id in call.body["groups"]:
-        answer: dict[str, Any] = {
-            "group_id": group_id,
-            "error_code": 0,
-            "group_state": "Dead",
-            "protocol_type": "",
-            "protocol_data": "",
-            "members": [],
-        }
-        groups.append(answer)
-        try:
-            _check_coordinator(call, group_id, acl.DESCRIBE)
-        except Refused as refusal:
-            answer["error_code"] = int(refusal.code)
-            continue
-        group = call.core.groups.groups.get(group_id)
-        if group is None:
-            continue
-        name = group.protocol_name or ""
-        answer.update(group_state=group.state, protocol_type=group.protocol_type or "", protocol_data=name)
-        if group.state != EMPTY:
-            answer["members"] = [
-                {
-                    "member_id": one.member_id,
-                    "group_instance_id": one.instance_id,
-                    "client_id": one.client_id,
-                    "client_host": "/127.0.0.1",
-                    "member_metadata": one.protocols.get(name, b""),
-                    "member_assignment": one.assignment,
-                }
-                for one in group.members.values()
-            ]
+    groups = [
+        {"group_id": group_id, "group_state": "Dead", **or_refusal(_describe, call, group_id)}
+        for group_id in call.body["groups"]
+    ]
     call.answer({"groups": groups})
+
+
+def _describe(call: Call, group_id: str) -> Answer:
+    _check_coordinator(call, group_id, acl.DESCRIBE)
+    group = call.core.groups.groups.get(group_id)
+    if group is None:
+        return {}
+    name = group.protocol_name or ""
+    members = [
+        {
+            "member_id": one.member_id,
+            "group_instance_id": one.instance_id,
+            "client_id": one.client_id,
+            "client_host": "/127.0.0.1",
+            "member_metadata": one.protocols.get(name, b""),
+            "member_assignment": one.assignment,
+        }
+        for one in group.members.values()
+    ]
+    return {
+        "group_state": group.state,
+        "protocol_type": group.protocol_type or "",
+        "protocol_data": name,
+        "members": members if group.state != EMPTY else [],
+    }

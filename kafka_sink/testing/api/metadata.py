@@ -14,9 +14,8 @@ DescribeCluster nothing.
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafka_sink.testing import acl
+from kafka_sink.testing.api.parts import Answer, by_partition, or_refusal
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.topics import (
@@ -24,12 +23,12 @@ from kafka_sink.testing.topics import (
     NO_LEADER,
     OFFSETS_TOPIC,
     TRANSACTION_TOPIC,
+    BrokerState,
     Partition,
     Topic,
     check_topic_name,
 )
 
-NO_UUID = bytes(16)
 NOT_ASKED = -(1 << 31)
 # By the numbers of Kafka's AclOperation: all those that a topic can have.
 OPERATION_BITS = {
@@ -52,7 +51,7 @@ def on_metadata(call: Call) -> None:
         visible = [one for one in cluster.topics.values() if call.is_allowed(acl.DESCRIBE, acl.TOPIC, one.name)]
         answers = [_describe(call, topic) for topic in visible]
     else:
-        answers = [_answer(call, entry["name"], entry["topic_id"]) for entry in asked]
+        answers = [_answer(call, one["name"], one["topic_id"]) for one in asked]
     call.answer(
         {
             "brokers": call.core.endpoints([broker.node_id for broker in cluster.alive]),
@@ -63,32 +62,33 @@ def on_metadata(call: Call) -> None:
     )
 
 
-def _answer(call: Call, name: str | None, topic_id: bytes) -> dict[str, Any]:
-    cluster = call.core.cluster
+def _answer(call: Call, name: str | None, topic_id: bytes) -> Answer:
     if name is None:
-        topic = cluster.topic_by_id(topic_id)
-        if topic is None:
-            return {"error_code": int(Code.UNKNOWN_TOPIC_ID), "name": None, "topic_id": topic_id, "partitions": []}
-        if not call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic.name):
-            code = int(Code.TOPIC_AUTHORIZATION_FAILED)
-            return {"error_code": code, "name": None, "topic_id": topic_id, "partitions": []}
+        return {"name": None, "topic_id": topic_id, **or_refusal(_describe_by_id, call, topic_id)}
+    return {"name": name, **or_refusal(_describe_by_name, call, name)}
+
+
+def _describe_by_id(call: Call, topic_id: bytes) -> Answer:
+    topic = call.core.cluster.topic_by_id(topic_id)
+    if topic is None:
+        raise Refused(Code.UNKNOWN_TOPIC_ID)
+    call.check_allowed(acl.DESCRIBE, acl.TOPIC, topic.name)
+    return _describe(call, topic)
+
+
+def _describe_by_name(call: Call, name: str) -> Answer:
+    call.check_fault(name)
+    call.check_allowed(acl.DESCRIBE, acl.TOPIC, name)
+    topic = call.core.cluster.topics.get(name)
+    if topic is not None:
         return _describe(call, topic)
-    try:
-        call.check_fault(name)
-        call.check_allowed(acl.DESCRIBE, acl.TOPIC, name)
-        topic = cluster.topics.get(name)
-        if topic is not None:
-            return _describe(call, topic)
-        creates = call.body["allow_auto_topic_creation"] and call.core.settings.flag("auto.create.topics.enable")
-        if creates and not call.is_allowed(acl.CREATE, acl.CLUSTER):
-            call.check_allowed(acl.CREATE, acl.TOPIC, name)
-        check_topic_name(name)
-        if creates:
-            _create(call, name)
-        code = Code.UNKNOWN_TOPIC_OR_PARTITION
-    except Refused as refusal:
-        code = refusal.code
-    return {"error_code": int(code), "name": name, "topic_id": NO_UUID, "partitions": []}
+    creates = call.body["allow_auto_topic_creation"] and call.core.settings.flag("auto.create.topics.enable")
+    if creates and not call.is_allowed(acl.CREATE, acl.CLUSTER):
+        call.check_allowed(acl.CREATE, acl.TOPIC, name)
+    check_topic_name(name)
+    if creates:
+        _create(call, name)
+    raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _create(call: Call, name: str) -> None:
@@ -98,12 +98,12 @@ def _create(call: Call, name: str) -> None:
         call.core.cluster.create_topic(name)
 
 
-def _describe(call: Call, topic: Topic) -> dict[str, Any]:
-    code = 0
+def _describe(call: Call, topic: Topic) -> Answer:
+    code = Code.NONE
     try:
         call.check_fault(topic.name)
     except Refused as refusal:
-        code = int(refusal.code)
+        code = refusal.code
     return {
         "error_code": call.reported(topic.name, -1, code),
         "name": topic.name,
@@ -121,18 +121,18 @@ def _authorized_operations(call: Call, topic: str) -> int:
     return sum(1 << bit for bit, operation in OPERATION_BITS.items() if call.is_allowed(operation, acl.TOPIC, topic))
 
 
-def _describe_partition(call: Call, partition: Partition) -> dict[str, Any]:
+def _describe_partition(call: Call, partition: Partition) -> Answer:
     cluster = call.core.cluster
     leader_id, leader_epoch = cluster.leader_as_seen_by(call.broker_id, partition)
-    has_leader = leader_id in cluster.brokers and cluster.brokers[leader_id].is_up
+    has_leader = cluster.is_up(leader_id)
     return {
-        "error_code": 0 if has_leader else int(Code.LEADER_NOT_AVAILABLE),
+        "error_code": Code.NONE if has_leader else Code.LEADER_NOT_AVAILABLE,
         "partition_index": partition.index,
         "leader_id": leader_id if has_leader else NO_LEADER,
         "leader_epoch": leader_epoch,
         "replica_nodes": list(partition.replicas),
         "isr_nodes": list(partition.in_sync),
-        "offline_replicas": [one for one in partition.replicas if not cluster.brokers[one].is_up],
+        "offline_replicas": [one for one in partition.replicas if not cluster.is_up(one)],
     }
 
 
@@ -145,71 +145,53 @@ def on_describe_cluster(call: Call) -> None:
         {"broker_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.rack}
         for broker in cluster.alive
     ]
-    call.answer(
-        {
-            "error_code": 0,
-            "cluster_id": cluster.cluster_id,
-            "controller_id": cluster.controller_id,
-            "brokers": brokers,
-        }
-    )
+    whole = {"cluster_id": cluster.cluster_id, "controller_id": cluster.controller_id, "brokers": brokers}
+    call.answer({"error_code": 0, **whole})
 
 
 def on_describe_quorum(call: Call) -> None:
     call.check_fault()
     call.check_allowed(acl.DESCRIBE, acl.CLUSTER)
-    now_ms = call.now_ms
+    leader_id, now_ms = call.core.cluster.controller_id, call.now_ms
     leader = {
-        "replica_id": call.core.cluster.controller_id,
+        "replica_id": leader_id,
         "log_end_offset": 1,
         "last_fetch_timestamp": now_ms,
         "last_caught_up_timestamp": now_ms,
     }
-    row = {
-        "error_code": 0,
-        "leader_id": call.core.cluster.controller_id,
-        "leader_epoch": 1,
-        "high_watermark": 1,
-        "current_voters": [leader],
-        "observers": [],
-    }
-    topics = [
-        {
-            "topic_name": topic["topic_name"],
-            "partitions": [{**row, "partition_index": one["partition_index"]} for one in topic["partitions"]],
-        }
-        for topic in call.body["topics"]
-    ]
+    row = {"leader_id": leader_id, "leader_epoch": 1, "high_watermark": 1, "current_voters": [leader]}
+    topics = by_partition(call.body["topics"], lambda _topic, _asked: row, topic="topic_name")
     call.answer({"error_code": 0, "topics": topics})
 
 
 def on_find_coordinator(call: Call) -> None:
     body = call.body
-    if call.version >= 4:
-        answers = [_find(call, body["key_type"], key) for key in body["coordinator_keys"]]
-        call.answer({"coordinators": answers})
+    if call.version < 4:
+        call.answer(_find(call, body["key_type"], body["key"]))
         return
-    answer = _find(call, body["key_type"], body["key"])
-    del answer["key"]
-    call.answer(answer)
+    answers = [{"key": key, **_find(call, body["key_type"], key)} for key in body["coordinator_keys"]]
+    call.answer({"coordinators": answers})
 
 
-def _find(call: Call, key_type: int, key: str) -> dict[str, Any]:
-    cluster = call.core.cluster
-    answer: dict[str, Any] = {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": 0, "error_message": None}
+def _find(call: Call, key_type: int, key: str) -> Answer:
     try:
-        call.check_fault()
-        topic = KEY_TYPES.get(key_type)
-        if topic is None:
-            raise Refused(Code.INVALID_REQUEST)
-        call.check_allowed(acl.DESCRIBE, acl.GROUP if topic == OFFSETS_TOPIC else acl.TRANSACTIONAL_ID, key)
-        is_new = topic not in cluster.topics
-        leader_id, _ = cluster.leader_as_seen_by(call.broker_id, cluster.coordinator_partition(topic, key))
-        if is_new or leader_id == NO_LEADER:
-            raise Refused(Code.COORDINATOR_NOT_AVAILABLE)
+        broker = _coordinator(call, key_type, key)
     except Refused as refusal:
-        answer.update(error_code=int(refusal.code), error_message=refusal.code.name)
-        return answer
-    broker = cluster.brokers[leader_id]
-    answer.update(node_id=broker.node_id, host=broker.host, port=broker.port)
-    return answer
+        text = refusal.code.name
+        return {"node_id": -1, "host": "", "port": -1, "error_code": refusal.code, "error_message": text}
+    place = {"node_id": broker.node_id, "host": broker.host, "port": broker.port}
+    return {**place, "error_code": 0, "error_message": None}
+
+
+def _coordinator(call: Call, key_type: int, key: str) -> BrokerState:
+    cluster = call.core.cluster
+    call.check_fault()
+    topic = KEY_TYPES.get(key_type)
+    if topic is None:
+        raise Refused(Code.INVALID_REQUEST)
+    call.check_allowed(acl.DESCRIBE, acl.GROUP if topic == OFFSETS_TOPIC else acl.TRANSACTIONAL_ID, key)
+    is_new = topic not in cluster.topics
+    leader_id, _ = cluster.leader_as_seen_by(call.broker_id, cluster.coordinator_partition(topic, key))
+    if is_new or leader_id == NO_LEADER:
+        raise Refused(Code.COORDINATOR_NOT_AVAILABLE)
+    return cluster.brokers[leader_id]

@@ -16,11 +16,11 @@ Write on each topic, asked before it is looked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from kafka_sink.testing import acl
+from kafka_sink.testing.api.parts import Answer
 from kafka_sink.testing.batches import (
     Batch,
     check_envelope,
@@ -34,6 +34,7 @@ from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.log import Appended
 from kafka_sink.testing.producer_state import Guard
 from kafka_sink.testing.topics import TRANSACTION_TOPIC, Partition
+from kafka_sink.testing.transactions import ProducerClaim
 
 ADMIN_CLIENT_ID = "__admin_client"
 VERSION_ADDS_PARTITIONS = 12
@@ -55,7 +56,7 @@ class Part:
     topic: str
     topic_id: bytes
     index: int
-    data: bytes = b""
+    data: bytes
     guard: Guard | None = None
     code: Code = Code.NONE
     text: str = ""
@@ -87,39 +88,37 @@ def on_produce(call: Call) -> None:
         for topic in call.body["topic_data"]
         for entry in topic["partition_data"]
     ]
-    ProduceRound(call, parts).start()
+    ProduceRound(call, parts, call.now_ms).start()
 
 
 @dataclass(slots=True, eq=False)
 class ProduceRound:
     call: Call
     parts: list[Part]
-    started_ms: int = 0
-    is_over: bool = False
-    added: list[Part] = field(default_factory=list)
+    started_ms: int
 
     def start(self) -> None:
-        self.started_ms = self.call.now_ms
-        is_transactional = any(has_transactional_batch(one.data) for one in self.parts)
-        if is_transactional and not self._may_use_id(self.call.body["transactional_id"]):
-            self._fail_all(Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-            self._answer()
+        transactional_id = self.call.body["transactional_id"]
+        if any(has_transactional_batch(one.data) for one in self.parts) and (
+            transactional_id is None or not self.call.is_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, transactional_id)
+        ):
+            self._refuse_all(Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return
         for part in self.parts:
-            try:
-                self._admit(part)
-            except Refused as refusal:
-                part.fail(refusal)
+            self._try(part, self._admit)
         self._ask_coordinator()
 
-    def _may_use_id(self, transactional_id: str | None) -> bool:
-        if transactional_id is None:
-            return False
-        return self.call.is_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, transactional_id)
-
-    def _fail_all(self, code: Code) -> None:
+    def _refuse_all(self, code: Code) -> None:
         for part in self.parts:
             part.code = code
+        self._answer()
+
+    @staticmethod
+    def _try(part: Part, step: Callable[[Part], None]) -> None:
+        try:
+            step(part)
+        except Refused as refusal:
+            part.fail(refusal)
 
     def _admit(self, part: Part) -> None:
         self.call.check_fault(part.topic, part.index)
@@ -137,7 +136,7 @@ class ProduceRound:
 
     def _ask_coordinator(self) -> None:
         """Only for partitions where the producer's transaction is not open yet."""
-        transactional_id = self.call.body["transactional_id"]
+        call, core = self.call, self.call.core
         batches = {
             part.key: parse_batch(part.data)
             for part in self.parts
@@ -145,70 +144,52 @@ class ProduceRound:
         }
         producers = {(batch.producer_id, batch.producer_epoch) for batch in batches.values()}
         if len(producers) > 1:
-            self._fail_all(Code.INVALID_PRODUCER_ID_MAPPING)
-            self._answer()
+            self._refuse_all(Code.INVALID_PRODUCER_ID_MAPPING)
             return
-        adds = self.call.version >= VERSION_ADDS_PARTITIONS
-        if not batches or (not adds and not self._verification()):
+        adds = call.version >= VERSION_ADDS_PARTITIONS
+        asked = []
+        if adds or core.settings.flag("transaction.partition.verification.enable"):
+            asked = [one for one in self.parts if one.key in batches and self._has_to_ask(one, batches[one.key], adds)]
+        if not asked:
             self._append_all()
             return
-        self.added = []
-        for part in self.parts:
-            if part.key in batches:
-                self._begin_verification(part, batches[part.key], adds)
-        if not self.added:
-            self._append_all()
-            return
-        producer_id, epoch = next(iter(producers))
-        self._begin_asking(transactional_id, producer_id, epoch, adds)
+        keys = tuple(part.key for part in asked)
+        claim = ProducerClaim(call.body["transactional_id"], *next(iter(producers)))
+        code = core.cluster.coordinator_trouble(TRANSACTION_TOPIC, claim.transactional_id)
+        if code is not Code.NONE:
+            self._on_asked(asked, dict.fromkeys(keys, code))
+        elif adds:
+            core.coordinator.add_partitions(claim, keys, 2, lambda code: self._on_added(asked, code))
+        else:
+            self._on_asked(asked, core.coordinator.verify(claim, keys))
 
-    def _verification(self) -> bool:
-        return self.call.core.settings.flag("transaction.partition.verification.enable")
-
-    def _begin_verification(self, part: Part, batch: Batch, adds: bool) -> None:
+    def _has_to_ask(self, part: Part, batch: Batch, adds: bool) -> bool:
         try:
             partition = self.call.core.cluster.led_partition(part.topic, part.index, self.call.broker_id)
             producers = partition.log.producers
-            if not producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
-                if self.call.core.settings.release != RELEASE_ASKS_FIRST:
-                    producers.refuse_stale(batch)
-                part.guard = producers.new_guard(batch, starts_at_zero=adds)
-                self.added.append(part)
+            if producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
+                return False
+            if self.call.core.settings.release != RELEASE_ASKS_FIRST:
+                producers.refuse_stale(batch)
         except Refused as refusal:
             part.fail(refusal)
+            return False
+        part.guard = producers.new_guard(batch, starts_at_zero=adds)
+        return True
 
-    def _begin_asking(self, transactional_id: str, producer_id: int, epoch: int, adds: bool) -> None:
-        core = self.call.core
-        keys = tuple(part.key for part in self.added)
-        code = core.cluster.coordinator_trouble(TRANSACTION_TOPIC, transactional_id)
-        if code is not Code.NONE:
-            self._on_verified(dict.fromkeys(keys, code))
-        elif adds:
-            core.coordinator.add_partitions(
-                transactional_id,
-                producer_id,
-                epoch,
-                keys,
-                2,
-                lambda code: self._on_added(dict.fromkeys(keys, code)),
-            )
-        else:
-            self._on_verified(core.coordinator.verify(transactional_id, producer_id, epoch, keys))
-
-    def _on_added(self, codes: Mapping[tuple[str, int], Code]) -> None:
+    def _on_added(self, asked: list[Part], code: Code) -> None:
         settings = self.call.core.settings
         patience_ms = min(
             settings.number("add.partitions.to.txn.retry.backoff.max.ms"), settings.number("request.timeout.ms")
         )
-        waited_ms = self.call.now_ms - self.started_ms
-        if waited_ms < patience_ms and Code.CONCURRENT_TRANSACTIONS in codes.values():
+        if code is Code.CONCURRENT_TRANSACTIONS and self.call.now_ms - self.started_ms < patience_ms:
             backoff_ms = max(settings.number("add.partitions.to.txn.retry.backoff.ms"), 1)
             self.call.core.schedule.after(backoff_ms, self._ask_coordinator)
-            return
-        self._on_verified(codes)
+        else:
+            self._on_asked(asked, {part.key: code for part in asked})
 
-    def _on_verified(self, codes: Mapping[tuple[str, int], Code]) -> None:
-        for part in self.added:
+    def _on_asked(self, asked: list[Part], codes: Mapping[tuple[str, int], Code]) -> None:
+        for part in asked:
             part.code = self._in_words_of_produce(codes[part.key])
         self._append_all()
 
@@ -228,18 +209,12 @@ class ProduceRound:
     def _append_all(self) -> None:
         for part in self.parts:
             if part.code is Code.NONE:
-                try:
-                    self._append(part)
-                except Refused as refusal:
-                    part.fail(refusal)
-        if self.call.body["acks"] == -1 and not self._is_replicated():
-            cluster = self.call.core.cluster
-            keys = [part.key for part in self.parts if part.appended is not None]
-            number = cluster.wait(keys, self._is_replicated)
-            delay_ms = max(self.call.body["timeout_ms"], 1)
-            self.call.core.schedule.after(delay_ms, lambda: self._on_timeout(number))
-        elif not self.is_over:
+                self._try(part, self._append)
+        if self.call.body["acks"] != -1:
             self._answer()
+        elif not self._answer_if_replicated():
+            keys = [part.key for part in self.parts if part.appended is not None]
+            self.call.core.cluster.wait(keys, self._answer_if_replicated, self.call.body["timeout_ms"], self._give_up)
 
     def _append(self, part: Part) -> None:
         cluster = self.call.core.cluster
@@ -254,21 +229,18 @@ class ProduceRound:
         part.partition = cluster.led_partition(part.topic, part.index, self.call.broker_id)
         if acks == -1 and not cluster.has_enough_replicas(part.partition):
             raise Refused(Code.NOT_ENOUGH_REPLICAS)
-        rules = topic.log_rules(self.call.core.settings)
         log = part.partition.log
         part.log_start_offset = log.start_offset
-        batch = check_envelope(part.data, rules.batch_bytes_max)
+        batch = check_envelope(part.data, topic.config.number("max.message.bytes"))
         check_header(batch)
         part.appended = log.append(
-            batch, rules, leader_epoch=part.partition.leader_epoch, now_ms=self.call.now_ms, guard=part.guard
+            batch, topic.config, leader_epoch=part.partition.leader_epoch, now_ms=self.call.now_ms, guard=part.guard
         )
         if not part.appended.is_duplicate:
             cluster.appended(part.partition)
 
-    def _is_replicated(self) -> bool:
-        """Asked after every change; answers the call as soon as nothing is left to wait for."""
-        if self.is_over:
-            return True
+    def _answer_if_replicated(self) -> bool:
+        """Asked after every change, until nothing is left to wait for."""
         cluster = self.call.core.cluster
         is_over = True
         for part in self.parts:
@@ -283,15 +255,11 @@ class ProduceRound:
                 part.is_settled = is_over = False
             elif not cluster.has_enough_replicas(part.partition):
                 part.code = Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        if not is_over:
-            return False
-        self._answer()
-        return True
+        if is_over:
+            self._answer()
+        return is_over
 
-    def _on_timeout(self, number: int) -> None:
-        self.call.core.cluster.give_up_wait(number)
-        if self.is_over:
-            return
+    def _give_up(self) -> None:
         for part in self.parts:
             if part.code is Code.NONE and not part.is_settled and part.is_waiting:
                 part.code = Code.REQUEST_TIMED_OUT
@@ -300,52 +268,46 @@ class ProduceRound:
     # ---- the answer ----
 
     def _answer(self) -> None:
-        self.is_over = True
         for part in self.parts:
-            code = self.call.reported(part.topic, part.index, part.code)
-            if code != part.code:
-                part.code = Code(code)
+            part.code = Code(self.call.reported(part.topic, part.index, part.code))
         if self.call.body["acks"] == 0:
             if any(part.code is not Code.NONE for part in self.parts):
                 self.call.hang_up()
             else:
                 self.call.finish()
             return
-        topics: dict[tuple[str, bytes], list[dict[str, Any]]] = {}
+        topics: dict[tuple[str, bytes], list[Answer]] = {}
         leaders: dict[int, None] = {}
         for part in self.parts:
             entry = self._partition_answer(part)
             if part.code is Code.NOT_LEADER_OR_FOLLOWER and self.call.version >= 10:
                 entry["current_leader"] = self._current_leader(part, leaders)
             topics.setdefault((part.topic, part.topic_id), []).append(entry)
-        body: dict[str, Any] = {
-            "responses": [
-                {"name": name, "topic_id": topic_id, "partition_responses": entries}
-                for (name, topic_id), entries in topics.items()
-            ]
-        }
-        if leaders:
-            body["node_endpoints"] = self.call.core.endpoints(leaders)
-        self.call.answer(body)
+        responses = [
+            {"name": name, "topic_id": topic_id, "partition_responses": entries}
+            for (name, topic_id), entries in topics.items()
+        ]
+        self.call.answer({"responses": responses, "node_endpoints": self.call.core.endpoints(leaders)})
 
-    def _partition_answer(self, part: Part) -> dict[str, Any]:
-        entry: dict[str, Any] = {"index": part.index, "error_code": int(part.code), "base_offset": -1}
-        if part.code is Code.NONE and part.appended is not None:
-            entry["base_offset"] = part.appended.base_offset
-            entry["log_append_time_ms"] = part.appended.append_time_ms
-            entry["log_start_offset"] = part.log_start_offset
-        if part.code is not Code.NONE and self.call.version >= 8:
-            entry["error_message"] = part.text or part.code.name
-            entry["record_errors"] = [
-                {"batch_index": index, "batch_index_error_message": text} for index, text in part.record_errors
-            ]
+    def _partition_answer(self, part: Part) -> Answer:
+        entry: Answer = {"index": part.index, "error_code": part.code, "base_offset": -1}
+        if part.code is not Code.NONE:
+            errors = [{"batch_index": index, "batch_index_error_message": text} for index, text in part.record_errors]
+            entry.update(error_message=part.text or part.code.name, record_errors=errors)
+        elif part.appended is not None:
+            entry.update(
+                base_offset=part.appended.base_offset,
+                log_append_time_ms=part.appended.append_time_ms,
+                log_start_offset=part.log_start_offset,
+            )
         return entry
 
     def _current_leader(self, part: Part, leaders: dict[int, None]) -> dict[str, int]:
-        partition = self.call.core.cluster.partition(part.topic, part.index)
+        cluster = self.call.core.cluster
+        partition = cluster.partition(part.topic, part.index)
         if partition is None:
             return {"leader_id": -1, "leader_epoch": -1}
-        leader_id, leader_epoch = self.call.core.cluster.leader_as_seen_by(self.call.broker_id, partition)
-        if leader_id in self.call.core.cluster.brokers:
+        leader_id, leader_epoch = cluster.leader_as_seen_by(self.call.broker_id, partition)
+        if leader_id in cluster.brokers:
             leaders[leader_id] = None
         return {"leader_id": leader_id, "leader_epoch": leader_epoch}

@@ -44,38 +44,27 @@ def is_admitted(call: Call) -> bool:
         return True
     if api is SASL_AUTHENTICATE:
         return True
-    has_place = any(row.name == "error_code" for row in api.response)
-    call.fail_authentication(_illegal(call) if has_place else None)
+    has_place = any(row.name == "error_code" and row.is_in(call.version) for row in api.response)
+    call.fail_authentication({"error_code": Code.ILLEGAL_SASL_STATE} if has_place else None)
     return False
-
-
-def _illegal(call: Call) -> dict[str, object]:
-    body: dict[str, object] = {"error_code": int(Code.ILLEGAL_SASL_STATE)}
-    if call.api is API_VERSIONS:
-        body["api_keys"] = []
-    return body
 
 
 def on_handshake(call: Call) -> None:
     session = call.session
     if session.is_ready:
-        call.answer({"error_code": int(Code.ILLEGAL_SASL_STATE), "mechanisms": []})
-        return
-    enabled = call.core.settings.names("sasl.enabled.mechanisms")
-    code = Code.NONE
+        raise Refused(Code.ILLEGAL_SASL_STATE)
+    mechanism, enabled = call.body["mechanism"], call.core.settings.names("sasl.enabled.mechanisms")
     try:
         call.check_fault()
-        if call.body["mechanism"] not in enabled:
-            code = Code.UNSUPPORTED_SASL_MECHANISM
+        if mechanism not in enabled:
+            raise Refused(Code.UNSUPPORTED_SASL_MECHANISM)
     except Refused as refusal:
-        code = refusal.code
-    if code is not Code.NONE and session.is_reauthenticating:
-        call.hang_up()
+        if session.is_reauthenticating:
+            call.hang_up()
+        else:
+            call.fail_authentication({"error_code": refusal.code, "mechanisms": enabled})
         return
-    if code is not Code.NONE:
-        call.fail_authentication({"error_code": int(code), "mechanisms": enabled})
-        return
-    mechanism, host = call.body["mechanism"], call.core.cluster.brokers[call.broker_id].host
+    host = call.core.cluster.brokers[call.broker_id].host
     exchange = new_exchange(mechanism, call.core.credentials, host, call.now_ms)
     session.on_handshake(mechanism, exchange, has_bare_tokens=call.version == 0)
     call.answer({"error_code": 0, "mechanisms": enabled})
@@ -84,8 +73,7 @@ def on_handshake(call: Call) -> None:
 def on_authenticate(call: Call) -> None:
     session = call.session
     if session.is_ready:
-        code, text = Code.ILLEGAL_SASL_STATE, AUTHENTICATED_ALREADY
-        call.answer({"error_code": int(code), "error_message": text, "auth_bytes": b""})
+        call.answer({"error_code": Code.ILLEGAL_SASL_STATE, "error_message": AUTHENTICATED_ALREADY})
         return
     if session.stage is Stage.WRONG_MECHANISM:
         call.fail_authentication(None)
@@ -96,7 +84,7 @@ def on_authenticate(call: Call) -> None:
         answer = session.on_token(call.body["auth_bytes"], call.now_ms, lifetime_ms)
     except (AuthenticationFailed, Refused) as failure:
         code = failure.code if isinstance(failure, Refused) else Code.SASL_AUTHENTICATION_FAILED
-        call.fail_authentication({"error_code": int(code), "error_message": str(failure), "auth_bytes": b""})
+        call.fail_authentication({"error_code": code, "error_message": str(failure)})
         return
     call.answer(
         {

@@ -11,13 +11,14 @@ DescribeConfigs on the topic or, for brokers, on the cluster.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from kafka_sink.testing import acl
+from kafka_sink.testing.api.parts import Answer, or_refusal_in_words
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.settings import DEFAULTS, TOPIC_DEFAULTS
-from kafka_sink.testing.topics import Topic
 
 RESOURCE_TOPIC, RESOURCE_BROKER = 2, 4
 SOURCE_TOPIC, SOURCE_STATIC, SOURCE_DEFAULT = 1, 4, 5
@@ -25,41 +26,33 @@ SOURCE_TOPIC, SOURCE_STATIC, SOURCE_DEFAULT = 1, 4, 5
 
 def on_create_topics(call: Call) -> None:
     names = [asked["name"] for asked in call.body["topics"]]
-    call.answer({"topics": [_create(call, asked, names) for asked in call.body["topics"]]})
+    topics = [
+        {"name": asked["name"], **or_refusal_in_words(_create, call, asked, names)} for asked in call.body["topics"]
+    ]
+    call.answer({"topics": topics})
 
 
-def _create(call: Call, asked: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    answer: dict[str, Any] = {"name": asked["name"], "error_code": 0, "error_message": None}
-    partitions, replication_factor = asked["num_partitions"], asked["replication_factor"]
+def _create(call: Call, asked: Mapping[str, Any], names: list[str]) -> Answer:
+    name, partitions, replication_factor = asked["name"], asked["num_partitions"], asked["replication_factor"]
     if asked["assignments"]:
         partitions, replication_factor = len(asked["assignments"]), len(asked["assignments"][0]["broker_ids"])
-    try:
-        call.check_fault(asked["name"])
-        if names.count(asked["name"]) > 1:
-            raise Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
-        if not call.is_allowed(acl.CREATE, acl.CLUSTER) and not call.is_allowed(acl.CREATE, acl.TOPIC, asked["name"]):
-            raise Refused(Code.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-        _check_quirks(call, replication_factor, asked["configs"])
-        topic = call.core.cluster.create_topic(
-            asked["name"],
-            partitions,
-            replication_factor,
-            {config["name"]: config["value"] for config in asked["configs"]},
-            validate_only=call.body["validate_only"],
-        )
-    except Refused as refusal:
-        answer.update(error_code=int(refusal.code), error_message=refusal.text or refusal.code.name)
-        return answer
-    answer["topic_id"] = topic.topic_id
-    if not call.is_allowed(acl.DESCRIBE_CONFIGS, acl.TOPIC, asked["name"]):
-        answer["topic_config_error_code"] = int(Code.TOPIC_AUTHORIZATION_FAILED)
-    elif call.version >= 5:
-        answer.update(
-            topic_id=topic.topic_id,
-            num_partitions=len(topic.partitions),
-            replication_factor=len(topic.partitions[0].replicas),
-        )
-    return answer
+    call.check_fault(name)
+    if names.count(name) > 1:
+        raise Refused(Code.INVALID_REQUEST, "Duplicate topic name.")
+    if not call.is_allowed(acl.CREATE, acl.CLUSTER) and not call.is_allowed(acl.CREATE, acl.TOPIC, name):
+        raise Refused(Code.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+    _check_quirks(call, replication_factor, asked["configs"])
+    configs = {config["name"]: config["value"] for config in asked["configs"]}
+    topic = call.core.cluster.create_topic(
+        name, partitions, replication_factor, configs, validate_only=call.body["validate_only"]
+    )
+    if not call.is_allowed(acl.DESCRIBE_CONFIGS, acl.TOPIC, name):
+        return {"topic_id": topic.topic_id, "topic_config_error_code": Code.TOPIC_AUTHORIZATION_FAILED}
+    return {
+        "topic_id": topic.topic_id,
+        "num_partitions": len(topic.partitions),
+        "replication_factor": len(topic.partitions[0].replicas),
+    }
 
 
 def _check_quirks(call: Call, replication_factor: int, configs: list[dict[str, Any]]) -> None:
@@ -77,40 +70,37 @@ def _check_quirks(call: Call, replication_factor: int, configs: list[dict[str, A
 
 
 def on_delete_topics(call: Call) -> None:
+    by_name = [{"name": name, "topic_id": bytes(16)} for name in call.body["topic_names"]]
+    asked = call.body["topics"] if call.version >= 6 else by_name
+    call.answer({"responses": [_delete(call, one["name"], one["topic_id"]) for one in asked]})
+
+
+def _delete(call: Call, name: str | None, topic_id: bytes) -> Answer:
+    """Under the name that was asked for, or that may be told."""
     cluster = call.core.cluster
-    asked = (
-        call.body["topics"]
-        if call.version >= 6
-        else [{"name": name, "topic_id": bytes(16)} for name in call.body["topic_names"]]
-    )
-    responses = []
-    for one in asked:
-        name = one["name"]
-        answer: dict[str, Any] = {"name": name, "topic_id": one["topic_id"], "error_code": 0}
-        responses.append(answer)
-        try:
-            if name is None:
-                topic = cluster.topic_by_id(one["topic_id"])
-                if topic is None:
-                    raise Refused(Code.UNKNOWN_TOPIC_ID)
-                name = topic.name
-                if _may_delete(call, acl.DESCRIBE, name):
-                    answer["name"] = name
-                    call.check_fault(name)
-            else:
+    answer: Answer = {"name": name, "topic_id": topic_id}
+    try:
+        if name is None:
+            topic = cluster.topic_by_id(topic_id)
+            if topic is None:
+                raise Refused(Code.UNKNOWN_TOPIC_ID)
+            name = topic.name
+            if _may_delete(call, acl.DESCRIBE, name):
+                answer["name"] = name
                 call.check_fault(name)
-                if not _may_delete(call, acl.DESCRIBE, name):
-                    raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
-            known = cluster.topics.get(name)
-            if known is not None and not _may_delete(call, acl.DELETE, name):
+        else:
+            call.check_fault(name)
+            if not _may_delete(call, acl.DESCRIBE, name):
                 raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
-            cluster.delete_topic(name)
-            answer["name"] = name
-            assert known is not None
-            answer["topic_id"] = known.topic_id
-        except Refused as refusal:
-            answer["error_code"] = int(refusal.code)
-    call.answer({"responses": responses})
+        known = cluster.topics.get(name)
+        if known is not None and not _may_delete(call, acl.DELETE, name):
+            raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
+        cluster.delete_topic(name)
+        assert known is not None
+        answer.update(name=name, topic_id=known.topic_id)
+    except Refused as refusal:
+        answer["error_code"] = refusal.code
+    return answer
 
 
 def _may_delete(call: Call, operation: str, name: str) -> bool:
@@ -118,57 +108,47 @@ def _may_delete(call: Call, operation: str, name: str) -> bool:
 
 
 def on_create_partitions(call: Call) -> None:
-    results = []
-    for asked in call.body["topics"]:
-        answer = {"name": asked["name"], "error_code": 0, "error_message": None}
-        results.append(answer)
-        try:
-            call.check_fault(asked["name"])
-            call.check_allowed(acl.ALTER, acl.TOPIC, asked["name"])
-            call.core.cluster.grow_topic(asked["name"], asked["count"], validate_only=call.body["validate_only"])
-        except Refused as refusal:
-            answer.update(error_code=int(refusal.code), error_message=refusal.text or refusal.code.name)
-    call.answer({"results": results})
+    topics = call.body["topics"]
+    call.answer({"results": [{"name": one["name"], **or_refusal_in_words(_grow, call, one)} for one in topics]})
+
+
+def _grow(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.check_fault(asked["name"])
+    call.check_allowed(acl.ALTER, acl.TOPIC, asked["name"])
+    call.core.cluster.grow_topic(asked["name"], asked["count"], validate_only=call.body["validate_only"])
+    return {}
 
 
 def on_describe_configs(call: Call) -> None:
-    results = []
-    for resource in call.body["resources"]:
-        kind, name = resource["resource_type"], resource["resource_name"]
-        answer: dict[str, Any] = {
-            "error_code": 0,
-            "error_message": None,
-            "resource_type": kind,
-            "resource_name": name,
-            "configs": [],
+    results = [
+        {
+            "resource_type": one["resource_type"],
+            "resource_name": one["resource_name"],
+            **or_refusal_in_words(_describe_configs, call, one),
         }
-        results.append(answer)
-        try:
-            call.check_fault(name)
-            configs = _configs(call, kind, name)
-        except Refused as refusal:
-            answer.update(error_code=int(refusal.code), error_message=refusal.text or refusal.code.name)
-            continue
-        wanted = resource["configuration_keys"]
-        answer["configs"] = [one for one in configs if wanted is None or one["name"] in wanted]
+        for one in call.body["resources"]
+    ]
     call.answer({"results": results})
 
 
-def _configs(call: Call, kind: int, name: str) -> list[dict[str, Any]]:
+def _describe_configs(call: Call, asked: Mapping[str, Any]) -> Answer:
+    call.check_fault(asked["resource_name"])
+    configs = _configs(call, asked["resource_type"], asked["resource_name"])
+    wanted = asked["configuration_keys"]
+    return {"configs": [one for one in configs if wanted is None or one["name"] in wanted]}
+
+
+def _configs(call: Call, kind: int, name: str) -> list[Answer]:
     settings = call.core.settings
     if kind == RESOURCE_TOPIC:
         call.check_allowed(acl.DESCRIBE_CONFIGS, acl.TOPIC, name)
-        topic: Topic | None = call.core.cluster.topics.get(name)
+        topic = call.core.cluster.topics.get(name)
         if topic is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
-        return [
-            _config(
-                one,
-                topic.config(settings, one),
-                SOURCE_TOPIC if one in topic.configs else _source(call, TOPIC_DEFAULTS[one]),
-            )
-            for one in TOPIC_DEFAULTS
-        ]
+        sources = {
+            one: SOURCE_TOPIC if one in topic.configs else _source(call, TOPIC_DEFAULTS[one]) for one in TOPIC_DEFAULTS
+        }
+        return [_config(one, topic.config.text(one), source) for one, source in sources.items()]
     if kind == RESOURCE_BROKER:
         call.check_allowed(acl.DESCRIBE_CONFIGS, acl.CLUSTER)
         if name and name != str(call.broker_id):
@@ -181,12 +161,5 @@ def _source(call: Call, broker_property: str) -> int:
     return SOURCE_STATIC if broker_property in call.core.settings.properties else SOURCE_DEFAULT
 
 
-def _config(name: str, value: str, source: int) -> dict[str, Any]:
-    return {
-        "name": name,
-        "value": value,
-        "read_only": False,
-        "config_source": source,
-        "is_sensitive": False,
-        "synonyms": [],
-    }
+def _config(name: str, value: str, source: int) -> Answer:
+    return {"name": name, "value": value, "config_source": source}

@@ -16,14 +16,19 @@ of topics that may not be described.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
 
 from kafka_sink.testing import acl
+from kafka_sink.testing.api.groups import committed_offset
+from kafka_sink.testing.api.parts import Answer, by_partition, or_refusal
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.groups import CommittedOffset
 from kafka_sink.testing.topics import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_TOPIC
-from kafka_sink.testing.transaction_state import CoordinatorState
+from kafka_sink.testing.transaction_state import NO_EPOCH, NO_PRODUCER_ID, CoordinatorState, TopicPartition
+from kafka_sink.testing.transactions import ProducerClaim
 
 VERSION_KNOWS_FENCED = {"InitProducerId": 4, "AddPartitionsToTxn": 2, "AddOffsetsToTxn": 2, "EndTxn": 2}
 VERSION_TXN_OFFSET_COMMIT_ADDS = 5
@@ -36,19 +41,23 @@ def _check_coordinator(call: Call, transactional_id: str, operation: str = acl.W
     call.core.cluster.check_coordinator(TRANSACTION_TOPIC, transactional_id, call.broker_id)
 
 
-def _in_words_of(call: Call, code: Code) -> int:
-    if code is Code.PRODUCER_FENCED and call.version < VERSION_KNOWS_FENCED[call.api.name]:
-        return int(Code.INVALID_PRODUCER_EPOCH)
-    return int(code)
+def _claim(call: Call, prefix: str = "") -> ProducerClaim:
+    names = (f"{prefix}transactional_id", f"{prefix}producer_id", f"{prefix}producer_epoch")
+    return ProducerClaim(*(call.body[name] for name in names))
+
+
+def _in_words_of(call: Call, code: Code) -> Code:
+    is_too_new = code is Code.PRODUCER_FENCED and call.version < VERSION_KNOWS_FENCED[call.api.name]
+    return Code.INVALID_PRODUCER_EPOCH if is_too_new else code
+
+
+def _answer_with_producer(call: Call, code: Code, producer_id: int = NO_PRODUCER_ID, epoch: int = NO_EPOCH) -> None:
+    call.answer({"error_code": _in_words_of(call, code), "producer_id": producer_id, "producer_epoch": epoch})
 
 
 def on_init_producer_id(call: Call) -> None:
     body = call.body
     producer_id, epoch = body["producer_id"], body["producer_epoch"]
-
-    def done(code: Code, producer_id: int, epoch: int) -> None:
-        call.answer({"error_code": _in_words_of(call, code), "producer_id": producer_id, "producer_epoch": epoch})
-
     try:
         _check_may_init(call)
         if (producer_id == -1) != (epoch == -1):
@@ -57,11 +66,14 @@ def on_init_producer_id(call: Call) -> None:
             _check_coordinator(call, body["transactional_id"])
         else:
             call.check_fault()
+        call.core.coordinator.init_producer_id(
+            body["transactional_id"],
+            body["transaction_timeout_ms"],
+            None if producer_id == -1 else (producer_id, epoch),
+            partial(_answer_with_producer, call),
+        )
     except Refused as refusal:
-        done(refusal.code, -1, -1)
-        return
-    expected = None if producer_id == -1 else (producer_id, epoch)
-    call.core.coordinator.init_producer_id(body["transactional_id"], body["transaction_timeout_ms"], expected, done)
+        _answer_with_producer(call, refusal.code)
 
 
 def _check_may_init(call: Call) -> None:
@@ -74,157 +86,127 @@ def _check_may_init(call: Call) -> None:
 
 def on_add_partitions(call: Call) -> None:
     """All or nothing: one unknown partition, and none is added (OPERATION_NOT_ATTEMPTED for the others)."""
-    body = call.body
-    partitions = tuple((topic["name"], one) for topic in body["v3_and_below_topics"] for one in topic["partitions"])
+    topics, claim = call.body["v3_and_below_topics"], _claim(call, "v3_and_below_")
+    partitions = tuple((topic["name"], one) for topic in topics for one in topic["partitions"])
 
-    def answer(codes: dict[tuple[str, int], Code]) -> None:
+    def answer(codes: Mapping[TopicPartition, Code]) -> None:
+        def told(topic: str, index: int) -> int:
+            return call.reported(topic, index, _in_words_of(call, codes[topic, index]))
+
         results = [
             {
                 "name": topic["name"],
                 "results_by_partition": [
-                    {
-                        "partition_index": one,
-                        "partition_error_code": call.reported(
-                            topic["name"], one, _in_words_of(call, codes[topic["name"], one])
-                        ),
-                    }
+                    {"partition_index": one, "partition_error_code": told(topic["name"], one)}
                     for one in topic["partitions"]
                 ],
             }
-            for topic in body["v3_and_below_topics"]
+            for topic in topics
         ]
         call.answer({"results_by_topic_v3_and_below": results})
 
-    transactional_id = body["v3_and_below_transactional_id"]
-    if not call.is_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, transactional_id):
+    if not call.is_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, claim.transactional_id):
         answer(dict.fromkeys(partitions, Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
         return
-    codes: dict[tuple[str, int], Code] = {}
+    codes: dict[TopicPartition, Code] = {}
     for topic, index in partitions:
         try:
-            call.check_fault(topic, index)
-            call.check_allowed(acl.WRITE, acl.TOPIC, topic)
-            if topic in INTERNAL_TOPICS:  # offsets are added with AddOffsetsToTxn
-                raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
-            if call.core.cluster.partition(topic, index) is None:
-                raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+            _check_may_add(call, topic, index)
         except Refused as refusal:
             codes[topic, index] = refusal.code
     if codes:
         answer({one: codes.get(one, Code.OPERATION_NOT_ATTEMPTED) for one in partitions})
         return
     try:
-        call.core.cluster.check_coordinator(TRANSACTION_TOPIC, transactional_id, call.broker_id)
+        call.core.cluster.check_coordinator(TRANSACTION_TOPIC, claim.transactional_id, call.broker_id)
     except Refused as refusal:
         answer(dict.fromkeys(partitions, refusal.code))
         return
-    call.core.coordinator.add_partitions(
-        transactional_id,
-        body["v3_and_below_producer_id"],
-        body["v3_and_below_producer_epoch"],
-        partitions,
-        0,
-        lambda code: answer(dict.fromkeys(partitions, code)),
-    )
+    call.core.coordinator.add_partitions(claim, partitions, 0, lambda code: answer(dict.fromkeys(partitions, code)))
+
+
+def _check_may_add(call: Call, topic: str, index: int) -> None:
+    call.check_fault(topic, index)
+    call.check_allowed(acl.WRITE, acl.TOPIC, topic)
+    if topic in INTERNAL_TOPICS:  # offsets are added with AddOffsetsToTxn
+        raise Refused(Code.TOPIC_AUTHORIZATION_FAILED)
+    if call.core.cluster.partition(topic, index) is None:
+        raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def on_add_offsets(call: Call) -> None:
     """Adds the partition of __consumer_offsets that holds the group."""
-    body = call.body
-    call.check_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, body["transactional_id"])
-    call.check_allowed(acl.READ, acl.GROUP, body["group_id"])
-    _check_coordinator(call, body["transactional_id"])
-    if not body["group_id"]:
+    group_id, claim = call.body["group_id"], _claim(call)
+    call.check_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, claim.transactional_id)
+    call.check_allowed(acl.READ, acl.GROUP, group_id)
+    _check_coordinator(call, claim.transactional_id)
+    if not group_id:
         raise Refused(Code.INVALID_GROUP_ID)
-    partition = call.core.cluster.offsets_partition(body["group_id"])
+    partition = call.core.cluster.coordinator_partition(OFFSETS_TOPIC, group_id).key
     call.core.coordinator.add_partitions(
-        body["transactional_id"],
-        body["producer_id"],
-        body["producer_epoch"],
-        (partition,),
-        0,
-        lambda code: call.answer({"error_code": _in_words_of(call, code)}),
+        claim, (partition,), 0, lambda code: call.answer({"error_code": _in_words_of(call, code)})
     )
 
 
 def on_end_txn(call: Call) -> None:
-    body = call.body
-
-    def done(code: Code, producer_id: int, epoch: int) -> None:
-        answer = {"error_code": _in_words_of(call, code)}
-        if call.version >= VERSION_END_TXN_BUMPS:
-            answer.update(producer_id=producer_id, producer_epoch=epoch)
-        call.answer(answer)
-
-    _check_coordinator(call, body["transactional_id"])
+    claim = _claim(call)
+    _check_coordinator(call, claim.transactional_id)
     version = 2 if call.version >= VERSION_END_TXN_BUMPS else 0
-    call.core.coordinator.end(
-        body["transactional_id"], body["producer_id"], body["producer_epoch"], body["committed"], version, done
-    )
+    try:
+        call.core.coordinator.end(claim, call.body["committed"], version, partial(_answer_with_producer, call))
+    except Refused as refusal:
+        _answer_with_producer(call, refusal.code)
 
 
 def on_txn_offset_commit(call: Call) -> None:
     """Served by the group's coordinator; from v5 on it adds its partition to the transaction by itself."""
-    body = call.body
+    body, cluster, coordinator = call.body, call.core.cluster, call.core.coordinator
+    group_id, claim = body["group_id"], _claim(call)
     offsets = {
-        (topic["name"], one["partition_index"]): CommittedOffset(
-            one["committed_offset"], one["committed_leader_epoch"], one["committed_metadata"] or ""
-        )
+        (topic["name"], one["partition_index"]): committed_offset(one)
         for topic in body["topics"]
         for one in topic["partitions"]
     }
-    refused: dict[tuple[str, int], Code] = {}
+    refused: dict[TopicPartition, Code] = {}
 
     def answer(code: Code) -> None:
         if code is Code.NONE:
             code = _commit_offsets(call, {one: offset for one, offset in offsets.items() if one not in refused})
         elif code is Code.PRODUCER_FENCED:
             code = Code.INVALID_PRODUCER_EPOCH
-        topics = [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    {
-                        "partition_index": one["partition_index"],
-                        "error_code": call.reported(topic["name"], index, refused.get((topic["name"], index), code)),
-                    }
-                    for one in topic["partitions"]
-                    for index in (one["partition_index"],)
-                ],
-            }
-            for topic in body["topics"]
-        ]
-        call.answer({"topics": topics})
+
+        def told(topic: str, asked: Mapping[str, Any]) -> Answer:
+            index = asked["partition_index"]
+            return {"error_code": call.reported(topic, index, refused.get((topic, index), code))}
+
+        call.answer({"topics": by_partition(body["topics"], told)})
 
     try:
         for topic, index in offsets:
             call.check_fault(topic, index)
-        call.check_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, body["transactional_id"])
-        call.check_allowed(acl.READ, acl.GROUP, body["group_id"])
+        call.check_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, claim.transactional_id)
+        call.check_allowed(acl.READ, acl.GROUP, group_id)
         refused.update(_refused_offsets(call, offsets))
         if refused.keys() == offsets.keys():
-            answer(Code.UNKNOWN_TOPIC_OR_PARTITION)
-            return
-        if not body["group_id"]:
+            raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
+        if not group_id:
             raise Refused(Code.INVALID_GROUP_ID)
-        call.core.cluster.check_coordinator(OFFSETS_TOPIC, body["group_id"], call.broker_id)
+        cluster.check_coordinator(OFFSETS_TOPIC, group_id, call.broker_id)
     except Refused as refusal:
         answer(refusal.code)
         return
-    trouble = call.core.cluster.coordinator_trouble(TRANSACTION_TOPIC, body["transactional_id"])
+    trouble = cluster.coordinator_trouble(TRANSACTION_TOPIC, claim.transactional_id)
+    partition = cluster.coordinator_partition(OFFSETS_TOPIC, group_id).key
     if trouble is not Code.NONE:
         answer(trouble)
-        return
-    partition = call.core.cluster.offsets_partition(body["group_id"])
-    producer = (body["transactional_id"], body["producer_id"], body["producer_epoch"])
-    if call.version >= VERSION_TXN_OFFSET_COMMIT_ADDS:
-        call.core.coordinator.add_partitions(*producer, (partition,), 2, answer)
+    elif call.version >= VERSION_TXN_OFFSET_COMMIT_ADDS:
+        coordinator.add_partitions(claim, (partition,), 2, answer)
     else:
-        code = call.core.coordinator.verify(*producer, (partition,))[partition]
+        code = coordinator.verify(claim, (partition,))[partition]
         answer(Code.INVALID_TXN_STATE if code is Code.TRANSACTION_ABORTABLE else code)
 
 
-def _refused_offsets(call: Call, offsets: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Code]:
+def _refused_offsets(call: Call, offsets: Iterable[TopicPartition]) -> dict[TopicPartition, Code]:
     """These are answered by themselves; the transaction and the group are not asked about them."""
     refused = {}
     for topic, index in offsets:
@@ -235,46 +217,46 @@ def _refused_offsets(call: Call, offsets: Iterable[tuple[str, int]]) -> dict[tup
     return refused
 
 
-def _commit_offsets(call: Call, offsets: dict[tuple[str, int], CommittedOffset]) -> Code:
+def _commit_offsets(call: Call, offsets: dict[TopicPartition, CommittedOffset]) -> Code:
     """The group is asked after the transaction."""
-    body = call.body
+    body, groups = call.body, call.core.groups
     try:
-        call.core.groups.check_committer(
-            body["group_id"], body["member_id"], body["generation_id"], is_transactional=True
-        )
+        groups.check_committer(body["group_id"], body["member_id"], body["generation_id"], is_transactional=True)
     except Refused as refusal:
         return refusal.code
-    call.core.groups.commit_in_transaction(body["group_id"], body["producer_id"], offsets)
+    groups.commit_in_transaction(body["group_id"], body["producer_id"], offsets)
     return Code.NONE
 
 
+# ---- what there is ----
+
+
 def on_describe_transactions(call: Call) -> None:
-    states = []
-    for transactional_id in call.body["transactional_ids"]:
-        state = {"transactional_id": transactional_id, "error_code": 0, "transaction_state": "", "producer_id": -1}
-        states.append(state)
-        try:
-            _check_coordinator(call, transactional_id, acl.DESCRIBE)
-            transaction = call.core.coordinator.transactions.get(transactional_id)
-            if transaction is None:
-                raise Refused(Code.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else Code.INVALID_REQUEST)
-        except Refused as refusal:
-            state["error_code"] = int(refusal.code)
-            continue
-        record = transaction.record
-        topics: dict[str, list[int]] = {}
-        for topic, index in record.partitions:
-            if call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic):
-                topics.setdefault(topic, []).append(index)
-        state.update(
-            transaction_state=record.state.value,
-            transaction_timeout_ms=record.timeout_ms,
-            transaction_start_time_ms=record.start_ms,
-            producer_id=record.producer_id,
-            producer_epoch=record.producer_epoch,
-            topics=[{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()],
-        )
+    states = [
+        {"transactional_id": one, "producer_id": -1, **or_refusal(_describe, call, one)}
+        for one in call.body["transactional_ids"]
+    ]
     call.answer({"transaction_states": states})
+
+
+def _describe(call: Call, transactional_id: str) -> Answer:
+    _check_coordinator(call, transactional_id, acl.DESCRIBE)
+    transaction = call.core.coordinator.transactions.get(transactional_id)
+    if transaction is None:
+        raise Refused(Code.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else Code.INVALID_REQUEST)
+    record = transaction.record
+    topics: dict[str, list[int]] = {}
+    for topic, index in record.partitions:
+        if call.is_allowed(acl.DESCRIBE, acl.TOPIC, topic):
+            topics.setdefault(topic, []).append(index)
+    return {
+        "transaction_state": record.state.value,
+        "transaction_timeout_ms": record.timeout_ms,
+        "transaction_start_time_ms": record.start_ms,
+        "producer_id": record.producer_id,
+        "producer_epoch": record.producer_epoch,
+        "topics": [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()],
+    }
 
 
 def on_list_transactions(call: Call) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
@@ -66,26 +65,23 @@ def served_versions(call: Call) -> list[dict[str, int]]:
 
 
 def on_api_versions(call: Call) -> None:
-    try:
-        call.check_fault()
-        if call.version >= 3:
-            _check_software(call)
-    except Refused as refusal:
-        call.answer({"error_code": int(refusal.code), "api_keys": []})
-        return
+    call.check_fault()
+    if call.version >= 3:
+        _check_software(call)
     if call.session.stage is Stage.VERSIONS:
         call.session.stage = Stage.HANDSHAKE
     level = call.core.settings.number(TRANSACTION_VERSION)
-    body: dict[str, Any] = {"error_code": 0, "api_keys": served_versions(call)}
-    if call.version >= 3:
-        body["supported_features"] = [
-            {"name": TRANSACTION_VERSION, "min_version": 0, "max_version": TRANSACTION_VERSION_MAX}
-        ]
-        body["finalized_features_epoch"] = 1
-        body["finalized_features"] = (
-            [{"name": TRANSACTION_VERSION, "max_version_level": level, "min_version_level": level}] if level else []
-        )
-    call.answer(body)
+    finalized = {"name": TRANSACTION_VERSION, "max_version_level": level, "min_version_level": level}
+    supported = {"name": TRANSACTION_VERSION, "min_version": 0, "max_version": TRANSACTION_VERSION_MAX}
+    call.answer(
+        {
+            "error_code": 0,
+            "api_keys": served_versions(call),
+            "supported_features": [supported],
+            "finalized_features_epoch": 1,
+            "finalized_features": [finalized] if level else [],
+        }
+    )
 
 
 def _check_software(call: Call) -> None:
@@ -95,8 +91,5 @@ def _check_software(call: Call) -> None:
 
 
 def refuse_version(call: Call) -> None:
-    body = {
-        "error_code": int(Code.UNSUPPORTED_VERSION),
-        "api_keys": [entry for entry in served_versions(call) if entry["api_key"] == API_VERSIONS.key],
-    }
-    call.answer(body, version=0)
+    own = [entry for entry in served_versions(call) if entry["api_key"] == API_VERSIONS.key]
+    call.answer({"error_code": Code.UNSUPPORTED_VERSION, "api_keys": own}, version=0)

@@ -13,7 +13,8 @@ from random import Random
 from typing import Any
 
 from kafka_sink.testing import BrokerCluster, Fault
-from kafka_sink.testing.transaction_state import SETTLED, TopicPartition, TransactionRecord
+from kafka_sink.testing.batches import Marker
+from kafka_sink.testing.transaction_state import SETTLED, TopicPartition
 from tests.sim.delivery.plan import LEDGER
 from tests.sim.trace import Trace
 
@@ -38,9 +39,9 @@ class Assumptions:
             one.__name__: one for one in (self.lose_marker, self.expire_ids, self.lie)
         }
         core.faults.interceptor = self._lied
-        surroundings = core.coordinator._surroundings
-        self._write_marker = surroundings.write_marker
-        surroundings.write_marker = self._marker_written  # type: ignore[method-assign]
+        markers = core.coordinator._markers
+        self._write_marker = markers.write
+        markers.write = self._marker_written  # type: ignore[method-assign]
 
     def heal(self) -> None:
         self._markers_to_lose = 0
@@ -54,19 +55,18 @@ class Assumptions:
         return False
 
     def _marker_written(
-        self, partition: TopicPartition, record: TransactionRecord, *, is_commit: bool, coordinator_epoch: int,
-        done: Callable[[bool], None],
-    ) -> None:  # fmt: skip
-        if partition[0] == LEDGER and is_commit and self._markers_to_lose:
+        self, partition: TopicPartition, marker: Marker, *, is_strict: bool, done: Callable[[bool], None]
+    ) -> None:
+        if partition[0] == LEDGER and marker.is_commit and self._markers_to_lose:
             self._markers_to_lose -= 1
             # Transaction version 2 has raised the epoch with the decision.
-            data_epoch = record.producer_epoch - (1 if record.version >= 2 else 0)
-            self.lost_markers[record.producer_id, data_epoch] = is_commit
+            data_epoch = marker.producer_epoch - (1 if is_strict else 0)
+            self.lost_markers[marker.producer_id, data_epoch] = marker.is_commit
             self.trace.count("fault lose_marker")
-            self.trace.note(self.core.schedule.now_ms, f"marker of {record.producer_id} {data_epoch} is lost")
+            self.trace.note(self.core.schedule.now_ms, f"marker of {marker.producer_id} {data_epoch} is lost")
             done(True)
             return
-        self._write_marker(partition, record, is_commit=is_commit, coordinator_epoch=coordinator_epoch, done=done)
+        self._write_marker(partition, marker, is_strict=is_strict, done=done)
 
     # ---- ids ----
 

@@ -34,7 +34,7 @@ def avro(*fields: str, name: str = "shop.Order") -> Schema:
 ONE, TWO = avro("a"), avro("a", "b")
 
 
-class Desk:
+class CountedRegistry:
     """Carries requests to the core, and remembers them."""
 
     def __init__(self) -> None:
@@ -70,8 +70,8 @@ def answered(question: SchemaQuery, answer: Callable[[RegistryRequest], Registry
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def registry() -> CountedRegistry:
+    return CountedRegistry()
 
 
 def refusal(question: dict[str, Any], answer: Callable[[RegistryRequest], RegistryAnswer]) -> KafkaSinkError:
@@ -83,70 +83,70 @@ def refusal(question: dict[str, Any], answer: Callable[[RegistryRequest], Regist
 # ---- one request each ------------------------------------------------------------------------------------------------
 
 
-def test_the_latest_version_is_one_request(desk: Desk) -> None:
-    desk.register(SUBJECT, ONE)
-    desk.core.store.levels[""] = "NONE"
-    told = desk.register(SUBJECT, TWO)
-    found = desk.resolved(version=LATEST)
-    assert desk.asked == [("GET", f"/subjects/{SUBJECT}/versions/latest")]
+def test_the_latest_version_is_one_request(registry: CountedRegistry) -> None:
+    registry.register(SUBJECT, ONE)
+    registry.core.store.levels[""] = "NONE"
+    told = registry.register(SUBJECT, TWO)
+    found = registry.resolved(version=LATEST)
+    assert registry.asked == [("GET", f"/subjects/{SUBJECT}/versions/latest")]
     assert found == ResolvedSchema(TWO, SUBJECT, 2, told["id"], told["guid"])
 
 
-def test_a_numbered_version_is_one_request(desk: Desk) -> None:
-    told = desk.register(SUBJECT, ONE)
-    found = desk.resolved(version=1)
-    assert desk.asked == [("GET", f"/subjects/{SUBJECT}/versions/1")]
+def test_a_numbered_version_is_one_request(registry: CountedRegistry) -> None:
+    told = registry.register(SUBJECT, ONE)
+    found = registry.resolved(version=1)
+    assert registry.asked == [("GET", f"/subjects/{SUBJECT}/versions/1")]
     assert (found.schema, found.schema_id) == (ONE, told["id"])
 
 
-def test_an_id_is_one_request_and_names_the_context_by_its_subject(desk: Desk) -> None:
-    told = desk.register(SUBJECT, ONE)
-    found = desk.resolved(identity=told["id"])
-    assert desk.asked == [("GET", f"/schemas/ids/{told['id']}?subject={SUBJECT}")]
+def test_an_id_is_one_request_and_names_the_context_by_its_subject(registry: CountedRegistry) -> None:
+    told = registry.register(SUBJECT, ONE)
+    found = registry.resolved(identity=told["id"])
+    assert registry.asked == [("GET", f"/schemas/ids/{told['id']}?subject={SUBJECT}")]
     assert (found.schema, found.schema_id, found.guid) == (ONE, told["id"], told["guid"])
 
 
-def test_a_guid_is_one_request(desk: Desk) -> None:
-    told = desk.register(SUBJECT, ONE)
-    found = desk.resolved(identity=told["guid"])
-    assert desk.asked == [("GET", f"/schemas/guids/{told['guid']}")]
+def test_a_guid_is_one_request(registry: CountedRegistry) -> None:
+    told = registry.register(SUBJECT, ONE)
+    found = registry.resolved(identity=told["guid"])
+    assert registry.asked == [("GET", f"/schemas/guids/{told['guid']}")]
     assert (found.schema, found.guid) == (ONE, told["guid"])
 
 
-def test_looking_up_is_one_request(desk: Desk) -> None:
-    told = desk.register(SUBJECT, ONE)
-    found = desk.resolved(schema=ONE)
-    assert desk.asked == [("POST", f"/subjects/{SUBJECT}")]
+def test_looking_up_is_one_request(registry: CountedRegistry) -> None:
+    told = registry.register(SUBJECT, ONE)
+    found = registry.resolved(schema=ONE)
+    assert registry.asked == [("POST", f"/subjects/{SUBJECT}")]
     assert (found.schema, found.schema_id, found.version) == (ONE, told["id"], 1)
 
 
-def test_registering_is_one_request_and_doing_so_again_finds_the_same(desk: Desk) -> None:
-    first = desk.resolved(schema=ONE, registers=True, normalizes=True)
-    assert desk.asked == [("POST", f"/subjects/{SUBJECT}/versions?normalize=true")]
-    assert desk.resolved(schema=ONE, registers=True) == first
-    assert desk.core.store.snapshot() == {SUBJECT: [(1, first.schema_id, ONE.text)]}
+def test_registering_is_one_request_and_doing_so_again_finds_the_same(registry: CountedRegistry) -> None:
+    first = registry.resolved(schema=ONE, registers=True, normalizes=True)
+    assert registry.asked == [("POST", f"/subjects/{SUBJECT}/versions?normalize=true")]
+    assert registry.resolved(schema=ONE, registers=True) == first
+    assert registry.core.store.snapshot() == {SUBJECT: [(1, first.schema_id, ONE.text)]}
 
 
-def test_what_is_written_by_is_what_was_given_however_the_registry_spells_it(desk: Desk) -> None:
+def test_what_is_written_by_is_what_was_given_however_the_registry_spells_it(registry: CountedRegistry) -> None:
     spaced = Schema(AVRO, json.dumps(json.loads(ONE.text), indent=2))
-    desk.register(SUBJECT, ONE)
-    assert desk.resolved(schema=spaced).schema == spaced
+    registry.register(SUBJECT, ONE)
+    assert registry.resolved(schema=spaced).schema == spaced
 
 
 @pytest.mark.parametrize("subject", ["a/b", "a b?c#d", ":.eu:orders-value", "größe", "..", "%2F"])
-def test_a_subject_may_be_any_text(desk: Desk, subject: str) -> None:
-    first = desk.resolved(subject=subject, schema=ONE, registers=True)
-    assert list(desk.core.store.snapshot()) == [subject]
-    assert desk.resolved(subject=subject, version=LATEST).schema_id == first.schema_id
-    assert desk.resolved(subject=subject, identity=first.schema_id).schema == ONE
+def test_a_subject_may_be_any_text(registry: CountedRegistry, subject: str) -> None:
+    first = registry.resolved(subject=subject, schema=ONE, registers=True)
+    assert list(registry.core.store.snapshot()) == [subject]
+    assert registry.resolved(subject=subject, version=LATEST).schema_id == first.schema_id
+    assert registry.resolved(subject=subject, identity=first.schema_id).schema == ONE
 
 
 # ---- GUIDs -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_guid_that_is_needed_and_was_not_told_is_asked_for(desk: Desk) -> None:
+def test_a_guid_that_is_needed_and_was_not_told_is_asked_for(registry: CountedRegistry) -> None:
     def without_guid(request: RegistryRequest) -> RegistryAnswer:
-        made = desk.answer(request)
+        made = registry.answer(request)
         if request.method == "POST":
             told = {"id": json.loads(made.body)["id"]}
             return RegistryAnswer(made.source, made.status, json.dumps(told).encode())
@@ -154,11 +154,11 @@ def test_a_guid_that_is_needed_and_was_not_told_is_asked_for(desk: Desk) -> None
 
     question = SchemaQuery("value", SUBJECT, ONE, registers=True, needs_guid=True)
     found = answered(question, without_guid)
-    assert [method for method, _ in desk.asked] == ["POST", "GET"]
+    assert [method for method, _ in registry.asked] == ["POST", "GET"]
     assert found.guid is not None and found.schema == ONE
-    desk.asked.clear()
-    assert desk.resolved(schema=ONE, registers=True, needs_guid=True).guid == found.guid
-    assert len(desk.asked) == 1
+    registry.asked.clear()
+    assert registry.resolved(schema=ONE, registers=True, needs_guid=True).guid == found.guid
+    assert len(registry.asked) == 1
 
 
 # ---- references ------------------------------------------------------------------------------------------------------
@@ -170,21 +170,21 @@ def referring(name: str, *others: tuple[str, str]) -> Schema:
     return Schema(AVRO, text, tuple(Reference(other, subject, 1) for other, subject in others))
 
 
-def test_references_are_asked_for_once_each_and_come_before_what_refers_to_them(desk: Desk) -> None:
-    desk.register("d", referring("D"))
-    desk.register("b", referring("B", ("D", "d")))
-    desk.register("c", referring("C", ("D", "d"), ("B", "b")))
-    desk.register(SUBJECT, referring("A", ("B", "b"), ("C", "c")))
-    found = desk.resolved(version=LATEST)
+def test_references_are_asked_for_once_each_and_come_before_what_refers_to_them(registry: CountedRegistry) -> None:
+    registry.register("d", referring("D"))
+    registry.register("b", referring("B", ("D", "d")))
+    registry.register("c", referring("C", ("D", "d"), ("B", "b")))
+    registry.register(SUBJECT, referring("A", ("B", "b"), ("C", "c")))
+    found = registry.resolved(version=LATEST)
     assert [each.name for each in found.dependencies] == ["D", "B", "C"]
-    assert sorted(path for _, path in desk.asked[1:]) == [f"/subjects/{each}/versions/1" for each in "bcd"]
+    assert sorted(path for _, path in registry.asked[1:]) == [f"/subjects/{each}/versions/1" for each in "bcd"]
 
 
-def test_a_reference_of_a_context_stays_in_it(desk: Desk) -> None:
-    desk.register(":.eu:d", referring("D"))
-    desk.register(":.eu:orders-value", referring("A", ("D", "d")))
-    found = desk.resolved(subject=":.eu:orders-value", version=LATEST)
-    assert desk.asked[1] == ("GET", "/subjects/%3A.eu%3Ad/versions/1")
+def test_a_reference_of_a_context_stays_in_it(registry: CountedRegistry) -> None:
+    registry.register(":.eu:d", referring("D"))
+    registry.register(":.eu:orders-value", referring("A", ("D", "d")))
+    found = registry.resolved(subject=":.eu:orders-value", version=LATEST)
+    assert registry.asked[1] == ("GET", "/subjects/%3A.eu%3Ad/versions/1")
     assert [each.name for each in found.dependencies] == ["D"]
 
 
@@ -217,25 +217,27 @@ def test_references_in_a_circle_come_to_an_end() -> None:
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
-def test_an_incompatible_schema_is_refused_with_the_registrys_reason_and_changes_nothing(desk: Desk) -> None:
-    desk.register(SUBJECT, ONE)
-    before = desk.core.store.snapshot()
-    error = refusal({"schema": TWO, "registers": True}, desk.answer)
+def test_an_incompatible_schema_is_refused_with_the_registrys_reason_and_changes_nothing(
+    registry: CountedRegistry,
+) -> None:
+    registry.register(SUBJECT, ONE)
+    before = registry.core.store.snapshot()
+    error = refusal({"schema": TWO, "registers": True}, registry.answer)
     assert isinstance(error, ConfigError)
     for word in (SOURCE, "409", "READER_FIELD_MISSING_DEFAULT_VALUE", "field b", SUBJECT, "Nothing was written"):
         assert word in str(error)
-    assert desk.core.store.snapshot() == before
+    assert registry.core.store.snapshot() == before
 
 
-def test_one_that_is_not_registered_is_told_with_what_could_be_done(desk: Desk) -> None:
-    assert f"has no subject '{SUBJECT}'" in str(refusal({"schema": ONE}, desk.answer))
-    desk.register(SUBJECT, ONE)
-    error = str(refusal({"schema": TWO}, desk.answer))
+def test_one_that_is_not_registered_is_told_with_what_could_be_done(registry: CountedRegistry) -> None:
+    assert f"has no subject '{SUBJECT}'" in str(refusal({"schema": ONE}, registry.answer))
+    registry.register(SUBJECT, ONE)
+    error = str(refusal({"schema": TWO}, registry.answer))
     assert "is not registered" in error and "is not compatible" in error and "READER_FIELD_MISSING" in error
-    desk.core.store.levels[SUBJECT] = "FORWARD"
-    error = str(refusal({"schema": TWO}, desk.answer))
+    registry.core.store.levels[SUBJECT] = "FORWARD"
+    error = str(refusal({"schema": TWO}, registry.answer))
     assert "and is compatible with what is" in error and "auto.register.schemas=true" in error
-    assert list(desk.core.store.snapshot()[SUBJECT]) == [(1, 1, ONE.text)]
+    assert list(registry.core.store.snapshot()[SUBJECT]) == [(1, 1, ONE.text)]
 
 
 @pytest.mark.parametrize(
@@ -247,16 +249,16 @@ def test_one_that_is_not_registered_is_told_with_what_could_be_done(desk: Desk) 
         ({"identity": "00000000-0000-0000-0000-000000000000"}, "40403 .*there is no schema 0000"),
     ],
 )
-def test_what_is_not_there_is_named(desk: Desk, question: dict[str, Any], words: str) -> None:
+def test_what_is_not_there_is_named(registry: CountedRegistry, question: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        desk.resolved(**question)
-    assert len(desk.asked) == 1
+        registry.resolved(**question)
+    assert len(registry.asked) == 1
 
 
-def test_a_version_that_is_not_there_is_named(desk: Desk) -> None:
-    desk.register(SUBJECT, ONE)
+def test_a_version_that_is_not_there_is_named(registry: CountedRegistry) -> None:
+    registry.register(SUBJECT, ONE)
     with pytest.raises(ConfigError, match=r"40402 .*there is no version 3 of 'orders-value'"):
-        desk.resolved(version=3)
+        registry.resolved(version=3)
 
 
 @pytest.mark.parametrize(

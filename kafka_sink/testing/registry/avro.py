@@ -170,17 +170,15 @@ class _Resolution:
             if any(not self.reasons(each, writer, path) for each in reader):
                 return []
             return [f"MISSING_UNION_BRANCH at {path}: the reader's union has no type for {_told(writer)}"]
+        mismatch = f"TYPE_MISMATCH at {path}: {_told(reader)} cannot be read from {_told(writer)}"
+        if isinstance(reader, str) and isinstance(writer, str):
+            return [] if reader == writer or reader in PROMOTIONS.get(writer, ()) else [mismatch]
         if isinstance(reader, str) or isinstance(writer, str):
-            is_same = reader == writer
-            if is_same or (
-                isinstance(reader, str) and isinstance(writer, str) and reader in PROMOTIONS.get(writer, ())
-            ):
-                return []
-            return [f"TYPE_MISMATCH at {path}: {_told(reader)} cannot be read from {_told(writer)}"]
+            return [mismatch]
         if "ref" in reader and "ref" in writer:
             return self._of_named(reader["ref"], writer["ref"], path)
         if reader.get("type") != writer.get("type"):
-            return [f"TYPE_MISMATCH at {path}: {_told(reader)} cannot be read from {_told(writer)}"]
+            return [mismatch]
         inner = "items" if reader["type"] == "array" else "values"
         return self.reasons(reader[inner], writer[inner], f"{path}{inner}/")
 
@@ -199,11 +197,8 @@ class _Resolution:
                 return [] if same else [f"FIXED_SIZE_MISMATCH at {path}size: {reader['size']}, not {writer['size']}"]
             if reader["type"] == "enum":
                 missing = [each for each in writer["symbols"] if each not in reader["symbols"]]
-                return (
-                    [f"MISSING_ENUM_SYMBOLS at {path}symbols: {missing}"]
-                    if missing and not reader["has_default"]
-                    else []
-                )
+                can_read = not missing or reader["has_default"]
+                return [] if can_read else [f"MISSING_ENUM_SYMBOLS at {path}symbols: {missing}"]
             return self._of_fields(reader, writer, path)
         finally:
             self._under_way.discard((reader_name, writer_name))

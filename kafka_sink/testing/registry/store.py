@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
-from kafka_sink.testing.avro_schema import InvalidAvro, StoredAvroSchema, parse_avro, why_not_readable
+from kafka_sink.testing.registry.avro import InvalidAvro, StoredAvroSchema, parse_avro, why_not_readable
 
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 KINDS = (JSON, PROTOBUF, AVRO)
@@ -40,6 +40,33 @@ class Content:
     text: str
     references: tuple[Ref, ...] = ()
 
+    @staticmethod
+    def of(said: Mapping[str, Any]) -> Content:
+        text, kind = said.get("schema"), said.get("schemaType") or AVRO
+        if not isinstance(text, str) or not text.strip():
+            raise RegistryRefusal(422, 42201, "Empty schema")
+        if kind not in KINDS:
+            raise RegistryRefusal(422, 42201, f"Invalid schema type {kind}")
+        try:
+            given = said.get("references") or []
+            references = tuple(Ref(str(each["name"]), str(each["subject"]), int(each["version"])) for each in given)
+        except (TypeError, KeyError, ValueError):
+            text = "Invalid schema: a reference needs name, subject and version"
+            raise RegistryRefusal(422, 42201, text) from None
+        return Content(kind, text, references)
+
+    def told(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {"schema": self.text}
+        if self.kind != AVRO:
+            fields["schemaType"] = self.kind
+        if self.references:
+            fields["references"] = [asdict(each) for each in self.references]
+        return fields
+
+    @property
+    def as_json(self) -> Any:
+        return self.text if self.kind == PROTOBUF else json.loads(self.text)
+
     @property
     def guid(self) -> str:
         told = json.dumps([self.kind, self.text, [[each.name, each.subject, each.version] for each in self.references]])
@@ -52,6 +79,10 @@ class StoredVersion:
     schema_id: int
     content: Content
     is_deleted: bool = False
+
+    def told(self, subject: str) -> dict[str, Any]:
+        place = {"subject": subject, "version": self.number, "id": self.schema_id, "guid": self.content.guid}
+        return {**place, "schemaType": self.content.kind, **self.content.told()}
 
 
 @dataclass(slots=True)
@@ -177,15 +208,17 @@ class Store:
     def mode(self, subject: str) -> str:
         return self.modes.get(subject) or self.modes[""]
 
+    def relevant(self, subject: str) -> list[StoredVersion]:
+        """Those that a new version has to be compatible with."""
+        every = self.versions(subject)
+        return every if self.level(subject).endswith("_TRANSITIVE") else every[-1:]
+
     def reasons(self, content: Content, subject: str, others: list[StoredVersion]) -> list[str]:
         """Why it is not compatible with those versions, by the level of the subject."""
         level = self.level(subject)
         if level == "NONE":
             return []
-        found: list[str] = []
-        for each in others:
-            found += self._reasons_with(content, each.content, subject, level)
-        return found
+        return [text for each in others for text in self._reasons_with(content, each.content, subject, level)]
 
     def _reasons_with(self, new: Content, old: Content, subject: str, level: str) -> list[str]:
         if new.kind != old.kind:
@@ -215,9 +248,7 @@ class Store:
         known = self.same(content, subject, normalize=normalize)
         if known is not None:
             return known
-        before = self.versions(subject)
-        relevant = before if self.level(subject).endswith("_TRANSITIVE") else before[-1:]
-        reasons = self.reasons(content, subject, relevant)
+        reasons = self.reasons(content, subject, self.relevant(subject))
         if reasons:
             raise RegistryRefusal(
                 409, 409, "Schema being registered is incompatible with an earlier schema for subject "

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
 
-from kafka_sink.testing.registry import RegistryCore, RegistryFault, RegistryHttpAnswer
+from kafka_sink.testing.registry.core import RegistryCore, RegistryFault, RegistryHttpAnswer
 
 T = TypeVar("T")
 

@@ -17,8 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from kafka_sink.testing.registry_json import content_of, text_as_json, told, told_content
-from kafka_sink.testing.registry_store import KINDS, LEVELS, MODES, Content, RegistryRefusal, Store
+from kafka_sink.testing.registry.store import KINDS, LEVELS, MODES, Content, RegistryRefusal, Store
 
 CONTENT_TYPE = "application/vnd.schemaregistry.v1+json"
 
@@ -85,7 +84,8 @@ class RegistryCore:
             said = self._routed(method, target, body)
             made = RegistryHttpAnswer(200, json.dumps(said).encode(), fault=fault)
         except RegistryRefusal as refused:
-            made = _refusal(refused.status, refused.code, str(refused))
+            told = {"error_code": refused.code, "message": str(refused)}
+            made = RegistryHttpAnswer(refused.status, json.dumps(told).encode())
         if fault is None:
             return made
         return RegistryHttpAnswer(
@@ -141,10 +141,10 @@ class RegistryCore:
 
     def _version(self, call: _Call) -> Any:
         found = self.store.version(call.parts[1], call.parts[3], with_deleted=call.is_set("deleted"))
-        return told(call.parts[1], found)
+        return found.told(call.parts[1])
 
     def _version_text(self, call: _Call) -> Any:
-        return json.loads(text_as_json(self.store.version(call.parts[1], call.parts[3]).content))
+        return self.store.version(call.parts[1], call.parts[3]).content.as_json
 
     def _referenced_by(self, call: _Call) -> Any:
         return self.store.refers_to(call.parts[1], self.store.version(call.parts[1], call.parts[3]).number)
@@ -152,17 +152,17 @@ class RegistryCore:
     def _look_up(self, call: _Call) -> Any:
         subject = call.parts[1]
         self.store.demanded(subject, with_deleted=call.is_set("deleted"))
-        content = self.store.checked(content_of(call.body), subject)
+        content = self.store.checked(Content.of(call.body), subject)
         found = self.store.same(
             content, subject, normalize=call.is_set("normalize"), with_deleted=call.is_set("deleted")
         )
         if found is None:
             raise RegistryRefusal(404, 40403, "Schema not found")
-        return told(subject, found)
+        return found.told(subject)
 
     def _register(self, call: _Call) -> Any:
-        found = self.store.register(content_of(call.body), call.parts[1], normalize=call.is_set("normalize"))
-        return {name: value for name, value in told(call.parts[1], found).items() if name != "subject"}
+        found = self.store.register(Content.of(call.body), call.parts[1], normalize=call.is_set("normalize"))
+        return {name: value for name, value in found.told(call.parts[1]).items() if name != "subject"}
 
     def _delete_subject(self, call: _Call) -> Any:
         subject, permanent = call.parts[1], call.is_set("permanent")
@@ -198,10 +198,10 @@ class RegistryCore:
 
     def _by_id(self, call: _Call) -> Any:
         content = self._content_of_id(call)
-        return {**told_content(content), "guid": content.guid}
+        return {**content.told(), "guid": content.guid}
 
     def _text_by_id(self, call: _Call) -> Any:
-        return json.loads(text_as_json(self._content_of_id(call)))
+        return self._content_of_id(call).as_json
 
     def _content_of_id(self, call: _Call) -> Content:
         wanted = call.parts[2]
@@ -233,7 +233,7 @@ class RegistryCore:
         for context in self.store.contexts.values():
             for content in context.by_id.values():
                 if content.guid == call.parts[2].lower():
-                    return {**told_content(content), "guid": content.guid}
+                    return {**content.told(), "guid": content.guid}
         raise RegistryRefusal(404, 40403, f"Schema {call.parts[2]} not found")
 
     def _contexts(self, call: _Call) -> Any:
@@ -243,67 +243,68 @@ class RegistryCore:
 
     def _test(self, call: _Call) -> Any:
         subject = call.parts[2]
-        content = self.store.checked(content_of(call.body), subject)
-        if len(call.parts) == 5:
-            others = [self.store.version(subject, call.parts[4])]
-        else:
-            every = self.store.versions(subject)
-            others = every if self.store.level(subject).endswith("_TRANSITIVE") else every[-1:]
+        content = self.store.checked(Content.of(call.body), subject)
+        is_of_one = len(call.parts) == 5
+        others = [self.store.version(subject, call.parts[4])] if is_of_one else self.store.relevant(subject)
         reasons = self.store.reasons(content, subject, others)
         return {"is_compatible": not reasons, **({"messages": reasons} if call.is_set("verbose") else {})}
 
-    def _level(self, call: _Call) -> Any:
-        subject = _subject_of(call)
-        if subject and subject not in self.store.levels:
+    def _setting(self, call: _Call) -> Any:
+        setting, subject = _SETTINGS[call.parts[0]], _subject_of(call)
+        values = setting.values_in(self.store)
+        if subject and subject not in values:
             if not call.is_set("defaultToGlobal"):
-                raise RegistryRefusal(
-                    404, 40408, f"Subject '{subject}' does not have subject-level compatibility configured"
-                )
+                raise setting.missing(subject)
             subject = ""
-        return {"compatibilityLevel": self.store.levels[subject]}
+        return {setting.told_as: values[subject]}
 
-    def _set_level(self, call: _Call) -> Any:
-        level = call.body.get("compatibility")
-        if not isinstance(level, str) or level.upper() not in LEVELS:
-            raise RegistryRefusal(
-                422, 42203, "Invalid compatibility level. Valid values are none, backward, forward, full, "
-                "backward_transitive, forward_transitive, and full_transitive"
-            )  # fmt: skip
-        self.store.levels[_subject_of(call)] = level.upper()
-        return {"compatibility": level.upper()}
+    def _set_setting(self, call: _Call) -> Any:
+        setting = _SETTINGS[call.parts[0]]
+        value = call.body.get(setting.word)
+        if not isinstance(value, str) or value.upper() not in setting.choices:
+            raise RegistryRefusal(422, setting.code_wrong, setting.text_wrong)
+        setting.values_in(self.store)[_subject_of(call)] = value.upper()
+        return {setting.word: value.upper()}
 
-    def _delete_level(self, call: _Call) -> Any:
-        subject = _subject_of(call)
-        if subject not in self.store.levels:
-            raise RegistryRefusal(
-                404, 40408, f"Subject '{subject}' does not have subject-level compatibility configured"
-            )
-        before = self.store.levels.pop(subject)
-        self.store.levels.setdefault("", "BACKWARD")
-        return {"compatibility": before}
+    def _delete_setting(self, call: _Call) -> Any:
+        setting, subject = _SETTINGS[call.parts[0]], _subject_of(call)
+        values = setting.values_in(self.store)
+        if subject not in values:
+            raise setting.missing(subject)
+        before = values.pop(subject)
+        values.setdefault("", setting.default)
+        return {setting.word: before}
 
-    def _mode(self, call: _Call) -> Any:
-        subject = _subject_of(call)
-        if subject and subject not in self.store.modes:
-            if not call.is_set("defaultToGlobal"):
-                raise RegistryRefusal(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
-            subject = ""
-        return {"mode": self.store.modes[subject]}
 
-    def _set_mode(self, call: _Call) -> Any:
-        mode = call.body.get("mode")
-        if not isinstance(mode, str) or mode.upper() not in MODES:
-            raise RegistryRefusal(422, 42204, f"Invalid mode. Valid values are {', '.join(MODES)}")
-        self.store.modes[_subject_of(call)] = mode.upper()
-        return {"mode": mode.upper()}
+@dataclass(frozen=True)
+class _Setting:
+    """What is set for a subject, or for all."""
 
-    def _delete_mode(self, call: _Call) -> Any:
-        subject = _subject_of(call)
-        if subject not in self.store.modes:
-            raise RegistryRefusal(404, 40409, f"Subject '{subject}' does not have subject-level mode configured")
-        before = self.store.modes.pop(subject)
-        self.store.modes.setdefault("", "READWRITE")
-        return {"mode": before}
+    word: str
+    told_as: str
+    choices: tuple[str, ...]
+    default: str
+    values_in: Callable[[Store], dict[str, str]]
+    code_missing: int
+    code_wrong: int
+    text_wrong: str
+
+    def missing(self, subject: str) -> RegistryRefusal:
+        text = f"Subject '{subject}' does not have subject-level {self.word} configured"
+        return RegistryRefusal(404, self.code_missing, text)
+
+
+_LEVELS_IN_WORDS = "none, backward, forward, full, backward_transitive, forward_transitive, and full_transitive"
+_SETTINGS = {
+    "config": _Setting(
+        "compatibility", "compatibilityLevel", LEVELS, "BACKWARD", lambda store: store.levels, 40408, 42203,
+        f"Invalid compatibility level. Valid values are {_LEVELS_IN_WORDS}",
+    ),
+    "mode": _Setting(
+        "mode", "mode", MODES, "READWRITE", lambda store: store.modes, 40409, 42204,
+        f"Invalid mode. Valid values are {', '.join(MODES)}",
+    ),
+}  # fmt: skip
 
 
 _Handler = Callable[[RegistryCore, _Call], Any]
@@ -329,17 +330,17 @@ _ROUTES: tuple[tuple[str, tuple[str, ...], _Handler], ...] = tuple(
         "GET /contexts": RegistryCore._contexts,
         "POST /compatibility/subjects/*/versions": RegistryCore._test,
         "POST /compatibility/subjects/*/versions/*": RegistryCore._test,
-        "GET /config": RegistryCore._level,
-        "GET /config/*": RegistryCore._level,
-        "PUT /config": RegistryCore._set_level,
-        "PUT /config/*": RegistryCore._set_level,
-        "DELETE /config": RegistryCore._delete_level,
-        "DELETE /config/*": RegistryCore._delete_level,
-        "GET /mode": RegistryCore._mode,
-        "GET /mode/*": RegistryCore._mode,
-        "PUT /mode": RegistryCore._set_mode,
-        "PUT /mode/*": RegistryCore._set_mode,
-        "DELETE /mode/*": RegistryCore._delete_mode,
+        "GET /config": RegistryCore._setting,
+        "GET /config/*": RegistryCore._setting,
+        "PUT /config": RegistryCore._set_setting,
+        "PUT /config/*": RegistryCore._set_setting,
+        "DELETE /config": RegistryCore._delete_setting,
+        "DELETE /config/*": RegistryCore._delete_setting,
+        "GET /mode": RegistryCore._setting,
+        "GET /mode/*": RegistryCore._setting,
+        "PUT /mode": RegistryCore._set_setting,
+        "PUT /mode/*": RegistryCore._set_setting,
+        "DELETE /mode/*": RegistryCore._delete_setting,
     }.items()
 )
 
@@ -360,7 +361,3 @@ def _json(body: bytes) -> Any:
 
 def _subject_of(call: _Call) -> str:
     return call.parts[1] if len(call.parts) > 1 else ""
-
-
-def _refusal(status: int, code: int, message: str) -> RegistryHttpAnswer:
-    return RegistryHttpAnswer(status, json.dumps({"error_code": code, "message": message}).encode())

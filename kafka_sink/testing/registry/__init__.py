@@ -1,0 +1,1 @@
+"""The embedded schema registry: what it keeps (`store`, with `avro`), what it answers (`core`), and its socket."""

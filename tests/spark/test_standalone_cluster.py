@@ -1,0 +1,105 @@
+"""The standalone cluster that tests submit jobs to: what it does with processes that die, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.spark.conftest import require_java
+from tools import kafka_watchdog
+from tools.spark_cluster import SparkCluster, SparkFailed
+from tools.waiting import wait_until
+
+ROOT = Path(__file__).parents[2]
+JOBS = Path(__file__).parent / "jobs"
+PATIENCE_S = 400
+# Each look goes through all processes of the machine.
+LOOK_S = 0.5
+
+
+def test_a_job_that_fails_says_why(spark_cluster: SparkCluster, tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text("raise SystemExit('this text is looked for')")
+    with pytest.raises(SparkFailed, match="this text is looked for"):
+        spark_cluster.submit(script).wait()
+
+
+def test_a_killed_executor_is_replaced_and_a_paused_python_worker_goes_on(
+    spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    job = spark_cluster.submit(JOBS / "wait_in_tasks.py", [str(gate)])
+    wait_until(lambda: len(spark_cluster.python_workers()) == 2, "both tasks run", PATIENCE_S, poll_s=LOOK_S)
+    killed, other = spark_cluster.executors()
+    assert (killed.host, other.host) == ("127.0.0.2", "127.0.0.3")
+    (paused,) = spark_cluster.python_workers(other)
+    spark_cluster.pause(paused)
+    spark_cluster.kill(killed.process_id)
+    hosts = ["127.0.0.2", "127.0.0.3"]
+    wait_until(
+        lambda: [one.host for one in spark_cluster.executors()] == hosts, "it is replaced", PATIENCE_S, poll_s=LOOK_S
+    )
+    assert killed.process_id not in [one.process_id for one in spark_cluster.executors()]
+    gate.touch()
+    spark_cluster.resume(paused)
+    assert job.wait().split() == ["4950"]
+
+
+def test_a_killed_worker_comes_back_for_the_next_test(spark_cluster: SparkCluster) -> None:
+    killed = spark_cluster.worker_process_id(1)
+    spark_cluster.kill(killed)
+    spark_cluster.heal()
+    assert spark_cluster.worker_process_id(1) != killed
+    assert spark_cluster.alive_hosts() == {"127.0.0.2", "127.0.0.3"}
+
+
+def test_only_processes_of_the_cluster_can_be_killed(spark_cluster: SparkCluster) -> None:
+    with pytest.raises(ValueError, match="not a live one of this cluster"):
+        spark_cluster.kill(os.getpid())
+
+
+# Executors and Python processes are known to the cluster by a variable in their environment, or the tests above would
+# not have found them. So a small process that has it stands for them here, beside a master.
+
+
+def marked_process(folder: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, kafka_watchdog.MARK: str(folder)}
+    return subprocess.Popen(["sleep", "600"], env=environment, start_new_session=True)
+
+
+def test_a_closed_cluster_leaves_no_process_and_no_folder() -> None:
+    require_java()
+    with SparkCluster(workers=0) as cluster:
+        folder = cluster.folder
+        other = marked_process(folder)
+        assert len(kafka_watchdog.processes_using(str(folder))) == 2
+    assert other.wait(60) == -signal.SIGKILL
+    assert kafka_watchdog.processes_using(str(folder)) == []
+    assert not folder.exists()
+
+
+_OWNER = """
+import sys
+from tests.spark.test_standalone_cluster import marked_process
+from tools.spark_cluster import SparkCluster
+with SparkCluster(workers=0) as cluster:
+    marked_process(cluster.folder)
+    print(cluster.folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_cluster_ends_with_its_owner_though_it_was_killed() -> None:
+    require_java()
+    command = [sys.executable, "-c", _OWNER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as owner:
+        assert owner.stdout is not None
+        folder = owner.stdout.readline().strip()
+        assert len(kafka_watchdog.processes_using(folder)) == 2
+        owner.send_signal(signal.SIGKILL)
+    wait_until(lambda: kafka_watchdog.processes_using(folder) == [] and not Path(folder).exists(), "all is gone")
