@@ -9,7 +9,7 @@ from fake_cluster import FakeCluster
 
 from kafka_sink.client.authentication import Authenticator
 from kafka_sink.client.cluster import Endpoint
-from kafka_sink.client.commands import Address, Connect, Notice, Resolve
+from kafka_sink.client.commands import Connect, Notice, Resolve
 from kafka_sink.client.metadata import Metadata, MetadataRequest
 from kafka_sink.client.nodes import NodeSet
 from kafka_sink.client.request import Answer, Request
@@ -54,7 +54,9 @@ class Driver:
         self.jitter = jitter
         self.nodes = NodeSet(self.options, jitter=lambda: self.jitter, authenticator=authenticator)
         self.metadata = Metadata(self.options, self.nodes, jitter=lambda: self.jitter) if has_metadata else None
+        self.sent: list[Request] = []
         self.answers: list[Answer] = []
+        self.notices: list[Notice] = []
         self.now_ms = 1_000_000
         if knows_brokers and not has_metadata:
             self.nodes.set_brokers(
@@ -91,18 +93,28 @@ class Driver:
     # ---- shorthands ----
 
     def run(self, now_ms: int | None = None) -> list[Command]:
-        return self.cluster.run(self, self.now_ms if now_ms is None else now_ms)
+        commands = self.cluster.run(self, self.now_ms if now_ms is None else now_ms)
+        self.notices += [command for command in commands if isinstance(command, Notice)]
+        return commands
 
     def sleep(self, time_ms: int) -> list[Command]:
         return self.run(self.now_ms + time_ms)
 
     def await_ready(self, node_id: int = 0) -> None:
-        self.nodes.connect(node_id, self.now_ms)
-        self.run()
+        self.connect(node_id)
         assert self.nodes.is_ready(node_id, self.now_ms)
+
+    def connect(self, node_id: int = 0) -> list[Command]:
+        self.nodes.connect(node_id, self.now_ms)
+        return self.run()
+
+    def lose(self, node_id: int = 0) -> list[Command]:
+        self.cluster.disconnect(node_id)
+        return self.run()
 
     def send(self, asked: Request | None = None, node_id: int = 0) -> Request:
         asked = asked or request()
+        self.sent.append(asked)
         self.nodes.send(node_id, asked, self.now_ms)
         self.run()
         return asked
@@ -124,16 +136,3 @@ class Driver:
 
 def notices(commands: Sequence[Command]) -> list[str]:
     return [command.text for command in commands if isinstance(command, Notice)]
-
-
-def fail_to_connect(driver: Driver, times: int = 1) -> None:
-    driver.cluster.refusing.add(0)
-    for _ in range(times):
-        driver.sleep(driver.delay_ms())
-        driver.nodes.connect(0, driver.now_ms)
-        driver.run()
-    driver.cluster.refusing.discard(0)
-
-
-def tried(driver: Driver) -> list[Address]:
-    return [command.address for command in driver.connects()]

@@ -58,6 +58,14 @@ def described(request: Asked) -> dict[str, Any]:
     return {"transaction_states": rows}
 
 
+def answer_all(driver: AdminDriver) -> None:
+    """Every transaction that waits for its end has it, and so has every later one."""
+    driver.cluster.scripts[END_TXN.key] = ok
+    for request in driver.cluster.pending_of(END_TXN):
+        driver.cluster.answer(request, ok(request))
+    driver.run()
+
+
 @pytest.fixture
 def driver() -> AdminDriver:
     driver = AdminDriver()
@@ -215,9 +223,7 @@ def test_questions_of_one_step_are_all_out_before_the_first_answer(driver: Admin
     driver.cluster.scripts[END_TXN.key] = lambda request: None
     driver.run(*[AdminRequest(Coordinator(key), END_TXN, END_BODY, TIMEOUT_MS) for key in "abcd" * 5])
     assert len(driver.cluster.pending_of(END_TXN)) == 20 and not driver.replies
-    for request in driver.cluster.pending_of(END_TXN):
-        driver.cluster.answer(request, ok(request))
-    driver.run()
+    answer_all(driver)
     assert len(driver.replies) == 20
 
 
@@ -260,10 +266,7 @@ def test_a_further_connection_that_is_lost_takes_along_only_what_was_on_it(drive
     assert len(lost) == ENDS_IN_FLIGHT
     assert {(driver.reply_to(end).kind, driver.reply_to(end).was_sent) for end in lost} == {(ResponseKind.LOST, True)}
     assert "(node 1)" in str(driver.reply_to(lost[0]).error)
-    driver.cluster.scripts[END_TXN.key] = ok
-    for request in driver.cluster.pending_of(END_TXN):
-        driver.cluster.answer(request, ok(request))
-    driver.run()
+    answer_all(driver)
     assert Counter(driver.reply_to(end).kind for end in ends) == {ResponseKind.LOST: 4, ResponseKind.ANSWERED: 36}
     assert driver.count(END_TXN) == 40, "what may have arrived is not sent again"
 
@@ -273,19 +276,13 @@ def test_where_no_further_connection_is_to_be_had_one_does_it_all(driver: AdminD
     driver.cluster.refusing.add(1)
     ends = many_ends(driver, 40)
     assert len(driver.cluster.pending_of(END_TXN)) == ENDS_IN_FLIGHT
-    driver.cluster.scripts[END_TXN.key] = ok
-    for request in driver.cluster.pending_of(END_TXN):
-        driver.cluster.answer(request, ok(request))
-    driver.run()
+    answer_all(driver)
     assert {driver.reply_to(end).kind for end in ends} == {ResponseKind.ANSWERED}
 
 
 def test_all_connections_to_a_broker_that_left_or_moved_are_closed(driver: AdminDriver) -> None:
     many_ends(driver, 40)
-    driver.cluster.scripts[END_TXN.key] = ok
-    for request in driver.cluster.pending_of(END_TXN):
-        driver.cluster.answer(request, ok(request))
-    driver.run()
+    answer_all(driver)
     assert len(driver.cluster.connections_of(1)) == LANES_MAX
     driver.cluster.brokers[1] = ("host9", 9092)
     driver.asking.metadata.refresh()
@@ -293,10 +290,7 @@ def test_all_connections_to_a_broker_that_left_or_moved_are_closed(driver: Admin
     assert driver.cluster.connections_of(1) == []
     many_ends(driver, 40)
     assert len(driver.cluster.connections_of(1)) == LANES_MAX
-    for request in driver.cluster.pending_of(END_TXN):
-        driver.cluster.answer(request, ok(request))
-    driver.cluster.scripts[END_TXN.key] = ok
-    driver.run()
+    answer_all(driver)
     del driver.cluster.brokers[1]
     driver.asking.metadata.refresh()
     driver.sleep(1_000)

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from driver import EngineDriver, new_batch
 from fake_cluster import Asked, FakeCluster
-from network_driver import Driver, notices, request
+from history import History, histories
+from network_driver import Driver, notices
+from network_history import check
 
 from kafka_sink.client.authentication import session_end_ms
 from kafka_sink.client.connection import NEGOTIATION_FRAME_BYTES_MAX
@@ -17,11 +19,10 @@ from kafka_sink.errors import (
     ConfigError,
     LocalProtocolError,
     RemoteProtocolError,
-    TransportError,
 )
 from kafka_sink.security.login import Login, new_exchange
 from kafka_sink.security.mechanisms import Exchange
-from kafka_sink.wire.apis import API_VERSIONS, FIND_COORDINATOR, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kafka_sink.wire.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 TOKEN = b"\0alice\0hunter2"
 GREETING = [API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE]
@@ -82,8 +83,7 @@ def test_nothing_but_the_greeting_is_said_before_the_connection_is_ready() -> No
 def test_a_node_is_not_ready_while_an_answer_is_missing(stage: Any) -> None:
     driver = authenticated()
     driver.cluster.scripts[stage.key] = lambda asked: None
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
+    driver.connect()
     assert not driver.nodes.is_ready(0, driver.now_ms) and driver.nodes.in_flight_count(0) == 0
     driver.sleep(driver.options.request_timeout_ms)
     assert f"did not answer {stage.name}" in str(driver.nodes.last_failure)
@@ -113,14 +113,12 @@ def test_a_mechanism_of_several_steps_is_stepped_until_it_is_content() -> None:
 
 def refused(driver: Driver) -> str:
     """What is told, once, and nothing is tried any more."""
-    driver.nodes.connect(0, driver.now_ms)
-    told = notices(driver.run())
+    told = notices(driver.connect())
     assert isinstance(driver.nodes.refusal, AuthenticationError)
     connects = len(driver.connects())
     for _ in range(5):
         driver.sleep(60_000)
-        driver.nodes.connect(0, driver.now_ms)
-        told += notices(driver.run())
+        told += notices(driver.connect())
     assert len(driver.connects()) == connects == 1
     assert driver.nodes.refusal is not None and told == [str(driver.nodes.refusal)]
     return f"{driver.nodes.refusal.name}: {told[0]}"
@@ -166,8 +164,7 @@ def test_credentials_that_are_not_there_end_it_before_anything_is_sent() -> None
         raise ConfigError("sasl.password refers to ${env:X}, which is not there")
 
     driver = authenticated(nothing)
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
+    driver.connect()
     assert isinstance(driver.nodes.refusal, ConfigError)
     assert apis(driver) == [API_VERSIONS]
 
@@ -185,27 +182,9 @@ def test_a_mistake_of_our_own_is_raised_and_taken_for_no_refusal() -> None:
 # ---- troubles that may pass ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("stage", "code"), [(SASL_HANDSHAKE, -1), (SASL_AUTHENTICATE, 7), (SASL_AUTHENTICATE, 56)])
-def test_another_error_code_is_a_trouble_of_the_broker_and_tried_again(stage: Any, code: int) -> None:
-    driver = authenticated()
-    good = driver.cluster.scripts[stage.key]
-    bodies: dict[Any, dict[str, Any]] = {
-        SASL_HANDSHAKE: {"error_code": code, "mechanisms": []},
-        SASL_AUTHENTICATE: {"error_code": code, "error_message": None, "auth_bytes": b""},
-    }
-    driver.cluster.scripts[stage.key] = lambda asked: bodies[stage]
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    assert isinstance(driver.nodes.last_failure, TransportError) and driver.nodes.refusal is None
-    driver.cluster.scripts[stage.key] = good
-    driver.sleep(driver.delay_ms())
-    driver.await_ready()
-
-
 def test_a_broker_without_sasl_authenticate_is_told() -> None:
     driver = authenticated(cluster=FakeCluster({0: ("a", 9092)}, api_versions={SASL_HANDSHAKE.key: (0, 0)}))
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
+    driver.connect()
     assert "offers no SaslHandshake v1" in str(driver.nodes.last_failure)
 
 
@@ -213,10 +192,8 @@ def test_a_broker_without_sasl_authenticate_is_told() -> None:
 def test_a_connection_that_is_lost_on_the_way_says_where(stage: Any) -> None:
     driver = authenticated()
     driver.cluster.scripts[stage.key] = lambda asked: None
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    driver.cluster.disconnect(0)
-    driver.run()
+    driver.connect()
+    driver.lose()
     assert "was lost while it authenticated: connection reset by peer" in str(driver.nodes.last_failure)
 
 
@@ -235,8 +212,7 @@ def test_a_connection_that_is_lost_on_the_way_says_where(stage: Any) -> None:
 def test_bytes_that_are_no_answer_close_the_connection(stage: Any, data: bytes, says: str) -> None:
     driver = authenticated()
     driver.cluster.scripts[stage.key] = lambda asked: None
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
+    driver.connect()
     driver.cluster.inject(0, data)
     driver.run()
     assert isinstance(driver.nodes.last_failure, RemoteProtocolError) and says in str(driver.nodes.last_failure)
@@ -257,98 +233,48 @@ def test_a_session_without_a_life_never_ends(lifetime_ms: int) -> None:
     assert session_end_ms(1_000, lifetime_ms, 0.5) is None
 
 
-def test_a_session_that_nobody_needs_is_left_to_end() -> None:
-    driver = authenticated(lifetime_ms=10_000)
-    driver.await_ready()
-    driver.sleep(8_999)
-    assert driver.nodes.is_ready(0, driver.now_ms)
-    driver.sleep(1)
-    assert not driver.nodes.is_ready(0, driver.now_ms)
-    assert apis(driver) == GREETING
-    assert driver.nodes.least_loaded(driver.now_ms) == 0
+@histories("""
+a session that nobody needs is left to end
+    with lifetime_ms=10000
+    ready 8999ms usable=yes 1ms usable=no requests=ApiVersions,SaslHandshake,SaslAuthenticate offered=0
 
+a session is renewed on the same connection behind what is in flight
+    with lifetime_ms=10000
+    ready send send in_flight=2 9000ms connect usable=no in_flight=2
+    requests=ApiVersions,SaslHandshake,SaslAuthenticate,Produce,Produce,SaslHandshake
+    ok ok answers=ok,ok usable=yes connects=1
+    requests=ApiVersions,SaslHandshake,SaslAuthenticate,Produce,Produce,SaslHandshake,SaslAuthenticate
+    8999ms usable=yes
 
-def test_a_session_is_renewed_on_the_same_connection_behind_what_is_in_flight() -> None:
-    driver = authenticated(lifetime_ms=10_000)
-    driver.await_ready()
-    asked = [driver.send() for _ in range(2)]
-    assert driver.nodes.in_flight_count(0) == 2
-    driver.sleep(9_000)
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    # Written behind the two, answered behind them: the broker has said nothing yet.
-    assert apis(driver) == [*GREETING, FIND_COORDINATOR, FIND_COORDINATOR, SASL_HANDSHAKE]
-    assert not driver.nodes.is_ready(0, driver.now_ms) and driver.nodes.in_flight_count(0) == 2
-    for pending in driver.cluster.pending_of(FIND_COORDINATOR):
-        driver.cluster.answer(pending, {"coordinators": []})
-    driver.run()
-    assert [answer.request for answer in driver.take_answers()] == asked
-    assert apis(driver)[-2:] == [SASL_HANDSHAKE, SASL_AUTHENTICATE]
-    assert driver.nodes.is_ready(0, driver.now_ms) and len(driver.connects()) == 1
-    driver.sleep(8_999)
-    assert driver.nodes.is_ready(0, driver.now_ms)
+what was in flight fails once when the connection is lost during a renewal
+    with lifetime_ms=10000
+    ready send 9000ms connect lost answers=lost
 
+a renewal that came too early is mended by a new connection
+    with lifetime_ms=1000
+    ready refuses:SaslHandshake,34 900ms connect refused=no says:"did not begin a new session"
+    tries usable=yes connects=2
 
-def test_what_was_in_flight_fails_once_when_the_connection_is_lost_during_a_renewal() -> None:
-    driver = authenticated(lifetime_ms=10_000)
-    driver.await_ready()
-    asked = driver.send()
-    driver.sleep(9_000)
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    driver.cluster.disconnect(0)
-    driver.run()
-    (answer,) = driver.take_answers()
-    assert answer.request is asked and answer.was_sent and isinstance(answer.failure, TransportError)
+credentials that were revoked end it at the renewal
+    with lifetime_ms=10000
+    ready refuses:SaslAuthenticate,58 9000ms connect refused=yes says:"refused the credentials"
 
+a renewal does not keep an idle connection alive
+    with lifetime_ms=10000 connections_max_idle_ms=60000
+    ready 60000ms connections=0
 
-def test_a_renewal_that_came_too_early_is_mended_by_a_new_connection() -> None:
-    driver = authenticated(lifetime_ms=1_000)
-    driver.await_ready()
-    driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 34, "mechanisms": []}
-    driver.sleep(900)
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    assert driver.nodes.refusal is None and "did not begin a new session" in str(driver.nodes.last_failure)
-    driver.cluster.scripts[SASL_HANDSHAKE.key] = lambda asked: {"error_code": 0, "mechanisms": []}
-    driver.sleep(driver.delay_ms())
-    driver.await_ready()
-    assert len(driver.connects()) == 2
+a throttled connection is not asked for a new session
+    with lifetime_ms=10000
+    ready send 8500ms throttled:2000 1000ms connect requests=ApiVersions,SaslHandshake,SaslAuthenticate,Produce
+    1000ms connect usable=yes
 
-
-def test_credentials_that_were_revoked_end_it_at_the_renewal() -> None:
-    driver = authenticated(lifetime_ms=10_000)
-    driver.await_ready()
-    driver.cluster.scripts[SASL_AUTHENTICATE.key] = lambda asked: {**accepted(asked), "error_code": 58}
-    driver.sleep(9_000)
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    assert isinstance(driver.nodes.refusal, AuthenticationError)
-
-
-def test_a_renewal_does_not_keep_an_idle_connection_alive() -> None:
-    driver = authenticated(lifetime_ms=10_000, connections_max_idle_ms=60_000)
-    driver.await_ready()
-    driver.sleep(60_000)
-    assert driver.cluster.connections == {}
-
-
-def test_a_throttled_connection_is_not_asked_for_a_new_session() -> None:
-    driver = authenticated(lifetime_ms=10_000)
-    driver.await_ready()
-    driver.send(request())
-    pending = driver.cluster.pending_of(FIND_COORDINATOR)[0]
-    driver.sleep(8_500)
-    driver.cluster.answer(pending, {"coordinators": [], "throttle_time_ms": 2_000})
-    driver.run()
-    driver.sleep(1_000)
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    assert apis(driver)[-1] is FIND_COORDINATOR
-    driver.sleep(1_000)
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    assert driver.nodes.is_ready(0, driver.now_ms)
+another error code is a trouble of the broker and tried again
+    refuses:SaslHandshake,-1 connect refused=no losses=1 tries usable=yes lost
+    refuses:SaslAuthenticate,7 tries refused=no losses=3 tries usable=yes lost
+    refuses:SaslAuthenticate,56 tries refused=no losses=5 tries usable=yes
+""")
+def test_sessions_and_troubles_that_may_pass(history: History) -> None:
+    check(authenticated(**history.options), history)
 
 
 # ---- the whole engine ------------------------------------------------------------------------------------------

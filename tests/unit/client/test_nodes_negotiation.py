@@ -6,7 +6,7 @@ import pytest
 from fake_cluster import FakeCluster
 from network_driver import Driver, notices, produce, request
 
-from kafka_sink.client.commands import Buffer, Connected, Disconnect, Notice, Received, Resolved, Send
+from kafka_sink.client.commands import Buffer, Connected, Received, Resolved, Send
 from kafka_sink.client.request import Request
 from kafka_sink.errors import BrokerError, LocalProtocolError, TransportError
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
@@ -41,8 +41,7 @@ def test_sending_to_an_unknown_node_is_refused() -> None:
 def test_a_node_is_ready_after_its_versions_are_known_and_not_before() -> None:
     driver = Driver()
     driver.cluster.scripts[API_VERSIONS.key] = lambda asked: None
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
+    driver.connect()
     (asked,) = driver.cluster.pending
     assert (asked.api, asked.version) == (API_VERSIONS, API_VERSIONS.version_max)
     assert asked.body == {"client_software_name": CLIENT_SOFTWARE_NAME, "client_software_version": VERSION}
@@ -54,16 +53,6 @@ def test_a_node_is_ready_after_its_versions_are_known_and_not_before() -> None:
     assert driver.nodes.is_ready(0, driver.now_ms)
     assert driver.nodes.version_of(0, PRODUCE) == 9
     assert driver.take_answers() == []
-
-
-def test_connecting_twice_opens_one_connection() -> None:
-    driver = Driver()
-    for _ in range(3):
-        driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    assert len(driver.connects()) == 1
 
 
 def test_a_broker_that_refuses_the_version_of_api_versions_is_asked_again_with_the_version_it_names() -> None:
@@ -85,87 +74,9 @@ def test_a_broker_that_refuses_every_version_is_given_up_after_finitely_many_que
     driver = Driver()
     rows = [{"api_key": API_VERSIONS.key, "min_version": 0, "max_version": 30_000}]
     driver.cluster.scripts[API_VERSIONS.key] = lambda asked: {"error_code": 35, "api_keys": rows}
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
+    driver.connect()
     assert asked_versions(driver) == list(range(API_VERSIONS.version_max, -1, -1))
     assert driver.delay_ms() == 50
-
-
-def test_any_other_error_in_the_answer_to_api_versions_closes_the_connection() -> None:
-    driver = Driver()
-    driver.cluster.scripts[API_VERSIONS.key] = lambda asked: {"error_code": 42, "api_keys": []}
-    driver.nodes.connect(0, driver.now_ms)
-    (notice,) = notices(driver.run())
-    assert "a:9092 (node 0) refused ApiVersions with error code 42" in notice
-    assert not driver.nodes.is_ready(0, driver.now_ms)
-    assert isinstance(driver.cluster.commands[-1], Disconnect)
-    assert driver.take_answers() == []
-
-
-def test_a_disconnect_during_api_versions_backs_off_exponentially_and_reaches_no_caller() -> None:
-    driver = Driver()
-    driver.cluster.scripts[API_VERSIONS.key] = lambda asked: None
-    delays = []
-    for _ in range(6):
-        driver.nodes.connect(0, driver.now_ms)
-        driver.run()
-        driver.cluster.disconnect(0)
-        driver.run()
-        assert driver.take_answers() == []
-        delays.append(driver.delay_ms())
-        driver.sleep(driver.delay_ms())
-    assert delays == [50, 100, 200, 400, 800, 1000]
-
-
-def test_a_disconnect_during_api_versions_tells_the_operator_what_to_look_at() -> None:
-    driver = Driver()
-    driver.cluster.scripts[API_VERSIONS.key] = lambda asked: None
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    driver.cluster.disconnect(0)
-    (notice,) = notices(driver.run())
-    assert "a:9092 (node 0) was closed by the peer during ApiVersions" in notice
-    assert "is a TLS listener behind this port?" in notice
-    assert "next attempt in 50 ms" in notice
-
-
-def test_of_a_row_of_failures_an_operator_is_told_the_first_second_fourth_and_eighth() -> None:
-    driver = Driver()
-    driver.cluster.scripts[API_VERSIONS.key] = lambda asked: None
-    told = []
-    for number in range(1, 10):
-        driver.nodes.connect(0, driver.now_ms)
-        driver.run()
-        driver.cluster.disconnect(0)
-        told += [number for command in driver.run() if isinstance(command, Notice) and command.level == "warning"]
-        driver.sleep(driver.delay_ms())
-    assert told == [1, 2, 4, 8]
-
-
-def test_a_broker_that_accepts_but_never_answers_api_versions_is_left_after_the_request_time_out() -> None:
-    driver = Driver(request_timeout_ms=5_000)
-    driver.cluster.silent.add(0)
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    start_ms = driver.now_ms
-    assert driver.nodes.next_deadline_ms(start_ms) == start_ms + 5_000
-    driver.sleep(4_999)
-    assert driver.cluster.connections
-    driver.sleep(1)
-    assert not driver.cluster.connections
-    assert driver.delay_ms() == 50
-    assert "did not answer ApiVersions" in str(driver.nodes.last_failure)
-
-
-def test_closing_all_during_api_versions_reports_nothing_to_callers() -> None:
-    driver = Driver()
-    driver.cluster.silent.add(0)
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    driver.nodes.close_all()
-    driver.run()
-    assert driver.take_answers() == []
-    assert not driver.cluster.connections
 
 
 def test_a_name_that_does_not_resolve_backs_off_and_names_the_host() -> None:
@@ -179,21 +90,11 @@ def test_a_name_that_does_not_resolve_backs_off_and_names_the_host() -> None:
     assert not driver.nodes.is_ready(0, driver.now_ms)
 
 
-def test_a_name_without_an_address_is_a_failure_too() -> None:
-    driver = Driver()
-    driver.cluster.addresses["a"] = ()
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
-    assert driver.delay_ms() == 50
-    assert "the name has no address" in str(driver.nodes.last_failure)
-
-
 def test_an_event_of_a_closed_connection_is_ignored() -> None:
     driver = Driver()
     driver.await_ready()
     stale_id = driver.connects()[0].connection_id
-    driver.cluster.disconnect(0)
-    driver.run()
+    driver.lose()
     for event in (Connected(stale_id), Received(stale_id, b"\x00" * 40)):
         driver.nodes.on_input(driver.now_ms, event)
     assert driver.nodes.take_commands() == []
@@ -287,8 +188,7 @@ def test_the_finalized_features_with_the_highest_epoch_win() -> None:
 def test_bytes_after_the_answer_to_api_versions_belong_to_no_request() -> None:
     driver = Driver()
     driver.cluster.scripts[API_VERSIONS.key] = lambda asked: None
-    driver.nodes.connect(0, driver.now_ms)
-    driver.run()
+    driver.connect()
     driver.cluster.answer(driver.cluster.pending[0], versions_body())
     (event,) = driver.cluster.deliver((), driver.now_ms)
     assert isinstance(event, Received)

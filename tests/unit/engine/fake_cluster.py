@@ -76,11 +76,15 @@ class FakeCluster:
             METADATA.key: self.metadata_body,
             INIT_PRODUCER_ID.key: lambda asked: {"error_code": 0, "producer_id": 1000, "producer_epoch": 0},
         }
-        # Brokers whose port refuses, and brokers that accept but never answer.
+        # Brokers whose port refuses, whose port says nothing at all, and that accept but never answer.
         self.refusing: set[int] = set()
+        self.deaf: set[int] = set()
         self.silent: set[int] = set()
         # host -> what the resolver says instead of the one address of the broker
         self.addresses: dict[str, tuple[Address, ...]] = {}
+        # False: the resolver keeps its answers back.
+        self.is_naming = True
+        self._named: list[Input] = []
         self.requests: list[Asked] = []
         self.pending: list[Asked] = []
         self.commands: list[Command] = []
@@ -101,13 +105,16 @@ class FakeCluster:
                 self.commands.append(command)
             if isinstance(command, Resolve):
                 default: tuple[Address, ...] = ((2, (command.host, command.port)),)
-                self._inputs.append(Resolved(command.node_id, self.addresses.get(command.host, default)))
+                self._named.append(Resolved(command.node_id, self.addresses.get(command.host, default)))
             elif isinstance(command, Connect):
                 self._connect(command)
             elif isinstance(command, Send):
                 self._receive(command)
             elif isinstance(command, Disconnect):
                 self.connections.pop(command.connection_id, None)
+        if self.is_naming:
+            self._inputs += self._named
+            self._named.clear()
         taken, self._inputs = self._inputs, []
         return taken
 
@@ -210,6 +217,8 @@ class FakeCluster:
         if node_id is None or node_id in self.refusing:
             reason = TransportError("connection refused")
             self._inputs.append(Disconnected(command.connection_id, reason))
+            return
+        if node_id in self.deaf:
             return
         self.connections[command.connection_id] = node_id
         self._frames[command.connection_id] = FrameBuffer(2**30)

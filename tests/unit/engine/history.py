@@ -16,7 +16,7 @@ partition 1), and the ends in the order of `send` and of calls. Events:
     due=100                        the engine sleeps until it wants to be called, which is that long
     rest                           everything succeeds from now on
     sent=3 waits                   so many batches have been sent so far; no call has ended yet
-    says:may+be+in+the+log         one of the errors so far says so
+    says:"may be in the log"       one of the errors so far says so
     doomed sound fatal             the transaction can only be aborted; all is well; the producer is at its end
     flush close abandon            calls of any producer
     begin commit abort prepare     calls of one with transactions
@@ -29,6 +29,7 @@ of its error.
 from __future__ import annotations
 
 import re
+from ast import literal_eval
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +47,10 @@ CODES = {
     "out_of_order": 45, "duplicate": 46, "stale_epoch": 47, "invalid_state": 48, "id_forbidden": 53,
     "storage_error": 56, "forgot": 59, "refused": 87, "fenced": 90, "abortable": 120,
 }  # fmt: skip
-ROW = re.compile(r"(?P<title>.+)\n(?:    with (?P<options>.+)\n)?(?P<events>(?:    .+\n)+?)    => (?P<outcome>.*)")
+ROW = re.compile(
+    r"(?P<title>\S.+)\n(?:    with (?P<options>.+)\n)?(?P<events>(?:    (?!=>).+\n)+)(?:    => (?P<outcome>.*)\n)?"
+)
+EVENT = re.compile(r'(?:[^\s"]|"[^"]*")+')
 
 
 @dataclass(frozen=True)
@@ -61,14 +65,19 @@ def histories(table: str) -> pytest.MarkDecorator:
     """A test for each of the table; none of its lines may be left over."""
     rows = []
     for block in table.strip("\n").split("\n\n"):
-        row = ROW.fullmatch(block)
+        row = ROW.fullmatch(f"{block}\n")
         assert row, f"no history: {block}"
         options = dict(option.split("=") for option in (row["options"] or "").split())
-        values = {
-            name: value == "True" if value in ("True", "False") else int(value) for name, value in options.items()
-        }
-        rows.append(History(row["title"], values, row["events"].split(), row["outcome"]))
+        values = {name: _value(text) for name, text in options.items()}
+        rows.append(History(row["title"], values, EVENT.findall(row["events"]), row["outcome"] or ""))
     return pytest.mark.parametrize("history", rows, ids=[row.title for row in rows])
+
+
+def _value(text: str) -> Any:
+    try:
+        return literal_eval(text)
+    except ValueError:
+        return text
 
 
 def plain(options: dict[str, Any]) -> EngineDriver:
@@ -111,7 +120,7 @@ class Stage:
         ]
 
     def play(self, event: str) -> None:
-        name, _, number = re.sub("[:@=]", " ", event).partition(" ")
+        name, _, number = re.sub("[:@=]", " ", event, count=1).partition(" ")
         if name.startswith("send"):
             self.acts.append(self.driver.send(int(name.partition("/p")[2] or 0), int(number or 1)))
         elif name in CODES:
@@ -120,7 +129,7 @@ class Stage:
         elif name.endswith("ms"):
             self.driver.sleep(int(name[:-2]))
         elif name == "says":
-            self._says(number.replace("+", " "))
+            self._says(number.strip('"'))
         elif number:
             getattr(self, f"_{name}")(int(number))
         else:

@@ -144,7 +144,7 @@ def test_refusals_and_gaps(history: History) -> None:
 @histories("""
 a batch whose last connection was lost is reported as perhaps in the log
     with retries=0
-    send send/p1 lost says:may+be+in+the+log
+    send send/p1 lost says:"may be in the log"
     => 0/0 p1:0/0 | doubtful doubtful
 
 a doubt from an early try outlives a clear refusal of the last one
@@ -196,7 +196,7 @@ an answer in the very step of the expiry still counts
     => 0/0 | 0
 
 a retriable answer at the end of the time is the last word
-    send tick:10000 not_enough 60000ms says:NOT_ENOUGH_REPLICAS
+    send tick:10000 not_enough 60000ms says:"NOT_ENOUGH_REPLICAS"
     => 0/0 | expired
 
 a flush ends when the last batch has expired
@@ -270,7 +270,7 @@ an expired batch that waited for another try leaves a doubt if its try did
     => 0/0 | expired?
 
 a batch that was lost with its connection gets no new number, for both may still lie in a socket
-    send 1000ms send down lost 9000ms up 100ms out_of_order says:can+arrive+late
+    send 1000ms send down lost 9000ms up 100ms out_of_order says:"can arrive late"
     => 0/0 0/1 0/1 | expired? doubtful
 
 an append in the step after an expiry is accepted
@@ -294,7 +294,7 @@ def test_batches_that_expire(history: History) -> None:
 
 @histories("""
 a single record that is too large fails alone and what is behind it goes on
-    send send too_large says:max.message.bytes out_of_order 100ms ok
+    send send too_large says:"max.message.bytes" out_of_order 100ms ok
     => 0/0 0/1 1/0 | failed 0
 
 batches in flight behind the whole follow its parts in order
@@ -360,7 +360,7 @@ a batch appended after the end fails
 
 abandoning fails what is queued and what is on the wire
     with max_in_flight_requests_per_connection=1
-    send send flush abandon says:enough
+    send send flush abandon says:"enough"
     => 0/0 | doubtful failed done
 """)
 def test_flush_and_end(history: History) -> None:
@@ -394,7 +394,7 @@ a batch that is too large is split under its sequences and the transaction commi
     => 0/0 0/4 0/0 0/1 0/2 0/3 0/4 | 0+0+0+0 0 done
 
 one record too large for the broker forbids the commit
-    send too_large says:max.message.bytes commit
+    send too_large says:"max.message.bytes" commit
     => 0/0 | failed aborted
 
 a flush ends with the transaction that its records belonged to
@@ -420,7 +420,7 @@ a gap dooms the transaction and nothing is renumbered
     => 0/0 0/1 1/0 | 0 failed done done open
 
 a refused batch dooms the transaction and those behind it are dropped
-    send send refused doomed out_of_order 1000ms says:dropped commit abort
+    send send refused doomed out_of_order 1000ms says:"dropped" commit abort
     => 0/0 0/1 | failed failed aborted done
 
 the answer of a batch on the wire is awaited after another has failed
@@ -450,7 +450,7 @@ retries used up forbid the commit
     => 0/0 0/0 | failed aborted
 
 commit called again after the transaction failed in between tells the failure
-    send commit refused commit says:INVALID_RECORD abort
+    send commit refused commit says:"INVALID_RECORD" abort
     => 0/0 | failed aborted aborted done
 
 a record that fails while preparing ends prepare with the reason

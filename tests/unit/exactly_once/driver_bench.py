@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Leader, ResponseKind
-from kafka_sink.errors import AuthorizationError, BrokerError, TransportError
+from kafka_sink.errors import AuthorizationError, BrokerError, CommitPending, TransportError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import TaskIdentity
 from kafka_sink.exactly_once.ledger import LedgerRecord
@@ -106,6 +106,11 @@ class Bench:
     ) -> CommitResult:
         return self.run(DriverOperation.COMMIT, receipts, session, **answers)
 
+    def decide(self, receipts: Sequence[TaskReceipt], session: DriverSession | None = None) -> None:
+        """The decision is made, and of what it is about nothing is committed yet: the driver is gone."""
+        pending = self.commit(receipts, session, answers={"commit transaction": [LOST] * 100_000})
+        assert isinstance(pending.error, CommitPending)
+
     def run(
         self,
         operation: DriverOperation,
@@ -118,8 +123,12 @@ class Bench:
     ) -> CommitResult:
         job = Job(operation, receipts[0].key if receipts else key, receipts)
         committer = Committer(self.settings, session or self.session(), job, self.now_ms)
+        return self.drive(committer, answers, until_ms=until_ms)
+
+    def drive(self, machine: Any, answers: dict[str, list[Any]] | None = None, *, until_ms: int = 10**9) -> Any:
+        """The verdict of anything that asks by steps."""
         laid_out = {purpose: list(listed) for purpose, listed in (answers or {}).items()}
-        progress = committer.step(self.now_ms)
+        progress = machine.step(self.now_ms, ())
         while progress.verdict is None:
             answered = [self._answer(request, laid_out) for request in progress.requests]
             self.asked += progress.requests
@@ -128,7 +137,7 @@ class Bench:
                 assert progress.wake_at_ms < until_ms, "no verdict in time"
                 self.now_ms = max(self.now_ms + 1, progress.wake_at_ms)
                 self.settle()
-            progress = committer.step(self.now_ms, answered)
+            progress = machine.step(self.now_ms, answered)
         return progress.verdict
 
     def _answer(self, request: AdminRequest, laid_out: dict[str, list[Any]]) -> AdminResponse:
@@ -155,18 +164,43 @@ class Bench:
         del outdated.logs[partition][length:]
         return outdated
 
+    def time_out(self, receipt: TaskReceipt) -> None:
+        assert receipt.transaction is not None
+        self.broker.time_out(receipt.transaction.transactional_id)
+
+    def lose_the_last_marker(self) -> None:
+        """In the ledger, as the replica that comes back has it: it shows an open transaction for ever."""
+        self.settle()
+        log = self.broker.logs[LEDGER, 0]
+        # What is written next takes its place, as offsets go on behind the last record that is there.
+        del log[max(offset for offset, entry in enumerate(log) if entry[3] is not None)]
+
+    def before_next(self, purpose: str, act: Callable[[], object], *, which: int = 1) -> None:
+        """Just before the next such request, or the second, reaches the broker."""
+        left = which
+
+        def hook(request: AdminRequest) -> None:
+            nonlocal left
+            left -= request.key.purpose == purpose
+            if not left:
+                self.before = None
+                act()
+
+        self.before = hook
+
     def times_out_before_its_commit(self, receipt: TaskReceipt) -> None:
         """The time-out wins between decision and EndTxn; the coordinator then says 48 or worse."""
-        assert receipt.transaction is not None
-        name = receipt.transaction.transactional_id
 
-        def late(request: AdminRequest) -> None:
-            if request.key.purpose == "commit transaction":
-                self.before = None
-                self.broker.time_out(name)
-                self.settle()
+        def late() -> None:
+            self.time_out(receipt)
+            self.settle()
 
-        self.before = late
+        self.before_next("commit transaction", late)
+
+    def take_the_drivers_id(self) -> None:
+        """Somebody fences the driver, and is gone again."""
+        while self.broker.init(f"{SINK}-driver", None)[0]:
+            self.settle()
 
     # ---- looking ----
 
@@ -175,6 +209,11 @@ class Bench:
         for name, known in list(self.broker.transactions.items()):
             if known[2] in PREPARE.values():
                 self.broker.complete(name)
+
+    def seen(self) -> list[int]:
+        """How many rows of the first two tasks readers see, once all markers are written."""
+        self.settle()
+        return [self.visible(task) for task in (0, 1)]
 
     def visible(self, task: int) -> int:
         entries = self.broker.logs.get(("t", task), [])

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from kafka_sink.errors import CommitAborted, CommitPending
+from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once import ledger_codec
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
-from tests.unit.exactly_once.driver_bench import LOST, QUERY, Bench
+from tests.unit.exactly_once.driver_bench import QUERY, Bench
 
 COMMIT = "commit transaction"
 SECOND = "2" * 16
@@ -25,8 +25,7 @@ SECOND = "2" * 16
 def decided(bench: Bench) -> None:
     """In cluster "old"; then the ledger is copied to cluster "new"."""
     bench.settings = replace(bench.settings, cluster_id="old")
-    verdict = bench.commit(bench.receipts(), answers={COMMIT: [LOST] * 100_000})
-    assert isinstance(verdict.error, CommitPending)
+    bench.decide(bench.receipts())
     bench.settings = replace(bench.settings, cluster_id="new")
     bench.asked.clear()
 
@@ -59,16 +58,6 @@ def test_an_open_decision_of_another_cluster_is_refused_and_nothing_is_ended(
     assert COMMIT not in bench.purposes() and bench.ledger()["sink"].kind is Kind.INTENT
 
 
-@pytest.mark.parametrize("batch", [0, 1])
-def test_a_batch_behind_a_decision_of_another_cluster_is_not_committed(bench: Bench, batch: int) -> None:
-    decided(bench)
-    receipts = bench.receipts(batch, run=SECOND, attempt=1)
-    verdict = bench.commit(receipts, bench.session(SECOND))
-    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6006"
-    assert "was copied" in str(verdict.error)
-    assert COMMIT not in bench.purposes() and bench.ledger()["sink"].kind is Kind.INTENT
-
-
 @pytest.mark.parametrize(
     ("operation", "kind"), [(DriverOperation.ACCEPT, Kind.DONE), (DriverOperation.REPLAY, Kind.REPLAY)]
 )
@@ -81,13 +70,6 @@ def test_a_person_says_whether_the_rows_of_the_other_cluster_are_here(
     batch = 1 if operation is DriverOperation.ACCEPT else 0
     receipts = bench.receipts(batch, run=SECOND, attempt=1)
     assert bench.commit(receipts, bench.session(SECOND)).conclusion is Conclusion.DELIVERED
-
-
-def test_an_open_decision_of_this_cluster_is_nobodys_choice(bench: Bench) -> None:
-    decided(bench)
-    bench.settings = replace(bench.settings, cluster_id="old")
-    assert bench.run(DriverOperation.ACCEPT).conclusion is Conclusion.NOTHING_TO_DO
-    assert bench.run(DriverOperation.FINISH).conclusion is Conclusion.RECOVERED
 
 
 # ---- transaction.max.timeout.ms ----
@@ -127,16 +109,3 @@ def test_where_a_late_record_could_open_a_transaction_again_nothing_is_swept(ben
     else:
         assert bench.state_of(silent) == "Ongoing" and verdict.notes == (NOT_VERIFIED,)
         assert "list transactions" not in bench.purposes()
-
-
-def test_receipts_are_aborted_wherever_because_nothing_of_them_is_still_to_come(bench: Bench) -> None:
-    bench.settings = replace(bench.settings, brokers_verify=False)
-    receipts = bench.receipts()
-    assert bench.run(DriverOperation.ABORT, receipts).conclusion is Conclusion.ABORTED
-    bench.settle()
-    assert {bench.state_of(receipt) for receipt in receipts} == {"CompleteAbort"}
-
-
-def test_an_unknown_sink_is_told_to_recover_under_its_old_name_first(bench: Bench) -> None:
-    verdict = bench.commit(bench.receipts(3))
-    assert "first run `pykafka-sink recover` with that one" in str(verdict.error)

@@ -1,7 +1,5 @@
 """The driver's commit, row by row of the design's two tables: C0 to C5, and every answer to EndTxn."""
 
-from dataclasses import replace
-
 import pytest
 
 from kafka_sink.client.admin_request import AdminRequest
@@ -9,18 +7,17 @@ from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
-from kafka_sink.exactly_once.session import Conclusion, Decision, DriverOperation
+from kafka_sink.exactly_once.session import Conclusion, DriverOperation
 from kafka_sink.records.batch import seal
 from kafka_sink.records.compression import compressor
 from kafka_sink.records.scalar import Record, encode_batch
-from tests.unit.exactly_once.driver_bench import LOST, QUERY, REFUSED, UNSUPPORTED, Bench, after
+from tests.unit.exactly_once.driver_bench import LOST, QUERY, Bench, after
 
 COMMIT, END = "commit transaction", "end ledger transaction"
 
 
 def check_delivered(bench: Bench, batch_count: int = 1) -> None:
-    bench.settle()
-    assert [bench.visible(task) for task in (0, 1)] == [batch_count] * 2
+    assert bench.seen() == [batch_count] * 2
     assert bench.ledger()["sink"].kind is Kind.DONE
 
 
@@ -40,47 +37,11 @@ def without_rows(batch: int, run: str = "1" * 16) -> TaskReceipt:
     return TaskReceipt(BatchKey(QUERY, batch), run, 0, 0)
 
 
-def test_c0_a_later_batch_without_rows_asks_nobody_anything(bench: Bench) -> None:
-    verdict = bench.commit([without_rows(1)])
-    assert verdict.conclusion is Conclusion.NOTHING_TO_DO and not bench.asked
-
-
-def test_c0_a_streams_first_batch_is_recorded_without_rows_too_and_the_next_one_is_not_taken_for_strange(
-    bench: Bench,
-) -> None:
-    assert bench.commit([without_rows(0)]).conclusion is Conclusion.DELIVERED
-    record = bench.ledger()["sink"]
-    assert (record.kind, record.key.batch_id, record.row_count) == (Kind.DONE, 0, 0)
-    assert COMMIT not in bench.purposes()
-    assert bench.commit([without_rows(0, "2" * 16)], bench.session("2" * 16)).conclusion is Conclusion.ALREADY_DELIVERED
-    assert bench.commit(bench.receipts(1, run="2" * 16), bench.session("2" * 16)).conclusion is Conclusion.DELIVERED
-    check_delivered(bench)
-
-
 def test_c0_the_sweep_after_a_first_batch_without_rows_knows_when_its_run_began_by_the_next_batch(bench: Bench) -> None:
     session = bench.session()
     bench.commit([without_rows(0)], session)
     bench.commit(bench.receipts(1), session)
     assert bench.ledger()["sink"].since_ms > 0
-
-
-def test_c1_the_second_batch_of_a_process_neither_fences_nor_reads_again(bench: Bench) -> None:
-    session = bench.session()
-    bench.commit(bench.receipts(0), session)
-    bench.asked.clear()
-    verdict = bench.commit(bench.receipts(1), session)
-    assert verdict.conclusion is Conclusion.DELIVERED
-    assert not {"fence older drivers", "read ledger"} & set(bench.purposes())
-    check_delivered(bench, 2)
-
-
-def test_c1_a_batch_that_an_earlier_run_delivered_is_skipped_and_its_second_writing_aborted(bench: Bench) -> None:
-    bench.commit(bench.receipts())
-    again = bench.receipts(run="2" * 16)
-    verdict = bench.commit(again, bench.session("2" * 16))
-    assert verdict.conclusion is Conclusion.ALREADY_DELIVERED
-    check_delivered(bench)
-    assert {bench.state_of(receipt) for receipt in again} == {"CompleteAbort"}
 
 
 def crashed_after_decision(bench: Bench, batch: int = 0, committed: int = 0) -> list[TaskReceipt]:
@@ -100,42 +61,11 @@ def test_c1_an_open_decision_of_a_crashed_run_is_finished_before_anything_else(b
     check_delivered(bench)
 
 
-def test_c1_an_open_decision_about_another_batch_is_finished_and_this_batch_goes_on(bench: Bench) -> None:
-    crashed_after_decision(bench, batch=0)
-    verdict = bench.commit(bench.receipts(1, run="2" * 16), bench.session("2" * 16))
-    assert verdict.conclusion is Conclusion.DELIVERED
-    check_delivered(bench, 2)
-    assert bench.ledger()["sink"].key == BatchKey(QUERY, 1)
-
-
 def test_c1_another_query_with_the_same_sink_starts_at_its_own_batch_zero(bench: Bench) -> None:
     bench.commit(bench.receipts(0))
     others = bench.receipts(0, run="2" * 16, query="query-2")
     assert bench.commit(others, bench.session("2" * 16)).conclusion is Conclusion.DELIVERED
     check_delivered(bench, 2)
-
-
-def test_c1_a_checkpoint_that_was_rolled_back_is_refused(bench: Bench) -> None:
-    session = bench.session()
-    for batch in (0, 1):
-        bench.commit(bench.receipts(batch), session)
-    late = bench.receipts(0, run="2" * 16)
-    verdict = bench.commit(late, bench.session("2" * 16))
-    assert isinstance(verdict.error, CommitAborted)
-    assert (
-        verdict.error.name == "PKS-6003"
-        and "rolled back" in str(verdict.error)
-        and "batch 1 of query" in str(verdict.error)
-    )
-    assert {bench.state_of(receipt) for receipt in late} == {"Ongoing"}
-
-
-def test_c1_a_stream_that_has_run_before_is_refused_by_an_empty_ledger_unless_told_otherwise(bench: Bench) -> None:
-    verdict = bench.commit(bench.receipts(7))
-    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6005"
-    assert "ledger was deleted" in str(verdict.error)
-    bench.settings = replace(bench.settings, accept_unknown_sink=True)
-    assert bench.commit(bench.receipts(7)).conclusion is Conclusion.DELIVERED
 
 
 @pytest.mark.parametrize("has_claims", [True, False], ids=["claims", "claims compacted"])
@@ -166,19 +96,6 @@ def test_c1_a_ledger_of_a_later_version_is_refused_by_its_number(bench: Bench) -
     assert "version '9'" in str(verdict.error) and "this release reads version 1" in str(verdict.error)
 
 
-def test_c2_a_transaction_that_timed_out_before_the_decision_aborts_the_batch_and_the_others(bench: Bench) -> None:
-    receipts = bench.receipts()
-    assert receipts[0].transaction is not None
-    bench.broker.time_out(receipts[0].transaction.transactional_id)
-    session = bench.session()
-    verdict = bench.commit(receipts, session)
-    assert isinstance(verdict.error, CommitAborted) and verdict.error.name == "PKS-6001"
-    assert "Nothing of it is visible" in str(verdict.error)
-    bench.settle()
-    assert {bench.state_of(receipt) for receipt in receipts} == {"CompleteAbort"}
-    assert session.decisions[receipts[0].key] is Decision.NONE and "sink" not in bench.ledger()
-
-
 def test_c2_a_transaction_with_another_epoch_than_the_receipts_aborts_the_batch(bench: Bench) -> None:
     receipts = bench.receipts()
     bench.settle()
@@ -197,72 +114,10 @@ def test_c2_too_little_time_is_refused_with_the_settings_that_give_more(bench: B
 TIME = 1_000_000
 
 
-def test_c2_without_describe_transactions_only_the_time_is_checked_and_that_is_said(bench: Bench) -> None:
-    verdict = bench.run(DriverOperation.COMMIT, bench.receipts(), answers={"describe transactions": [UNSUPPORTED]})
-    assert verdict.conclusion is Conclusion.DELIVERED
-    assert any("DescribeTransactions" in note for note in verdict.notes)
-
-
-def test_c3_a_driver_that_another_run_has_fenced_touches_nothing_and_says_who_took_over(bench: Bench) -> None:
-    session = bench.session()
-    bench.commit(bench.receipts(0), session)
-    bench.settle()
-    # Another run has come as far as its claim.
-    bench.commit(bench.receipts(1, run="2" * 16), bench.session("2" * 16), answers={"ledger start": [29]})
-    bench.asked.clear()
-    receipts = bench.receipts(1)
-    verdict = bench.commit(receipts, session)
-    assert isinstance(verdict.error, CommitAborted) and "its run 2222222222222222" in str(verdict.error)
-    assert "fence older drivers" not in bench.purposes()
-    assert {bench.state_of(receipt) for receipt in receipts} == {"Ongoing"}
-    assert session.decisions[receipts[0].key] is Decision.NONE and session.identity is None
-
-
 @pytest.mark.parametrize("lost", [LOST, after(LOST), 51, 14, 15, 16, 7, 13, -1], ids=str)
 def test_c3_an_unknown_answer_to_the_decision_is_repeated_until_it_is_known(bench: Bench, lost: object) -> None:
-    verdict = bench.run(DriverOperation.COMMIT, bench.receipts(), answers={END: [lost, lost]})
-    assert verdict.conclusion is Conclusion.DELIVERED
+    assert bench.commit(bench.receipts(), answers={END: [lost, lost]}).conclusion is Conclusion.DELIVERED
     check_delivered(bench)
-
-
-@pytest.mark.parametrize("lost", [LOST, after(LOST)], ids=["never arrived", "arrived"])
-def test_c3_a_decision_in_doubt_is_pending_and_abort_leaves_everything_alone(bench: Bench, lost: object) -> None:
-    receipts, session = bench.receipts(), bench.session()
-    verdict = bench.run(DriverOperation.COMMIT, receipts, session, answers={END: [lost] + [LOST] * 100_000})
-    assert isinstance(verdict.error, CommitPending) and verdict.error.name == "PKS-6012"
-    assert "is not known" in str(verdict.error)
-    assert session.decisions[receipts[0].key] is Decision.IN_DOUBT
-    assert bench.run(DriverOperation.ABORT, receipts, session).conclusion is Conclusion.LEFT_ALONE
-    assert {bench.state_of(receipt) for receipt in receipts} == {"Ongoing"}
-    # The run after it learns what is true, and each row is there once either way.
-    restarted = bench.commit(bench.receipts(run="2" * 16), bench.session("2" * 16))
-    assert restarted.error is None
-    check_delivered(bench)
-
-
-@pytest.mark.parametrize("was_decided", [True, False])
-def test_c3_fenced_after_an_unknown_answer_asks_the_log_whether_the_decision_was_made(
-    bench: Bench, was_decided: bool
-) -> None:
-    receipts, session = bench.receipts(), bench.session()
-    told = after(LOST) if was_decided else LOST
-
-    def successor(request: AdminRequest) -> None:
-        if [purpose for purpose in bench.purposes() if purpose == END]:
-            bench.before = None
-            while bench.broker.init("sink-driver", None)[0]:
-                bench.settle()
-
-    bench.before = successor
-    verdict = bench.run(DriverOperation.COMMIT, receipts, session, answers={END: [told]})
-    assert "look for marker" in bench.purposes()
-    if was_decided:
-        bench.settle()
-        assert [bench.visible(task) for task in (0, 1)] == [1, 1] and isinstance(verdict.error, CommitPending)
-    else:
-        # It was not, and no other run has claimed the ledger: the batch is decided once more.
-        assert verdict.conclusion is Conclusion.DELIVERED and bench.purposes().count("fence older drivers") == 2
-        check_delivered(bench)
 
 
 @pytest.mark.parametrize("unknown", [LOST, after(LOST), 51, 14, 15, 16, 7, 13, -1, 9999], ids=str)
@@ -320,8 +175,6 @@ def test_c4_the_marker_of_a_later_transaction_under_the_same_id_is_not_taken_for
     def later(request: AdminRequest) -> None:
         before(request)
         if bench.before is None:
-            (transaction,) = [one.transaction for one in receipts[:1]]
-            assert transaction is not None
             log = bench.broker.logs["t", 0]
             mark = next(offset for offset, entry in enumerate(log) if entry[3] is not None)
             producer_id, epoch, _, _ = log[mark]
@@ -341,22 +194,16 @@ def test_c4_an_answer_that_says_nothing_sends_the_driver_to_the_marker(
 ) -> None:
     receipts = bench.receipts()
 
-    def ended(request: AdminRequest) -> None:
-        if request.key.purpose == COMMIT and bench.before is not None:
-            bench.before = None
-            transaction = receipts[0].transaction
-            assert transaction is not None
-            if was_committed:
-                name, producer_id, epoch = (
-                    transaction.transactional_id,
-                    transaction.producer_id,
-                    transaction.producer_epoch,
-                )
-                bench.broker._end(name, producer_id, epoch, True, bench.transaction_version == 1)
-            else:
-                bench.broker.time_out(transaction.transactional_id)
+    def ended() -> None:
+        transaction = receipts[0].transaction
+        assert transaction is not None
+        if was_committed:
+            name, *producer = transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
+            bench.broker._end(name, *producer, True, bench.transaction_version == 1)
+        else:
+            bench.time_out(receipts[0])
 
-    bench.before = ended
+    bench.before_next(COMMIT, ended)
     verdict = bench.run(DriverOperation.COMMIT, receipts, answers={COMMIT: [code]})
     assert "look for marker" in bench.purposes()
     if was_committed:
@@ -378,19 +225,6 @@ def test_c4_without_any_marker_left_the_fate_is_unresolved_and_said_so(bench: Be
     assert isinstance(verdict.error, CommitLost) and "can no longer be read" in str(verdict.error)
 
 
-@pytest.mark.parametrize("obstacle", [53, REFUSED])
-def test_c4_a_missing_permission_leaves_the_decision_open_and_names_what_is_missing(
-    bench: Bench, obstacle: object
-) -> None:
-    receipts = bench.receipts()
-    verdict = bench.run(DriverOperation.COMMIT, receipts, answers={COMMIT: [obstacle]})
-    assert isinstance(verdict.error, CommitPending)
-    assert "transactionalid" in str(verdict.error).lower().replace("_", "")
-    assert bench.state_of(receipts[0]) == "Ongoing"
-    assert bench.commit(bench.receipts(run="2" * 16), bench.session("2" * 16)).error is None
-    check_delivered(bench)
-
-
 def test_c4_the_deadline_ends_the_repeating_but_every_transaction_was_asked_for(bench: Bench) -> None:
     receipts = bench.receipts(tasks=2)
     verdict = bench.run(DriverOperation.COMMIT, receipts, answers={COMMIT: [LOST] * 100_000})
@@ -399,13 +233,3 @@ def test_c4_the_deadline_ends_the_repeating_but_every_transaction_was_asked_for(
     assert bench.now_ms >= TIME - bench.settings.margin_ms
     assert {request.key.number for request in bench.asked if request.key.purpose == COMMIT} == {0, 1}
     assert bench.run(DriverOperation.ABORT, receipts).conclusion is Conclusion.LEFT_ALONE
-
-
-def test_c5_a_done_record_that_cannot_be_written_is_pending_and_the_next_run_writes_it(bench: Bench) -> None:
-    receipts = bench.receipts()
-    verdict = bench.run(DriverOperation.COMMIT, receipts, answers={"write ledger record": [None, 29]})
-    assert isinstance(verdict.error, CommitPending) and verdict.error.name == "PKS-6013"
-    assert "is committed and visible" in str(verdict.error)
-    again = bench.commit(bench.receipts(run="2" * 16), bench.session("2" * 16))
-    assert again.conclusion is Conclusion.ALREADY_DELIVERED
-    check_delivered(bench)

@@ -136,10 +136,6 @@ def test_sinks_and_ids_beyond_the_bounds_are_forgotten(pool: IdentityPool) -> No
 def test_only_the_end_of_that_very_transaction_makes_its_id_free_where_errors_can_be_caught(
     state: str, producer_id: int, epoch: int, error_code: int, wanted: bool
 ) -> None:
-    described = {
-        "transaction_state": state,
-        "producer_id": producer_id,
-        "producer_epoch": epoch,
-        "error_code": error_code,
-    }
+    where = {"producer_id": producer_id, "producer_epoch": epoch}
+    described = {"transaction_state": state, "error_code": error_code, **where}
     assert is_over(PREPARED, described) is wanted

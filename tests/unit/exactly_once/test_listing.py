@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from kafka_sink.client.admin_request import AdminResponse, ResponseKind
+from kafka_sink.client.admin_request import ResponseKind
 from kafka_sink.exactly_once.listing import LedgerListing, SingleStep, TransactionListing
-from tests.unit.exactly_once.driver_bench import ERRORS, LOST, REFUSED, SINK, UNSUPPORTED, Bench
+from tests.unit.exactly_once.driver_bench import LOST, REFUSED, SINK, UNSUPPORTED, Bench
 
 
 def transactions(bench: Bench, sink_id: str | None = SINK, **told: ResponseKind) -> TransactionListing:
-    """`told`: by the name of the request, what comes back instead of the broker's answer."""
+    """`told`: what comes back, for ever, instead of the broker's answer to such a request."""
+    answers = {purpose.replace("_", " "): [kind] * 1_000 for purpose, kind in told.items()}
     machine = SingleStep(TransactionListing(bench.settings, sink_id, bench.now_ms), bench.now_ms + 1_000)
-    answers: list[AdminResponse] = []
-    while True:
-        progress = machine.step(bench.now_ms, answers)
-        if progress.verdict is not None:
-            return progress.verdict
-        answers = []
-        for request in progress.requests:
-            bench.asked.append(request)
-            kind = told.get(request.api.name, ResponseKind.ANSWERED)
-            bodies: tuple[Any, ...] = (bench.broker.answer(request),) if kind is ResponseKind.ANSWERED else ()
-            answers.append(AdminResponse(request, kind, bodies, ERRORS.get(kind)))
-        if not answers:
-            assert progress.wake_at_ms is not None
-            bench.now_ms = max(bench.now_ms + 1, progress.wake_at_ms)
+    listing: TransactionListing = bench.drive(machine, answers)
+    return listing
 
 
 def test_open_transactions_of_one_sink_or_of_all_are_found_and_left_as_they_are(bench: Bench) -> None:
@@ -44,10 +31,10 @@ def test_open_transactions_of_one_sink_or_of_all_are_found_and_left_as_they_are(
 @pytest.mark.parametrize(
     ("told", "reason"),
     [
-        ({"ListTransactions": UNSUPPORTED}, "not offered"),
-        ({"ListTransactions": REFUSED}, "no Write"),
-        ({"DescribeTransactions": UNSUPPORTED}, "do not speak DescribeTransactions"),
-        ({"DescribeTransactions": LOST}, "no time left"),
+        ({"list_transactions": UNSUPPORTED}, "not offered"),
+        ({"list_transactions": REFUSED}, "no Write"),
+        ({"describe_transactions": UNSUPPORTED}, "do not speak DescribeTransactions"),
+        ({"describe_transactions": LOST}, "no time left"),
     ],
 )
 def test_a_list_that_is_not_to_be_had_is_no_empty_list(
@@ -60,7 +47,7 @@ def test_a_list_that_is_not_to_be_had_is_no_empty_list(
 
 def test_a_broker_that_did_not_answer_is_mentioned(bench: Bench) -> None:
     bench.receipts()
-    listing = transactions(bench, ListTransactions=LOST)
+    listing = transactions(bench, list_transactions=LOST)
     assert listing.failure is None and listing.found == [] and "not every broker" in listing.notes[0]
 
 

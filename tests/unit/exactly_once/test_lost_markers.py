@@ -1,110 +1,34 @@
-"""The marker of a ledger transaction is lost with its only replica (E3): the record is there, and nothing says how its
-transaction ended. Behind a fence it cannot be open any more."""
+"""Logs that tell less than there was.
+
+The marker of a ledger transaction is lost with its only replica (E3): the record is there, and nothing says how its
+transaction ended. Behind a fence it cannot be open any more. And a leader that was frozen or cut off, and leads no
+longer, tells the end of the log as it was.
+"""
 
 import pytest
 
-from kafka_sink.client.admin_request import AdminRequest, AdminResponse, ResponseKind
+from kafka_sink.client.admin_request import AdminResponse, ResponseKind
 from kafka_sink.errors import CommitLost, CommitPending
 from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.receipt import TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
 from tests.model.tiny_broker import LEDGER
-from tests.unit.exactly_once.driver_bench import LOST, SINK, Bench
+from tests.unit.exactly_once.driver_bench import LOST, Bench
 from tests.unit.exactly_once.test_commit import without_rows
 
 COMMIT, END = "commit transaction", "end ledger transaction"
 SECOND, THIRD = "2" * 16, "3" * 16
-TASKS = (0, 1)
-THE_LEDGER = (LEDGER, 0)
-
-
-def lose_the_last_marker(bench: Bench) -> None:
-    """As the replica that comes back has it: the partition shows an open transaction for ever."""
-    log = bench.broker.logs[THE_LEDGER]
-    last = max(offset for offset, entry in enumerate(log) if entry[3] is not None)
-    # What is written next takes its place, as offsets go on behind the last record that is there.
-    del log[last]
-
-
-def visible(bench: Bench) -> list[int]:
-    bench.settle()
-    return [bench.visible(task) for task in TASKS]
-
-
-def decided(bench: Bench) -> None:
-    verdict = bench.commit(bench.receipts(), answers={COMMIT: [LOST] * 100_000})
-    assert isinstance(verdict.error, CommitPending)
-    bench.settle()
-    lose_the_last_marker(bench)
-
-
-def test_an_intent_without_a_marker_behind_a_fence_is_finished(bench: Bench) -> None:
-    decided(bench)
-    verdict = bench.commit(bench.receipts(run=SECOND), bench.session(SECOND))
-    assert verdict.conclusion is Conclusion.ALREADY_DELIVERED, verdict.error
-    assert visible(bench) == [1, 1]
-    assert bench.ledger()[SINK].kind is Kind.DONE
-
-
-def test_an_intent_without_a_marker_of_which_nothing_can_be_committed_was_never_decided(bench: Bench) -> None:
-    receipts = bench.receipts()
-    # The record is produced, its end never arrives, and then the tasks' transactions time out.
-    assert bench.commit(receipts, answers={END: [LOST] * 100_000}).error is not None
-    bench.settle()
-    for receipt in receipts:
-        assert receipt.transaction is not None
-        bench.broker.time_out(receipt.transaction.transactional_id)
-    bench.settle()
-    assert bench.broker.init(bench.session().transactional_id, None)[0] == 51
-    bench.settle()
-    lose_the_last_marker(bench)
-    verdict = bench.commit(bench.receipts(run=SECOND), bench.session(SECOND))
-    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
-    assert visible(bench) == [1, 1]
-
-
-def test_an_intent_without_a_marker_that_is_visible_in_part_is_lost_and_says_so(bench: Bench) -> None:
-    receipts = bench.receipts()
-    pending = bench.commit(receipts, answers={COMMIT: [LOST] * 100_000})
-    assert isinstance(pending.error, CommitPending)
-    bench.settle()
-    lose_the_last_marker(bench)
-    assert receipts[0].transaction is not None
-    bench.broker.time_out(receipts[0].transaction.transactional_id)
-    bench.settle()
-    verdict = bench.commit(bench.receipts(run=SECOND), bench.session(SECOND))
-    assert isinstance(verdict.error, CommitLost) and "1 of 2 are committed" in str(verdict.error)
-
-
-def test_how_a_decision_ended_is_believed_without_a_marker(bench: Bench) -> None:
-    """Else the intent below it, whose marker is lost as well, would count as never decided."""
-    decided(bench)
-    finished = bench.commit(bench.receipts(run=SECOND), bench.session(SECOND))
-    assert finished.conclusion is Conclusion.ALREADY_DELIVERED
-    bench.settle()
-    lose_the_last_marker(bench)
-    again = bench.commit(bench.receipts(run=THIRD), bench.session(THIRD))
-    assert again.conclusion is Conclusion.ALREADY_DELIVERED, again.error
-    assert visible(bench) == [1, 1]
+CLAIM_INTENT_AND_MARKER = 3
 
 
 def test_the_end_of_a_later_record_is_not_taken_for_that_of_an_intent_without_a_marker(bench: Bench) -> None:
     """The done record behind it is written and aborted by the next driver's fence: one marker for two records."""
     session = bench.session()
-
-    def loses_the_marker_of_the_intent(request: AdminRequest) -> None:
-        if request.key.purpose == COMMIT:
-            bench.before = None
-            bench.settle()
-            lose_the_last_marker(bench)
-
-    bench.before = loses_the_marker_of_the_intent
+    bench.before_next(COMMIT, bench.lose_the_last_marker)
     verdict = bench.commit(bench.receipts(), session, answers={END: [None, *[LOST] * 100_000]})
     assert isinstance(verdict.error, CommitPending) and "committed and visible" in str(verdict.error)
-    again = bench.commit(bench.receipts(run=SECOND), bench.session(SECOND))
-    assert again.conclusion is Conclusion.ALREADY_DELIVERED, again.error
-    assert visible(bench) == [1, 1]
+    assert bench.commit(bench.receipts(run=SECOND), bench.session(SECOND)).conclusion is Conclusion.ALREADY_DELIVERED
+    assert bench.seen() == [1, 1]
 
 
 # ---- intents that are open ----
@@ -122,64 +46,72 @@ def stop_before(bench: Bench, purpose: str, receipts: list[TaskReceipt], session
         progress = committer.step(bench.now_ms, answers)
 
 
-@pytest.mark.parametrize("transaction_version", [1, 2])
 def test_an_intent_that_a_younger_driver_has_open_is_not_taken_for_a_decision_that_lost_its_marker(
-    transaction_version: int,
+    bench: Bench,
 ) -> None:
     """The first one is fenced before its claim stands in the ledger. Behind that claim it sees what the second one has
     written and not decided."""
-    bench = Bench(transaction_version)
     younger = bench.receipts(run=SECOND)
-
-    def overtaken(request: AdminRequest) -> None:
-        if request.key.purpose == "claim ledger":
-            bench.before = None
-            stop_before(bench, END, younger, bench.session(SECOND))
-
-    bench.before = overtaken
-    verdict = bench.commit(bench.receipts())
-    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
-    assert visible(bench) == [1, 1]
+    bench.before_next("claim ledger", lambda: stop_before(bench, END, younger, bench.session(SECOND)))
+    assert bench.commit(bench.receipts()).conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [1, 1]
     assert bench.purposes().count("fence older drivers") >= 2
 
 
-@pytest.mark.parametrize("transaction_version", [1, 2])
-def test_a_stream_whose_first_record_was_open_and_is_aborted_later_goes_on(transaction_version: int) -> None:
+def test_a_stream_whose_first_record_was_open_and_is_aborted_later_goes_on(bench: Bench) -> None:
     """The first batch has no rows, so that record is all that the ledger knows of the stream. The first driver finds it
     behind its claim; the younger one that has it open never comes back, and its transaction ends by its time-out."""
-    bench = Bench(transaction_version)
-
-    def overtaken(request: AdminRequest) -> None:
-        if request.key.purpose == "claim ledger":
-            bench.before = None
-            stop_before(bench, END, [without_rows(0, SECOND)], bench.session(SECOND))
-
-    bench.before = overtaken
+    younger = [without_rows(0, SECOND)]
+    bench.before_next("claim ledger", lambda: stop_before(bench, END, younger, bench.session(SECOND)))
     session = bench.session()
     assert bench.commit([without_rows(0)], session).error is None
     bench.settle()
     bench.broker.time_out(session.transactional_id)
     bench.settle()
-    verdict = bench.commit(bench.receipts(1, run=THIRD), bench.session(THIRD))
-    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
-    assert visible(bench) == [1, 1]
+    assert bench.commit(bench.receipts(1, run=THIRD), bench.session(THIRD)).conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [1, 1]
 
 
 def test_below_an_intent_that_nobody_decided_the_done_record_without_a_marker_still_counts(bench: Bench) -> None:
     """Both have lost their markers. A stream whose batches are not known to the ledger would be refused."""
     session = bench.session()
     assert bench.commit(bench.receipts(), session).conclusion is Conclusion.DELIVERED
-    bench.settle()
-    lose_the_last_marker(bench)
+    bench.lose_the_last_marker()
     receipts = bench.receipts(1)
     stop_before(bench, END, receipts, session)
     for receipt in receipts:
-        assert receipt.transaction is not None
-        bench.broker.time_out(receipt.transaction.transactional_id)
+        bench.time_out(receipt)
     bench.settle()
     assert bench.broker.init(bench.session().transactional_id, None)[0] == 51
+    bench.lose_the_last_marker()
+    assert bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND)).conclusion is Conclusion.DELIVERED
+    assert bench.seen() == [2, 2]
+
+
+# ---- outdated leaders ----
+
+
+@pytest.mark.parametrize("outdated_ms", [1_000, 59_000])
+def test_a_marker_is_looked_for_again_while_the_log_ends_before_what_it_acknowledged(
+    bench: Bench, outdated_ms: int
+) -> None:
+    bench.decide(bench.receipts())
     bench.settle()
-    lose_the_last_marker(bench)
-    verdict = bench.commit(bench.receipts(1, run=SECOND), bench.session(SECOND))
-    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
-    assert visible(bench) == [2, 2]
+    # Somebody has finished it; to the repetition the coordinator says "fenced", so the log has to tell.
+    assert bench.run(DriverOperation.FINISH).conclusion is Conclusion.RECOVERED
+    bench.settle()
+    bench.outdated = (("t", 0), 0, bench.now_ms + outdated_ms)
+    # The record that says so is lost with the ledger's tail, so it has to be finished once more.
+    del bench.broker.logs[LEDGER, 0][CLAIM_INTENT_AND_MARKER:]
+    assert bench.run(DriverOperation.RECOVER, answers={COMMIT: [90, 90]}).conclusion is Conclusion.RECOVERED
+
+
+def test_a_log_that_stays_shorter_than_what_it_acknowledged_is_another_one(bench: Bench) -> None:
+    bench.decide(bench.receipts())
+    bench.settle()
+    began_ms = bench.now_ms
+    bench.outdated = (("t", 0), 0, 10**9)
+    verdict = bench.run(DriverOperation.FINISH, answers={COMMIT: [90]})
+    assert isinstance(verdict.error, CommitLost)
+    assert "Ended in a way that can no longer be read" in str(verdict.error)
+    assert bench.now_ms - began_ms >= bench.settings.short_log_ms

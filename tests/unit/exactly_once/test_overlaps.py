@@ -3,12 +3,11 @@
 import pytest
 
 from kafka_sink.client.admin_request import AdminRequest
-from kafka_sink.errors import CommitAborted, CommitPending
+from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.ledger import Kind
-from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession, Job
-from tests.unit.exactly_once.driver_bench import LOST, QUERY, REFUSED, Bench
+from tests.unit.exactly_once.driver_bench import LOST, Bench
 
 DESCRIBE, WRITE, END = "describe transactions", "write ledger record", "end ledger transaction"
 COMMIT, LIST = "commit transaction", "list transactions"
@@ -56,8 +55,7 @@ def test_nothing_is_decided_before_the_transactions_were_looked_at_however_late_
 def test_a_batch_that_fails_the_check_is_not_decided_although_its_intent_is_in_the_log(bench: Bench) -> None:
     session = warm(bench)
     receipts = bench.receipts(1)
-    assert receipts[0].transaction is not None
-    bench.broker.time_out(receipts[0].transaction.transactional_id)
+    bench.time_out(receipts[0])
     verdict = bench.commit(receipts, session)
     assert isinstance(verdict.error, CommitAborted) and "time-out" in str(verdict.error)
     assert END not in bench.purposes() and COMMIT not in bench.purposes()
@@ -67,7 +65,7 @@ def test_a_batch_that_fails_the_check_is_not_decided_although_its_intent_is_in_t
     # The next run fences, which ends the transaction of the intent by an abort, and delivers the batch anew.
     again = bench.receipts(1, run="2" * 16)
     assert bench.commit(again, bench.session("2" * 16)).conclusion is Conclusion.DELIVERED
-    assert [bench.visible(task) for task in (0, 1)] == [2, 2]
+    assert bench.seen() == [2, 2]
     assert bench.ledger()["sink"].run == "2" * 16
 
 
@@ -76,24 +74,14 @@ def test_a_draft_of_a_failed_check_whose_abort_marker_is_lost_doubles_nothing(be
     has decided it."""
     session = warm(bench)
     receipts = bench.receipts(1)
-    assert receipts[0].transaction is not None
-    bench.broker.time_out(receipts[0].transaction.transactional_id)
+    bench.time_out(receipts[0])
     assert isinstance(bench.commit(receipts, session).error, CommitAborted)
     bench.broker.time_out("sink-driver")
     bench.broker.complete("sink-driver", is_lost=True)
     again = bench.receipts(1, run="2" * 16)
     assert bench.commit(again, bench.session("2" * 16)).conclusion is Conclusion.DELIVERED
-    bench.settle()
-    assert [bench.visible(task) for task in (0, 1)] == [2, 2]
+    assert bench.seen() == [2, 2]
     assert bench.ledger()["sink"].kind is Kind.DONE
-
-
-def test_a_driver_that_was_fenced_while_it_drafted_looks_again(bench: Bench) -> None:
-    session = warm(bench)
-    other = bench.session()  # another process of the same run
-    bench.commit(bench.receipts(1), other)
-    assert bench.commit(bench.receipts(2), session).conclusion is Conclusion.DELIVERED
-    assert bench.ledger()["sink"].key == BatchKey(QUERY, 2)
 
 
 def test_open_transactions_are_listed_while_those_of_the_decision_are_committed_and_these_are_left_alone(
@@ -117,13 +105,6 @@ def test_open_transactions_are_listed_while_those_of_the_decision_are_committed_
     assert bench.state_of(dangling) == "CompleteAbort"
 
 
-def test_a_list_that_is_refused_while_a_decision_is_carried_out_is_a_note(bench: Bench) -> None:
-    session = warm(bench)
-    verdict = bench.commit(bench.receipts(1), session, answers={LIST: [REFUSED]})
-    assert verdict.conclusion is Conclusion.DELIVERED
-    assert any("could not be looked for" in note for note in verdict.notes)
-
-
 def test_a_list_that_is_slow_holds_up_no_commit_for_long(bench: Bench) -> None:
     session = warm(bench)
     receipts = bench.receipts(1)
@@ -140,13 +121,3 @@ def test_a_list_that_is_slow_holds_up_no_commit_for_long(bench: Bench) -> None:
     verdict = committer.step(bench.now_ms + bench.settings.sweep_ms).verdict
     assert verdict is not None and verdict.conclusion is Conclusion.DELIVERED
     assert any("took too long" in note for note in verdict.notes)
-
-
-def test_a_commit_that_is_cut_off_after_its_draft_is_finished_by_nobody(bench: Bench) -> None:
-    session = warm(bench)
-    receipts = bench.receipts(1)
-    silence = {DESCRIBE: [LOST] * 10_000}
-    verdict = bench.commit(receipts, session, answers=silence)
-    assert isinstance(verdict.error, CommitAborted) and not isinstance(verdict.error, CommitPending)
-    assert END not in bench.purposes()
-    assert bench.ledger()["sink"].key == BatchKey(QUERY, 0)

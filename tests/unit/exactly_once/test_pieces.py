@@ -97,34 +97,20 @@ def test_a_sink_id_that_no_acl_could_name_is_refused(sink_id: str) -> None:
 
 def test_a_batch_is_the_sum_of_its_receipts() -> None:
     key = BatchKey("q", 1)
+    two, one, five = (
+        WrittenPartition("a", 0, 2, 0, 1),
+        WrittenPartition("b", 1, 1, 7, 7),
+        WrittenPartition("a", 0, 5, 2, 6),
+    )
     receipts = [
-        TaskReceipt(
-            key,
-            "r",
-            0,
-            0,
-            written=(WrittenPartition("a", 0, 2, 0, 1), WrittenPartition("b", 1, 1, 7, 7)),
-            row_count=3,
-            bytes=30,
-        ),
-        TaskReceipt(
-            key,
-            "r",
-            1,
-            0,
-            written=(WrittenPartition("a", 0, 5, 2, 6),),
-            row_count=5,
-            bytes=50,
-            record_errors={"null": 2},
-        ),
+        TaskReceipt(key, "r", 0, 0, written=(two, one), row_count=3, bytes=30),
+        TaskReceipt(key, "r", 1, 0, written=(five,), row_count=5, bytes=50, record_errors={"null": 2}),
         TaskReceipt(key, "r", 2, 0),
     ]
     summary = summarised(receipts)
     assert (summary.receipt_count, summary.empty_count, summary.row_count, summary.bytes) == (3, 1, 8, 80)
-    assert {name: (topic.row_count, topic.partition_count) for name, topic in summary.topics.items()} == {
-        "a": (7, 1),
-        "b": (1, 1),
-    }
+    counts = {name: (topic.row_count, topic.partition_count) for name, topic in summary.topics.items()}
+    assert counts == {"a": (7, 1), "b": (1, 1)}
     assert summary.record_errors == {"null": 2}
     assert pickle.loads(pickle.dumps(receipts)) == receipts
 

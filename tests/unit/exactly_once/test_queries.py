@@ -5,16 +5,15 @@ SINK is the name (an option, or the hash of a path); what a query writes to is t
 
 import pytest
 
-from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
+from kafka_sink.errors import CommitAborted, CommitLost
 from kafka_sink.exactly_once.identity import belongs_to, sink_id_of_query
 from kafka_sink.exactly_once.ledger import Kind
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation, DriverSession
-from tests.unit.exactly_once.driver_bench import LOST, QUERY, SINK, Bench
+from tests.unit.exactly_once.driver_bench import QUERY, SINK, Bench
 
 OTHER = "query-2"
 SECOND, THIRD = "2" * 16, "3" * 16
-TASKS = (0, 1)
 OLDER_FENCE = "fence a driver of the release before"
 
 
@@ -27,11 +26,6 @@ def rows(bench: Bench, batch: int, query: str, run: str = "1" * 16, **more: int)
     return bench.receipts(batch, query=query, run=run, sink_id=sink_id_of_query(SINK, query), **more)
 
 
-def visible(bench: Bench) -> list[int]:
-    bench.settle()
-    return [bench.visible(task) for task in TASKS]
-
-
 def test_two_queries_under_one_name_are_two_sinks(bench: Bench) -> None:
     """Two pods mount a volume each at /checkpoint: batch 3 of one must hide nothing of the other."""
     one, other = session(QUERY), session(OTHER, SECOND)
@@ -39,26 +33,22 @@ def test_two_queries_under_one_name_are_two_sinks(bench: Bench) -> None:
         assert bench.commit(rows(bench, batch, QUERY), one).conclusion is Conclusion.DELIVERED
     for batch in range(2):
         assert bench.commit(rows(bench, batch, OTHER, SECOND), other).conclusion is Conclusion.DELIVERED
-    assert visible(bench) == [6, 6]
+    assert bench.seen() == [6, 6]
     # The first one crashed before Spark's own commit log: its batch 3 comes again, and is there already.
-    again = bench.commit(rows(bench, 3, QUERY, THIRD), session(QUERY, THIRD))
-    assert again.conclusion is Conclusion.ALREADY_DELIVERED
+    assert bench.commit(rows(bench, 3, QUERY, THIRD), session(QUERY, THIRD)).conclusion is Conclusion.ALREADY_DELIVERED
     # The second one was never fenced.
     bench.asked.clear()
     assert bench.commit(rows(bench, 2, OTHER, SECOND), other).conclusion is Conclusion.DELIVERED
     assert "fence older drivers" not in bench.purposes()
-    assert visible(bench) == [7, 7]
+    assert bench.seen() == [7, 7]
 
 
 def test_planning_finishes_the_open_decisions_of_all_queries_under_its_name(bench: Bench) -> None:
     """It does not know which query it plans for; what is decided may be committed by anybody."""
     for query, run in ((QUERY, "1" * 16), (OTHER, SECOND)):
-        pending = bench.commit(
-            rows(bench, 0, query, run), session(query, run), answers={"commit transaction": [LOST] * 100_000}
-        )
-        assert isinstance(pending.error, CommitPending)
+        bench.decide(rows(bench, 0, query, run), session(query, run))
     assert bench.run(DriverOperation.RECOVER, session=DriverSession(SINK)).conclusion is Conclusion.RECOVERED
-    assert visible(bench) == [2, 2]
+    assert bench.seen() == [2, 2]
 
 
 def test_a_stream_of_the_release_before_goes_on_where_it_was(bench: Bench) -> None:
@@ -68,21 +58,18 @@ def test_a_stream_of_the_release_before_goes_on_where_it_was(bench: Bench) -> No
     bench.asked.clear()
     # Batch 2 was delivered and is not in Spark's commit log: it runs again.
     upgraded = session(QUERY, SECOND)
-    again = bench.commit(rows(bench, 2, QUERY, SECOND), upgraded)
-    assert again.conclusion is Conclusion.ALREADY_DELIVERED
+    assert bench.commit(rows(bench, 2, QUERY, SECOND), upgraded).conclusion is Conclusion.ALREADY_DELIVERED
     assert bench.purposes().count(OLDER_FENCE) == 1
     assert bench.commit(rows(bench, 3, QUERY, SECOND), upgraded).conclusion is Conclusion.DELIVERED
-    assert visible(bench) == [4, 4]
+    assert bench.seen() == [4, 4]
     assert bench.ledger()[sink_id_of_query(SINK, QUERY)].runs[-1] == "1" * 16
 
 
 def test_what_the_release_before_had_decided_is_finished_and_recorded(bench: Bench) -> None:
-    pending = bench.commit(bench.receipts(), bench.session(), answers={"commit transaction": [LOST] * 100_000})
-    assert isinstance(pending.error, CommitPending)
+    bench.decide(bench.receipts(), bench.session())
     upgraded = session(QUERY, SECOND)
-    again = bench.commit(rows(bench, 0, QUERY, SECOND), upgraded)
-    assert again.conclusion is Conclusion.ALREADY_DELIVERED
-    assert visible(bench) == [1, 1]
+    assert bench.commit(rows(bench, 0, QUERY, SECOND), upgraded).conclusion is Conclusion.ALREADY_DELIVERED
+    assert bench.seen() == [1, 1]
     assert bench.ledger()[SINK].kind is Kind.DONE
 
 
@@ -97,15 +84,14 @@ def test_a_driver_of_the_release_before_that_was_frozen_decides_nothing_after_th
     # As it was then: one try, and no way back after it is fenced.
     refused = bench.commit(late, frozen, answers={"ledger start": [29]})
     assert isinstance(refused.error, CommitAborted)
-    assert visible(bench) == [2, 2]
+    assert bench.seen() == [2, 2]
 
 
 def test_a_stream_that_begins_with_a_batch_without_any_task_is_known_in_the_next_one(bench: Bench) -> None:
     """Nobody names the query then: an empty file has no partition."""
     nobody = bench.run(DriverOperation.COMMIT, session=DriverSession(SINK), key=BatchKey("", 0))
     assert nobody.conclusion is Conclusion.DELIVERED
-    verdict = bench.commit(rows(bench, 1, QUERY), session(QUERY))
-    assert verdict.conclusion is Conclusion.DELIVERED, verdict.error
+    assert bench.commit(rows(bench, 1, QUERY), session(QUERY)).conclusion is Conclusion.DELIVERED
 
 
 def test_another_query_of_the_release_before_under_the_same_name_is_not_taken_for_ones_own(bench: Bench) -> None:

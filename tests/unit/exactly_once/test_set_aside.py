@@ -32,18 +32,8 @@ def put(bench: Bench, key: str, value: bytes | None) -> int:
 
 
 def set_aside(bench: Bench, key: str, offset: int, answers: dict[str, list[Any]] | None = None) -> AsideVerdict:
-    machine = SetAside(bench.settings, key, offset, 0, bench.now_ms)
-    laid_out = {purpose: list(listed) for purpose, listed in (answers or {}).items()}
-    progress = machine.step(bench.now_ms)
-    while progress.verdict is None:
-        answered = [bench._answer(request, laid_out) for request in progress.requests]
-        bench.asked += progress.requests
-        if not answered:
-            assert progress.wake_at_ms is not None
-            bench.now_ms = max(bench.now_ms + 1, progress.wake_at_ms)
-            bench.settle()
-        progress = machine.step(bench.now_ms, answered)
-    return progress.verdict
+    verdict: AsideVerdict = bench.drive(SetAside(bench.settings, key, offset, 0, bench.now_ms), answers)
+    return verdict
 
 
 def test_a_poisoned_sink_is_refused_until_its_record_is_set_aside_and_a_person_accepts_what_that_means(

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from kafka_sink.exactly_once.ledger import Kind
-from kafka_sink.exactly_once.session import Conclusion, DriverOperation
-from tests.unit.exactly_once.driver_bench import LOST, REFUSED, Bench
+from kafka_sink.exactly_once.session import Conclusion
+from tests.unit.exactly_once.driver_bench import Bench
 
 STABLE = "last stable offsets"
 
@@ -15,11 +15,6 @@ STABLE = "last stable offsets"
 def asking(bench: Bench) -> Bench:
     bench.settings = replace(bench.settings, visible_ms=500)
     return bench
-
-
-def test_by_default_nobody_is_asked(bench: Bench) -> None:
-    assert bench.commit(bench.receipts()).conclusion is Conclusion.DELIVERED
-    assert STABLE not in bench.purposes()
 
 
 def test_a_commit_waits_until_the_stable_offset_has_passed_each_partition(asking: Bench) -> None:
@@ -70,20 +65,3 @@ def test_only_what_was_not_seen_is_asked_about_again(asking: Bench) -> None:
         if request.key.purpose == STABLE
     ]
     assert len(asked) > 2 and asked[-1] == [0]
-
-
-@pytest.mark.parametrize("lost", [1, 2])
-def test_an_answer_that_got_lost_is_asked_for_again(asking: Bench, lost: int) -> None:
-    verdict = asking.commit(asking.receipts(), answers={STABLE: [LOST] * lost})
-    assert verdict.conclusion is Conclusion.DELIVERED and not verdict.notes
-
-
-def test_whoever_may_not_ask_is_told_and_the_batch_is_delivered(asking: Bench) -> None:
-    verdict = asking.commit(asking.receipts(), answers={STABLE: [REFUSED]})
-    assert verdict.conclusion is Conclusion.DELIVERED
-    assert "was not found out" in verdict.notes[0]
-
-
-def test_a_write_without_a_ledger_is_looked_at_too(asking: Bench) -> None:
-    verdict = asking.run(DriverOperation.COMMIT_WITHOUT_LEDGER, asking.receipts(""))
-    assert verdict.conclusion is Conclusion.DELIVERED and STABLE in asking.purposes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +25,25 @@ def delivered(batch: ProducerBatch, base_offset: int) -> c.Delivered:
     """As the engine tells it."""
     batch.base_offset = base_offset
     return c.Delivered([batch])
+
+
+class FakeLogger:
+    """Python's own asks the clock."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[int, str]] = []
+
+    def log(self, level: int, text: str, *arguments: object) -> None:
+        self.said.append((level, text % arguments))
+
+    def critical(self, text: str, *arguments: object, exc_info: object = None) -> None:
+        assert exc_info is not None
+        self.log(logging.CRITICAL, text, *arguments)
+
+    def error(self, text: str, *arguments: object) -> None:
+        self.log(logging.ERROR, text, *arguments)
+
+    exception = error
 
 
 class FakeClock(Clock):

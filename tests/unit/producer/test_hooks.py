@@ -13,19 +13,9 @@ from kafka_sink.producer.interceptors import Interceptors, ProducerRecord
 from kafka_sink.producer.offsets import ConsumerGroup, OffsetAndMetadata, read_offsets
 from kafka_sink.producer.serialize import check_row, check_size, read_headers, serialized
 
+from .shell import FakeLogger
+
 SECRET = "what-no-text-may-show"
-
-
-class FakeLogger:
-    """Python's own asks the clock."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def error(self, text: str, *arguments: object) -> None:
-        self.said.append(text % arguments)
-
-    exception = error
 
 
 @pytest.fixture
@@ -126,7 +116,7 @@ def test_interceptors_go_in_turn_and_one_that_raises_changes_nothing(logger: Fak
 
     chain = Interceptors([Append("a"), Broken(), Wrong(), Silent(), Append("b")])
     assert chain.on_send(ProducerRecord("t", "")).value == "ab"
-    assert logger.said == [
+    assert [text for _, text in logger.said] == [
         "interceptor Broken raised in on_send (topic t)",
         "interceptor Wrong returned a str from on_send for topic t; the record stays as it was",
     ]
@@ -150,7 +140,7 @@ def test_interceptors_that_raise_in_the_end_do_not_keep_others_from_theirs(logge
     chain.on_acknowledgement("t", None, None)
     chain.close()
     assert closed == ["here"]
-    assert logger.said == [
+    assert [text for _, text in logger.said] == [
         "interceptor Broken raised in on_acknowledgement (topic t)",
         "interceptor Broken raised in close",
     ]

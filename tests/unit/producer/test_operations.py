@@ -6,36 +6,20 @@ import pytest
 
 from kafka_sink.engine import commands as c
 from kafka_sink.errors import LocalProtocolError, OperationTimeout, TransactionAborted
-from kafka_sink.io.clock import Clock
-from kafka_sink.options import ProducerOptions
-from kafka_sink.producer.appender import Appender
-from kafka_sink.producer.mailbox import Mailbox
-from kafka_sink.producer.metrics import ProducerMetrics
 from kafka_sink.producer.operations import ABORT, PREPARE, Operations
 
+from .shell import Shell
+
 COMMIT = "commit_transaction()"
-
-
-class StillClock(Clock):
-    def monotonic_ms(self) -> int:
-        return 1000
-
-    def monotonic_ns(self) -> int:
-        return 10**9
-
-    def timestamp_ms(self) -> int:
-        return 1_700_000_000_000
 
 
 class Steps:
     """Operations whose limit is over at once; `end` is what the sender would do."""
 
     def __init__(self) -> None:
-        options = ProducerOptions(bootstrap_servers=(("a", 9092),), max_block_ms=0)
-        self.mailbox = Mailbox(StillClock(), wake=lambda: None)
-        metrics = ProducerMetrics(options, client_id="c")
-        appender = Appender(options, self.mailbox, metrics, random_number=lambda: 0.0, interceptors=None)
-        self.operations = Operations(self.mailbox, appender, metrics, 0)
+        shell = Shell(max_block_ms=0)
+        self.mailbox = shell.mailbox
+        self.operations = Operations(shell.mailbox, shell.appender, shell.metrics, 0)
 
     def call(self, name: str) -> object:
         return self.operations.step(name, c.InitTransactions)

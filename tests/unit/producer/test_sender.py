@@ -23,7 +23,7 @@ from kafka_sink.producer import sender as sender_module
 from kafka_sink.records.batch import HEADER_BYTES
 from kafka_sink.records.scalar import split
 
-from .shell import SenderShell, cluster_of, delivered
+from .shell import FakeLogger, SenderShell, cluster_of, delivered
 
 
 def test_a_turn_closes_what_is_due_steps_carries_out_and_publishes() -> None:
@@ -123,20 +123,6 @@ def test_nodes_that_take_nothing_for_too_long_are_published_as_one_unchanging_se
     shell.sender.turn()
     assert found == {1}
     assert shell.mailbox.slow_node_ids is found
-
-
-class FakeLogger:
-    """Python's own asks the clock."""
-
-    def __init__(self) -> None:
-        self.said: list[tuple[int, str]] = []
-
-    def log(self, level: int, text: str, *arguments: object) -> None:
-        self.said.append((level, text % arguments))
-
-    def critical(self, text: str, *arguments: object, exc_info: object = None) -> None:
-        assert exc_info is not None
-        self.log(logging.CRITICAL, text, *arguments)
 
 
 @pytest.fixture

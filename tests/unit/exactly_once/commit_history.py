@@ -1,0 +1,235 @@
+"""Histories of batches in a few words: who commits what, how that ends, and what is true then. Tables as in
+`history.py`; each row is played by the rules of both transaction versions.
+
+    c1 an open decision about another batch is finished and this batch goes on
+        gets:"commit transaction",lost* commit:0=pending commit/2:1=delivered visible=2,2 batch=1 ledger=done
+
+What happens, and behind `=` how it ends (`VERDICTS`). Behind `/` stands whose it is: run 1 if nothing else is said;
+`/1b` is another process of run 1. Behind `:` stands the batch, a number or a label:
+
+    commit:0 commit/2:0          two tasks write batch 0, and it is committed
+    write:0 write:0,1            its tasks write only, or only one task; `write:0,0`: it has no rows. What comes next is
+                                 about these receipts
+    abort:0                      what was written last of batch 0 is aborted
+    commit_alone abort_alone     the same without a ledger
+    recover finish accept replay sweep                planning, and what an operator can ask for
+    gets:"claim ledger",lost,7   the next operation gets these answers to such requests: codes, `lost`, `refused`,
+                                 `unsupported`, `after` (carried out, and the answer is lost), `-` (as it is);
+                                 with `*` for ever
+    fenced:"claim ledger"        before the next such request somebody takes the driver's id, and is gone again;
+                                 `fenced:"claim ledger",2` before the next request behind two of these
+    overtakes:0                  before the next commit of a transaction the one of the first task runs out of time
+    timeout:0 timeout:0,1        the transaction of the first task, or of task 1, runs out of time
+    killed/2:0                   a task of run 2 is killed when it has written a part of batch 0
+    init                         somebody who is gone again has asked for the driver's id
+    settle unmark                all markers are written; the last one in the ledger is lost with its only replica
+    outdated:5000                for so long a leader that is none tells readers that the ledger is empty
+    cluster:old                  the brokers are those of cluster "old" from now on
+    forget                       requests are counted from here
+
+What is true: see `Facts`. `says:"..."`, `silent:"..."`: the last error, or the notes, say so, or do not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from history import History
+
+from kafka_sink.client.admin_request import AdminRequest
+from kafka_sink.errors import CommitAborted, CommitLost, CommitPending
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.session import CommitResult, Conclusion, DriverOperation, DriverSession
+from tests.model.tiny_broker import LEDGER
+from tests.unit.exactly_once.driver_bench import LOST, QUERY, REFUSED, SINK, UNSUPPORTED, Bench, after
+
+EVENT = re.compile(r'(\w+)(?:/(\w+))?(?::("[^"]*"|\w+))?(?:,([^="]+))?(?:=(.*))?')
+FOR_EVER = 100_000
+ANSWERS = {"lost": LOST, "refused": REFUSED, "unsupported": UNSUPPORTED, "after": after(LOST), "-": None}
+VERDICTS: dict[Any, str] = {
+    Conclusion.DELIVERED: "delivered", Conclusion.ALREADY_DELIVERED: "already", Conclusion.NOTHING_TO_DO: "nothing",
+    Conclusion.RECOVERED: "recovered", Conclusion.ABORTED: "aborted", Conclusion.LEFT_ALONE: "left",
+    Conclusion.RESOLVED: "resolved", CommitAborted: "refused", CommitPending: "pending", CommitLost: "lost",
+}  # fmt: skip
+STATES = {"CompleteAbort": "aborted", "CompleteCommit": "committed", "Ongoing": "open"}
+
+
+def check(bench: Bench, history: History) -> None:
+    bench.settings = replace(bench.settings, **history.options)
+    facts = Facts(bench)
+    for event in history.events:
+        row = EVENT.fullmatch(event)
+        assert row, event
+        name, process, what, more, end = (part or "" for part in row.groups())
+        act = getattr(facts, name, None)
+        if act is None:
+            facts.operate(name, process or "1", what)
+            assert facts.verdict() == end, f"{event}, but it is {facts.verdict()}: {facts.last}"
+        elif (found := act(process or "1", what.strip('"'), *([more] if more else []))) is not None:
+            assert str(found) == end, f"{event}, but it is {found}: {facts.last}"
+
+
+@dataclass
+class Stage:
+    bench: Bench
+    sessions: dict[str, DriverSession] = field(default_factory=dict)
+    # By run and batch, the last ones at the end.
+    written: dict[tuple[str, str], list[list[TaskReceipt]]] = field(default_factory=lambda: defaultdict(list))
+    unused: set[tuple[str, str]] = field(default_factory=set)
+    dead: dict[tuple[str, str], list[TaskReceipt]] = field(default_factory=lambda: defaultdict(list))
+    answers: dict[str, list[Any]] = field(default_factory=dict)
+    last: CommitResult | None = None
+    attempts: int = 0
+
+    def operate(self, name: str, process: str, batch: str) -> None:
+        operation = DriverOperation[name.replace("alone", "without_ledger").upper()]
+        answers, self.answers = self.answers, {}
+        if not name.startswith(("commit", "abort")):
+            self.last = self.bench.run(operation, session=DriverSession(SINK), answers=answers)
+            return
+        of = (process[0], batch)
+        if name.startswith("commit") and of not in self.unused:
+            self.write(process, batch)
+        self.unused.discard(of)
+        self.last = self.bench.run(operation, self.written[of][-1], self.session(process), answers=answers)
+
+    def session(self, process: str) -> DriverSession:
+        return self.sessions.setdefault(process, self.bench.session(process[0] * 16))
+
+    def verdict(self) -> str:
+        assert self.last is not None
+        return VERDICTS[self.last.conclusion if self.last.error is None else type(self.last.error)]
+
+    # ---- what happens
+
+    def write(self, process: str, batch: str, tasks: str = "2") -> None:
+        key = _key(batch)
+        run, of = process[0] * 16, (process[0], batch)
+        if tasks == "0":
+            receipts = [TaskReceipt(key, run, 0, 0)]
+        else:
+            query = key.query_id
+            receipts = self.bench.receipts(key.batch_id, run=run, attempt=self.attempts, query=query, tasks=int(tasks))
+        self.attempts += 1
+        self.written[of].append(receipts)
+        self.unused.add(of)
+
+    def killed(self, process: str, batch: str) -> None:
+        receipt = self.bench.receipt(int(batch), 1, run=process[0] * 16, attempt=self.attempts)
+        self.attempts += 1
+        self.dead[process[0], batch].append(receipt)
+
+    def gets(self, _: str, purpose: str, answers: str) -> None:
+        for answer in answers.split(","):
+            name = answer.removesuffix("*")
+            told = ANSWERS[name] if name in ANSWERS else int(name)
+            self.answers.setdefault(purpose, []).extend([told] * (FOR_EVER if answer != name else 1))
+
+    def fenced(self, _: str, purpose: str, behind: str = "") -> None:
+        def rival(request: AdminRequest) -> None:
+            if self.bench.purposes().count(purpose) == int(behind) if behind else request.key.purpose == purpose:
+                self.bench.before = None
+                self.bench.take_the_drivers_id()
+
+        self.bench.before = rival
+
+    def overtakes(self, process: str, batch: str) -> None:
+        self.bench.times_out_before_its_commit(self.written[process, batch][-1][0])
+
+    def timeout(self, process: str, batch: str, task: str = "0") -> None:
+        self.bench.time_out(self.written[process, batch][-1][int(task)])
+
+    def init(self, *_: str) -> None:
+        assert self.bench.broker.init(f"{SINK}-driver", None)[0] == 51
+
+    def settle(self, *_: str) -> None:
+        self.bench.settle()
+
+    def unmark(self, *_: str) -> None:
+        self.bench.lose_the_last_marker()
+
+    def outdated(self, _: str, time_ms: str) -> None:
+        self.bench.outdated = ((LEDGER, 0), 0, self.bench.now_ms + int(time_ms))
+
+    def cluster(self, _: str, name: str) -> None:
+        self.bench.settings = replace(self.bench.settings, cluster_id=name)
+
+    def forget(self, *_: str) -> None:
+        self.bench.asked.clear()
+
+    def says(self, _: str, words: str) -> None:
+        assert words in self._text(), self.last
+
+    def silent(self, _: str, words: str) -> None:
+        assert words not in self._text(), self.last
+
+    def _text(self) -> str:
+        assert self.last is not None
+        return "\n".join([str(self.last.error), *self.last.notes])
+
+
+class Facts(Stage):
+    """What a row may say, as `name=value`, with run and batch in front of the sign where it is about one."""
+
+    def visible(self, *_: str) -> str:
+        """How many rows of each task readers see."""
+        return ",".join(map(str, self.bench.seen()))
+
+    def tasks(self, run: str, batch: str) -> str:
+        """What became of the transactions of the batch that were written last."""
+        return self._states(self.written[run, batch][-1])
+
+    def earlier(self, run: str, batch: str) -> str:
+        return self._states(receipt for receipts in self.written[run, batch][:-1] for receipt in receipts)
+
+    def remains(self, run: str, batch: str) -> str:
+        """What became of those of tasks that were killed."""
+        return self._states(self.dead[run, batch])
+
+    def ledger(self, *_: str) -> str:
+        """The kind of the newest record."""
+        record = self.bench.ledger().get(SINK)
+        return "empty" if record is None else "accepted" if record.is_accepted else record.kind.value
+
+    def labels(self, *_: str) -> str:
+        return ",".join(sorted(self.bench.ledger()))
+
+    def batch(self, *_: str) -> object:
+        """That of the newest record."""
+        return self.bench.ledger()[SINK].key.batch_id
+
+    def times(self, _: str, purpose: str) -> int:
+        """How many such requests there were; all requests, if none is named."""
+        purposes = self.bench.purposes()
+        return purposes.count(purpose) if purpose else len(purposes)
+
+    def decision(self, process: str, batch: str) -> str:
+        """What the process knows of it."""
+        return self.session(process).decisions[_key(batch)].name.lower()
+
+    def identity(self, process: str, _: str) -> str:
+        return "none" if self.session(process).identity is None else "taken"
+
+    def swept(self, *_: str) -> int:
+        assert self.last is not None
+        return len(self.last.swept)
+
+    def notes(self, *_: str) -> int:
+        assert self.last is not None
+        return len(self.last.notes)
+
+    def error(self, *_: str) -> str:
+        assert self.last is not None and self.last.error is not None
+        return self.last.error.name
+
+    def _states(self, receipts: Iterable[TaskReceipt]) -> str:
+        self.bench.settle()
+        return ",".join(sorted({STATES[self.bench.state_of(receipt)] for receipt in receipts}))
+
+
+def _key(batch: str) -> BatchKey:
+    return BatchKey(QUERY, int(batch)) if batch.isdigit() else BatchKey("", batch)
