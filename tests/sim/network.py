@@ -96,6 +96,10 @@ class Pipe:
             self._queue.append((self._loop.now_ms + delay_ms, item))
             self.pump()
 
+    def end(self) -> None:
+        """What is under way arrives, and nothing that comes later."""
+        self.is_cut = True
+
     def cut(self) -> None:
         """What is under way is lost, and nothing more will come."""
         self._queue.clear()

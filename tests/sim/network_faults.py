@@ -19,7 +19,8 @@ OVERTAKEN_MS_MAX = 600
 
 
 def reset_before(network: Network, connection: Connection, data: bytes, pick: Random) -> None:
-    """The request is lost with the connection."""
+    """The request is lost with the connection, and so is what is sent behind it until the client sees that."""
+    connection.to_broker.end()
     network.loop.after(network.latency(), lambda: network.reset(connection))
 
 

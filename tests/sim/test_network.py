@@ -117,6 +117,16 @@ def test_what_a_fault_does_to_one_request(kind: str, is_handled: bool, answers: 
     assert host.network.trace.counts[f"fault {kind}"] == 1
 
 
+def test_behind_a_lost_request_nothing_of_its_connection_arrives() -> None:
+    """A stream of bytes has no hole: an answer to the second would be taken for one to the first."""
+    host = connected(latency_ms=20)
+    host.arm("reset_before")
+    for _ in range(20):
+        host.ask()
+    host.run()
+    assert (host.handled, host.is_broken) == ([], True)
+
+
 def test_a_late_request_arrives_after_its_client_gave_up() -> None:
     host = connected()
     host.arm("late_request_after_reset")
