@@ -78,7 +78,7 @@ class Counter:
             self.count += 1
 
 
-def counted(call: Callable[[], T]) -> tuple[int, T]:
+def count_calls(call: Callable[[], T]) -> tuple[int, T]:
     with Counter() as counter:
         result = call()
     return counter.count, result
@@ -159,7 +159,7 @@ class Lockstep:
         }
         cores: list[Core] = []
 
-        def kept(options: ProducerOptions) -> Core:
+        def keep_core(options: ProducerOptions) -> Core:
             cores.append(Core(options))
             return cores[-1]
 
@@ -167,7 +167,7 @@ class Lockstep:
         with (
             patch.object(Sender, "run", lambda _: None),
             patch.object(core_module, "Clock", lambda: self.clock),
-            patch.object(producer_module, "Core", kept),
+            patch.object(producer_module, "Core", keep_core),
         ):
             self.producer = Producer(config)
         self.core = cores[0]
@@ -191,7 +191,7 @@ class Lockstep:
         if not is_awaited:
             self.core.network.wake()
         self.clock.now_ms += 1
-        calls, _ = counted(self.core.sender.turn)
+        calls, _ = count_calls(self.core.sender.turn)
         self.turn_count += 1
         self.sender_calls += calls
         return calls
@@ -257,7 +257,7 @@ def stream(partitions: int, *, value_bytes: int = 1000, linger_ms: int = 60_000)
     before = _Seen.of(lockstep)
     application_calls = 0
     for _ in range(ROUNDS):
-        calls, _ = counted(lambda: lockstep.producer.send_arrow(data, TOPIC))
+        calls, _ = count_calls(lambda: lockstep.producer.send_arrow(data, TOPIC))
         application_calls += calls
         lockstep.settle()
     after = _Seen.of(lockstep)
@@ -316,7 +316,7 @@ class Row:
     detail: str
 
 
-def measured() -> list[Row]:
+def measure() -> list[Row]:
     streams = {
         "one partition": stream(1),
         "4 partitions": stream(4),
@@ -346,7 +346,7 @@ def markdown(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    rows = measured()
+    rows = measure()
     publish("calls", markdown(rows), {"rows": [asdict(row) for row in rows]})
 
 

@@ -116,7 +116,7 @@ class Bench:
         return TaskReceipt(key, RUN, number, attempt, transaction, TIMEOUT_MS, TIMEOUT_MS, (written,), ROWS)
 
 
-def measured(servers: str, receipt_counts: Sequence[int], batches: int) -> Iterator[tuple[int, Times]]:
+def measure(servers: str, receipt_counts: Sequence[int], batches: int) -> Iterator[tuple[int, Times]]:
     bench = Bench(servers)
     try:
         for receipt_count in receipt_counts:
@@ -156,7 +156,7 @@ def main() -> None:
     options = parser.parse_args()
     with KafkaCluster(VERSIONS[0], 1) as kafka:
         batches = 5 if options.quick else options.batches
-        found = dict(measured(kafka.bootstrap_servers, options.receipts, batches))
+        found = dict(measure(kafka.bootstrap_servers, options.receipts, batches))
     about = {"commits": f"{batches} each", **machine()}
     # Of tasks there are thousands; the page has their median.
     rounded = {

@@ -48,7 +48,7 @@ def send_us(producer: Producer, topic: str, rows: pa.RecordBatch) -> float:
     return (time.process_time() - began_s) * 1e6 / (BATCHES * ROWS)
 
 
-def measured(kafka: KafkaCluster, case: Case, rounds: int) -> tuple[float, float]:
+def measure(kafka: KafkaCluster, case: Case, rounds: int) -> tuple[float, float]:
     value_bytes, codec = case
     rows, topic = rows_of(value_bytes), kafka.create_topic(f"digest-{value_bytes}-{codec}", partitions=PARTITIONS)
     sent, added = [], []
@@ -80,7 +80,7 @@ def main() -> None:
     options = parser.parse_args()
     rounds = 3 if options.quick else options.rounds
     with KafkaCluster() as kafka:
-        found = {(size, codec): measured(kafka, (size, codec), rounds) for size in SIZES for codec in CODECS}
+        found = {(size, codec): measure(kafka, (size, codec), rounds) for size in SIZES for codec in CODECS}
     about = {"rounds": str(rounds), **machine()}
     runs = [{"value_bytes": size, "codec": codec, "us": us} for (size, codec), us in found.items()]
     publish("digest-cost", markdown(found, about), {"about": about, "runs": runs}, PARTIAL if options.quick else PAGES)

@@ -116,7 +116,7 @@ def _added_s(folder: str, servers: str, messages: list[Any]) -> float:
     def once() -> None:
         meter = TaskMeter()
         meter.begin(producer)
-        meter.sent()
+        meter.on_sent()
         meter.end(producer, has_new_id=False)
         figures = pickle.loads(pickle.dumps(meter.figures))
         report = BatchReport("s", "", BatchKey("", "b"), "r", "c", DELIVERED, (receipt,), (figures,), 0, 10, 5.0)

@@ -81,7 +81,7 @@ def table(rows: Sequence[Row]) -> str:
         for row in rows
     ]
     widths = [max(len(line[column]) for line in cells) for column in range(len(head))]
-    lines = ["| " + " | ".join(_padded(line, widths)) + " |" for line in cells]
+    lines = ["| " + " | ".join(_pad(line, widths)) + " |" for line in cells]
     rule = (
         "|" + "|".join("-" * (width + 1) + ("-" if column == 0 else ":") for column, width in enumerate(widths)) + "|"
     )
@@ -143,7 +143,7 @@ def _conditions(plan: Plan, about: dict[str, str]) -> str:
     )
 
 
-def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
+def _pad(line: Sequence[str], widths: Sequence[int]) -> list[str]:
     first, *rest = line
     return [first.ljust(widths[0]), *(text.rjust(width) for text, width in zip(rest, widths[1:], strict=True))]
 

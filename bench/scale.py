@@ -107,13 +107,13 @@ def main() -> None:
     with open_arena() as arena:
         for _ in range(3):
             write_rows(arena, 1_000_000)  # warms up
-        rows = [_told(write_rows(arena, count)) for count in options.rows]
-        topics = [_told(write_topics(arena, count)) for count in options.topics]
+        rows = [_print(write_rows(arena, count)) for count in options.rows]
+        topics = [_print(write_topics(arena, count)) for count in options.topics]
     about = machine()
     publish("scale", markdown(rows, topics, about), {"about": about, "rows": rows, "topics": topics})
 
 
-def _told(line: Line) -> Line:
+def _print(line: Line) -> Line:
     print("  ".join(f"{name} {number:,.1f}" for name, number in line.items()), flush=True)
     return line
 

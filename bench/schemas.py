@@ -29,7 +29,7 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from bench import schemas_spark
-from kafka_sink.schemas.derive import avro_of
+from kafka_sink.schemas.derive import derive_avro_schema
 from kafka_sink.schemas.match import plan
 from kafka_sink.schemas.protobuf import ProtobufSchema
 
@@ -79,7 +79,7 @@ def for_protobuf(rows: pa.StructArray) -> pa.StructArray:
     return pa.StructArray.from_arrays(list(columns.values()), list(columns))
 
 
-def measured(name: str, work: Callable[[], Any], row_count: int, byte_count: int, repeat: int) -> Result:
+def measure(name: str, work: Callable[[], Any], row_count: int, byte_count: int, repeat: int) -> Result:
     work()
     rates = []
     for _ in range(repeat):
@@ -92,11 +92,11 @@ def measured(name: str, work: Callable[[], Any], row_count: int, byte_count: int
 def ours(name: str, rows: pa.StructArray, schema: Any, repeat: int) -> Result:
     encoder = plan(rows.type, schema)
     size = encoder.encode(rows, PREFIX, "value").array.nbytes
-    return measured(name, lambda: encoder.encode(rows, PREFIX, "value"), len(rows), size, repeat)
+    return measure(name, lambda: encoder.encode(rows, PREFIX, "value"), len(rows), size, repeat)
 
 
 def by_fastavro(rows: pa.StructArray, repeat: int) -> Result:
-    schema = fastavro.parse_schema(json.loads(avro_of(rows.type, "Row").text))
+    schema = fastavro.parse_schema(json.loads(derive_avro_schema(rows.type, "Row").text))
     values = rows.to_pylist()
 
     def work() -> int:
@@ -108,7 +108,7 @@ def by_fastavro(rows: pa.StructArray, repeat: int) -> Result:
             size += len(stream.getvalue())
         return size
 
-    return measured("Avro, fastavro", work, len(values), work(), repeat)
+    return measure("Avro, fastavro", work, len(values), work(), repeat)
 
 
 def by_protobuf(rows: pa.StructArray, descriptors: bytes, repeat: int) -> Result:
@@ -120,7 +120,7 @@ def by_protobuf(rows: pa.StructArray, descriptors: bytes, repeat: int) -> Result
     def work() -> int:
         return sum(len(PREFIX + made(**value).SerializeToString()) for value in values)
 
-    return measured("Protobuf, protobuf", work, len(values), work(), repeat)
+    return measure("Protobuf, protobuf", work, len(values), work(), repeat)
 
 
 def by_json(rows: pa.StructArray, repeat: int) -> Result:
@@ -129,7 +129,7 @@ def by_json(rows: pa.StructArray, repeat: int) -> Result:
     def work() -> int:
         return sum(len(json.dumps(value, default=str, separators=(",", ":")).encode()) for value in values)
 
-    return measured("JSON, json.dumps", work, len(values), work(), repeat)
+    return measure("JSON, json.dumps", work, len(values), work(), repeat)
 
 
 def descriptor_set() -> bytes:
@@ -173,7 +173,7 @@ def main() -> None:
     rows = batch(given.rows)
     of_proto, descriptors = for_protobuf(rows), descriptor_set()
     results = [
-        ours("Avro, ours", rows, avro_of(rows.type, "Row"), given.repeat),
+        ours("Avro, ours", rows, derive_avro_schema(rows.type, "Row"), given.repeat),
         by_fastavro(rows, given.repeat),
         ours("Protobuf, ours", of_proto, ProtobufSchema.of_descriptors(descriptors), given.repeat),
         by_protobuf(of_proto, descriptors, given.repeat),

@@ -13,7 +13,7 @@ from pyspark.sql.avro.functions import to_avro
 
 from bench.contest import log_length
 from bench.spark_arena import TUNED, Arena, open_arena
-from kafka_sink.schemas.derive import avro_of
+from kafka_sink.schemas.derive import derive_avro_schema
 from tools.spark_jars import avro_jars
 
 ROWS = 300_000
@@ -34,7 +34,7 @@ def report(rows: pa.StructArray, json_rate: float) -> str:
         table = pa.Table.from_arrays(rows.flatten(), schema=pa.schema(list(rows.type)))
         frame = arena.spark.createDataFrame(table).repartition(2).persist()
         assert frame.count() == len(rows)
-        json_us, avro = _json_us(arena, frame), _sinks(arena, frame, avro_of(rows.type, "Row").text)
+        json_us, avro = _json_us(arena, frame), _sinks(arena, frame, derive_avro_schema(rows.type, "Row").text)
     ours, spark = avro
     return f"""\
 
@@ -65,7 +65,7 @@ def _json_us(arena: Arena, frame: DataFrame) -> float:
     found: dict[str, list[float]] = {"text": [], "columns": []}
     for _ in range(WARM_UP + REPEAT):
         for name, selected in (("text", text), ("columns", columns)):
-            _, spent = arena.timed(selected.write.format("noop").mode("overwrite").save)
+            _, spent = arena.measure(selected.write.format("noop").mode("overwrite").save)
             found[name].append(spent.cpu_seconds / ROWS * 1e6)
     return median(found["text"][WARM_UP:]) - median(found["columns"][WARM_UP:])
 
@@ -87,7 +87,7 @@ def _write(arena: Arena, write: Callable[[dict[str, str]], None]) -> tuple[float
     """Rows per second and processor time per row; what the log has is compared with what was to be written."""
     topic = arena.new_topic("avro", PARTITIONS)
     servers = arena.kafka.bootstrap_servers
-    _, spent = arena.timed(lambda: write({"kafka.bootstrap.servers": servers, "topic": topic, **TUNED}))
+    _, spent = arena.measure(lambda: write({"kafka.bootstrap.servers": servers, "topic": topic, **TUNED}))
     logged = log_length(servers, topic, PARTITIONS)
     assert ROWS <= logged <= ROWS + 16 * PARTITIONS, f"{ROWS} rows were to be written; the log has {logged}"
     arena.kafka.delete_topic(topic)

@@ -46,7 +46,7 @@ class Arena:
     def jvm_pid(self) -> int:
         return jvm_pid(self.spark)
 
-    def timed(self, work: Callable[[], T]) -> tuple[T, Timed]:
+    def measure(self, work: Callable[[], T]) -> tuple[T, Timed]:
         pid = self.jvm_pid()
         cpu_before, started = cpu_seconds(pid), time.monotonic()
         result = work()

@@ -43,11 +43,11 @@ class FrozenNullStreamWriter(NullStreamWriter):
     """With what ours does about PySpark's collections between tasks: the floor of any sink in Python."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        HEAP.work_begins()
+        HEAP.on_work_begin()
         return super().write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        HEAP.work_begins()
+        HEAP.on_work_begin()
 
 
 class FrozenNullSink(DataSource):
@@ -56,7 +56,7 @@ class FrozenNullSink(DataSource):
         return "frozen-null-sink"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> FrozenNullStreamWriter:
-        HEAP.work_begins()
+        HEAP.on_work_begin()
         return FrozenNullStreamWriter()
 
 

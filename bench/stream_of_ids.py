@@ -117,7 +117,7 @@ class StreamOfIds(AbstractContextManager["StreamOfIds"]):
             self._spark.sparkContext._jsc.sc().killTaskAttempt(int(stalled.name), True, "another attempt has won")
             self.kills += 1
 
-    def judged(self) -> str:
+    def judge(self) -> str:
         expected = {f"{number}-{row}".encode() for number in range(self._batches) for row in range(ROWS)}
         records = read_topic(self._kafka.bootstrap_servers, self._topic)
         seen = Counter((record.value or b"").rpartition(b"-")[0] for record in records)

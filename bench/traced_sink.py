@@ -76,14 +76,14 @@ class Clocked:
 def clocked_method(owner: type, name: str, title: Callable[..., str]) -> None:
     method = getattr(owner, name)
 
-    def clocked(self: Any, *arguments: Any, **named: Any) -> Any:
+    def call_timed(self: Any, *arguments: Any, **named: Any) -> Any:
         start_ms = now_ms()
         try:
             return method(self, *arguments, **named)
         finally:
             NOTES.add(title(*arguments, **named), start_ms, is_request=True)
 
-    setattr(owner, name, clocked)
+    setattr(owner, name, call_timed)
 
 
 @cache
@@ -115,12 +115,12 @@ class TracedWriter(DataSourceStreamArrowWriter):
         watch_tasks(os.getpid())
         context = TaskContext.get()
         assert context is not None
-        message = self._inner.write(self._timed(iterator))
+        message = self._inner.write(self._time(iterator))
         NOTES.add("write", start_ms, spark_partition=context.partitionId())
         NOTES.write()
         return message
 
-    def _timed(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _time(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         start_ms = now_ms()
         for rows in iterator:
             NOTES.add("rows from Spark", start_ms, is_request=True)

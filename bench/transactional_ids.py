@@ -28,11 +28,11 @@ from pyspark.sql.types import StringType, StructType
 from bench.stream_of_ids import StreamOfIds
 from kafka_sink.admin.client import Client
 from kafka_sink.client.admin_request import AllBrokers
-from kafka_sink.exactly_once.identity import belongs_to, parsed_task_identity, run_hash
+from kafka_sink.exactly_once.identity import belongs_to, parse_task_identity, run_hash
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.spark.columns import written_columns
-from kafka_sink.spark.driver import Driver, committed
+from kafka_sink.spark.columns import choose_columns
+from kafka_sink.spark.driver import Driver, commit_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.wire.apis import LIST_TRANSACTIONS
@@ -51,7 +51,7 @@ _USED = re.compile(r"total \d+K, used (\d+)K")
 def work(pipe: Connection, servers: str, *, is_fresh: bool) -> None:
     """A worker process: one task after the other."""
     options = parse_sink_options({"kafka.bootstrap.servers": servers, "topic": TOPIC, "sink.id": SINK})
-    columns = written_columns(StructType().add("value", StringType()), TOPIC)
+    columns = choose_columns(StructType().add("value", StringType()), TOPIC)
     while True:
         place, end = pipe.recv()
         if is_fresh:
@@ -113,7 +113,7 @@ class Query:
     def batch(self, number: int) -> None:
         key = BatchKey("query", number)
         receipts = [self._task(key, partition) for partition in range(TASKS)]
-        committed(self._options, SINK, RUN, key, receipts)
+        commit_batch(self._options, SINK, RUN, key, receipts)
 
     def _task(self, key: BatchKey, partition: int) -> TaskReceipt:
         while True:
@@ -140,7 +140,7 @@ class Query:
             worker.kill()
 
 
-def listed(client: Client) -> tuple[int, float]:
+def time_listing(client: Client) -> tuple[int, float]:
     """Ids of tasks, and the milliseconds of one ListTransactions (median of nine)."""
     body = {"state_filters": [], "producer_id_filters": []}
     times = []
@@ -149,7 +149,7 @@ def listed(client: Client) -> tuple[int, float]:
         answers = client.ask_all(AllBrokers(), LIST_TRANSACTIONS, body, changes_nothing=True)
         times.append((time.perf_counter() - started_s) * 1000)
     names = [state["transactional_id"] for answer in answers for state in answer["transaction_states"]]
-    identities = [identity for identity in map(parsed_task_identity, names) if identity is not None]
+    identities = [identity for identity in map(parse_task_identity, names) if identity is not None]
     return sum(belongs_to(identity.sink_id, SINK) for identity in identities), median(times)
 
 
@@ -206,13 +206,13 @@ def run_stream(kafka: KafkaCluster, counts: Sequence[int]) -> None:
             stream.run_to(count)
             attempts = f"{stream.failures} attempts failed, {stream.kills} killed, {stream.minutes:.1f} minutes"
             tell(kafka, f"{count} batches, {attempts}")
-        print(stream.judged(), flush=True)
+        print(stream.judge(), flush=True)
 
 
 def tell(kafka: KafkaCluster, what: str) -> None:
     client = Client(parse_sink_options({"kafka.bootstrap.servers": kafka.bootstrap_servers}).producer)
     try:
-        count, list_ms = listed(client)
+        count, list_ms = time_listing(client)
     finally:
         client.close()
     figures = f"{count} ids, ListTransactions {list_ms:.1f} ms, heap: {heap(kafka.process_id(1))}"

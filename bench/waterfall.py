@@ -98,12 +98,12 @@ def micro_batches(arena: Arena, sink: str, tasks: int, count: int, folder: Path,
         batch.cpu_ms = cpu_ms
         if batch.number in visible:
             batch.visible_ms = visible[batch.number] - batch.trigger_ms
-    put_in_place(counted, list(noted(folder)))
+    put_in_place(counted, list(read_spans(folder)))
     arena.kafka.delete_topic(topic)
     return counted
 
 
-def noted(folder: Path) -> Iterator[Span]:
+def read_spans(folder: Path) -> Iterator[Span]:
     for path in folder.glob("*.jsonl"):
         yield from map(json.loads, path.read_text().splitlines())
         path.unlink()
@@ -141,7 +141,7 @@ def steps_of(batch: Batch) -> dict[str, float]:
             if span.get("is_request"):
                 grouped[span["name"]].append(span)
         for name, group in grouped.items():
-            found[f"{role}: - {name}"] = _of_a_task(group) if role == TASK else _covered(group)
+            found[f"{role}: - {name}"] = _of_a_task(group) if role == TASK else _covered_ms(group)
     commits = [span for span in by_role[COMMIT] if span["name"] == "commit()"]
     if commits:
         found["commit() begun"], found["commit() ended"] = commits[-1]["start"], commits[-1]["end"]
@@ -164,7 +164,7 @@ def _of_a_task(spans: Sequence[Span]) -> float:
     return median(span["end"] - span["start"] for span in spans)
 
 
-def _covered(spans: Sequence[Span]) -> float:
+def _covered_ms(spans: Sequence[Span]) -> float:
     """Milliseconds in which at least one of them was open."""
     covered, until_ms = 0.0, float("-inf")
     for start_ms, end_ms in sorted((span["start"], span["end"]) for span in spans):

@@ -54,7 +54,7 @@ class KafkaSinkError(Exception):
         return _rebuild, (type(self), str(self), dict(self.__dict__))
 
 
-def explained(error: KafkaSinkError) -> str:
+def explain_error(error: KafkaSinkError) -> str:
     """For a person who sees nothing else: the name first, then what happened, and what to do."""
     entry = error.entry
     return (

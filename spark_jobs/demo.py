@@ -10,7 +10,7 @@ import argparse
 import os
 import sys
 
-from job_arguments import FORMAT, pair
+from job_arguments import FORMAT, parse_pair
 from pyspark.sql import SparkSession
 
 from kafka_sink.spark import register
@@ -27,7 +27,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--partitions", required=True, type=int, help="of the topic")
     parser.add_argument("--format", choices=("json", "avro"), default="json", help="of the values")
     parser.add_argument(
-        "--to", type=pair, action="append", default=[], metavar="NAME=VALUE", help="options of the sink"
+        "--to", type=parse_pair, action="append", default=[], metavar="NAME=VALUE", help="options of the sink"
     )
     return parser.parse_args()
 

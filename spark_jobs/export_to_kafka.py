@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from job_arguments import FORMAT, add_sink_arguments, add_source_arguments, selected, sink_options, source_options
+from job_arguments import FORMAT, add_sink_arguments, add_source_arguments, select_columns, sink_options, source_options
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import count, lit
@@ -70,7 +70,7 @@ def main() -> int:
     register(spark)
     try:
         counted = Observation()
-        frame = selected(source(spark, given), given.select).observe(counted, count(lit(1)).alias("rows"))
+        frame = select_columns(source(spark, given), given.select).observe(counted, count(lit(1)).alias("rows"))
         frame.write.format(FORMAT).mode("append").options(**sink_options(given)).save()
         rows = counted.get["rows"]
     except PySparkException as error:

@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame
 FORMAT = "pykafka-sink"
 
 
-def pair(text: str) -> tuple[str, str]:
+def parse_pair(text: str) -> tuple[str, str]:
     name, found, value = text.partition("=")
     if not found or not name.strip():
         raise argparse.ArgumentTypeError(f"NAME=VALUE is needed, not {text!r}")
     return name.strip(), value
 
 
-def properties(path: str) -> dict[str, str]:
+def read_properties(path: str) -> dict[str, str]:
     """A file of NAME=VALUE lines; lines that are empty or begin with # do not count."""
     try:
         lines = Path(path).read_text().splitlines()
@@ -31,7 +31,7 @@ def properties(path: str) -> dict[str, str]:
     for number, line in enumerate(map(str.strip, lines), 1):
         if line and not line.startswith("#"):
             try:
-                name, value = pair(line)
+                name, value = parse_pair(line)
             except argparse.ArgumentTypeError as error:
                 raise argparse.ArgumentTypeError(f"{path}, line {number}: {error}") from None
             rows[name] = value.strip()
@@ -63,7 +63,7 @@ def add_sink_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--to",
-        type=pair,
+        type=parse_pair,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -72,7 +72,7 @@ def add_sink_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--properties",
-        type=properties,
+        type=read_properties,
         default={},
         metavar="FILE",
         help="options of the sink as lines NAME=VALUE; a better place for passwords than the command line, which "
@@ -83,7 +83,7 @@ def add_sink_arguments(parser: argparse.ArgumentParser) -> None:
 def add_source_arguments(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--option",
-        type=pair,
+        type=parse_pair,
         action="append",
         default=[],
         metavar="NAME=VALUE",
@@ -102,5 +102,5 @@ def source_options(given: argparse.Namespace) -> dict[str, str]:
     return {**dict(given.option), **({"path": given.path} if given.path else {})}
 
 
-def selected(frame: DataFrame, expressions: list[str]) -> DataFrame:
+def select_columns(frame: DataFrame, expressions: list[str]) -> DataFrame:
     return frame.selectExpr(*expressions) if expressions else frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from job_arguments import FORMAT, add_sink_arguments, add_source_arguments, selected, sink_options, source_options
+from job_arguments import FORMAT, add_sink_arguments, add_source_arguments, select_columns, sink_options, source_options
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -66,7 +66,7 @@ def start(spark: SparkSession, given: argparse.Namespace) -> StreamingQuery:
     reader = spark.readStream.format(given.format).options(**source_options(given))
     if given.schema:
         reader = reader.schema(given.schema)
-    writer = selected(reader.load(), given.select).writeStream.format(FORMAT).options(**sink_options(given))
+    writer = select_columns(reader.load(), given.select).writeStream.format(FORMAT).options(**sink_options(given))
     writer = writer.option("checkpointLocation", given.checkpoint)
     if given.name:
         writer = writer.queryName(given.name)

@@ -13,6 +13,7 @@ import re
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import pytest
@@ -86,10 +87,18 @@ def started_when_asked(start: Callable[..., AbstractContextManager[T]]) -> Itera
 
 @pytest.fixture(scope="session")
 def kafka_of() -> Iterator[Callable[[str, int], KafkaCluster]]:
-    """`kafka_of(version, nodes)`: the shared cluster of that kind, started at its first use."""
+    """`kafka_of(version, nodes)`: the shared cluster of that kind, started at its first use. `make test` has one node
+    of a version for all its processes."""
     from tools.kafka_cluster import KafkaCluster
+    from tools.kafka_watchdog import MARK
+    from tools.suite.shared_kafka import SharedKafka
 
-    with started_when_asked(KafkaCluster) as of:
+    run = os.environ.get(MARK)
+
+    def of_kind(version: str, nodes: int) -> KafkaCluster:
+        return SharedKafka(version, Path(run)) if run and nodes == 1 else KafkaCluster(version, nodes)
+
+    with started_when_asked(of_kind) as of:
         yield of
 
 
@@ -130,5 +139,5 @@ def secured_kafka_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Calla
 
 @pytest.fixture
 def topic_name(request: pytest.FixtureRequest) -> str:
-    """A name that no other test of this run has."""
-    return f"{re.sub('[^a-zA-Z0-9_-]', '-', request.node.name)[:200]}-{next(_NUMBERS)}"
+    """A name that no other test of this run has, in whichever process."""
+    return f"{re.sub('[^a-zA-Z0-9_-]', '-', request.node.name)[:200]}-{os.getpid()}-{next(_NUMBERS)}"

@@ -68,7 +68,7 @@ def public_names() -> set[str]:
     return {
         name
         for name in dir(kafka_sink)
-        if not name.startswith("_") and name not in CONSTANTS and name in _imported(PACKAGE)
+        if not name.startswith("_") and name not in CONSTANTS and name in _imported_names(PACKAGE)
     }
 
 
@@ -78,14 +78,14 @@ def reference() -> str:
         *((group, PACKAGE) for group in _GROUPS),
         (_TESTING, f"{PACKAGE}.testing"),
     ]:
-        homes = _imported(package)
+        homes = _imported_names(package)
         parts += [f"## {title}\n", *([f"{introduction}\n"] if introduction else [])]
         for name in names.split():
-            parts.append(_described(*_definition(homes[name], name), package))
+            parts.append(_describe(*_definition(homes[name], name), package))
     return "\n".join(parts)
 
 
-def _imported(package: str) -> dict[str, str]:
+def _imported_names(package: str) -> dict[str, str]:
     """The names that the __init__ of a package imports, and the module that each comes from."""
     tree = ast.parse((_path(package)).read_text(encoding="utf-8"))
     return {
@@ -112,7 +112,7 @@ def _definition(module: str, name: str) -> tuple[Node, str]:
     raise LookupError(f"{module} has no {name}")
 
 
-def _described(node: Node, module: str, package: str) -> str:
+def _describe(node: Node, module: str, package: str) -> str:
     lines = [f"### {node.name}\n", f"`from {package} import {node.name}`\n"]
     text = ast.get_docstring(node)
     if isinstance(node, ast.FunctionDef):

@@ -26,7 +26,7 @@ _DOWNLOAD_TIMEOUT_S, _START_TIMEOUT_S = 600, 180
 
 class Apicurio:
     def __init__(self) -> None:
-        self._folder = _fetched()
+        self._folder = _fetch()
         self._port = free_port()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (closed when it ends)
         self._process: subprocess.Popen[bytes] | None = None
@@ -69,7 +69,7 @@ class Apicurio:
             return False
 
 
-def _fetched() -> Path:
+def _fetch() -> Path:
     folder = cache_folder() / _NAME
     with cache_lock(_NAME):
         if not folder.is_dir():

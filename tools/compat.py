@@ -225,21 +225,21 @@ def _links(groups: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(f"[{Path(path).stem}](../{path})" for paths in groups.values() for path in paths)
 
 
-def kept() -> dict[str, Any]:
+def read_results() -> dict[str, Any]:
     found: dict[str, Any] = {"python": "", "kafka": {}, "pyspark": {}}
     return json.loads(RESULTS.read_text()) if RESULTS.exists() else found
 
 
 def keep(side: str, version: str, cells: Mapping[str, Any]) -> None:
     """After each version, because the whole takes long; read anew, because another run may have added to it."""
-    results = kept()
+    results = read_results()
     results[side][version] = {"date": datetime.date.today().isoformat(), "cells": cells}
     results["python"] = ".".join(str(part) for part in sys.version_info[:2])
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     PAGE.write_text(page(results))
 
 
-def failed(results: Mapping[str, Any]) -> bool:
+def has_failed(results: Mapping[str, Any]) -> bool:
     rows = [*results["kafka"].values(), *results["pyspark"].values()]
     return any(cell["failed"] or cell["problem"] for row in rows for cell in row["cells"].values())
 
@@ -255,10 +255,10 @@ def main(arguments: Sequence[str]) -> int:
     for side, version, attempt in [] if chosen.print else tries:
         print(f"== {side} {version}", flush=True)
         keep(side, version, attempt(version))
-    results = kept()
+    results = read_results()
     PAGE.write_text(page(results))
     print(page(results))
-    return 1 if failed(results) else 0
+    return 1 if has_failed(results) else 0
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ class Demo:
         self._display.keep(self._progress("killed"))
         self._kill_count += 1
         self._display.say(f"{self._age_s():5.1f} s  SIGKILL to the driver in the middle of a commit. The ledger says:")
-        self._display.say(_indented(ledger(self._servers).stdout.rstrip()))
+        self._display.say(_indent(ledger(self._servers).stdout.rstrip()))
         self._display.say(f"{self._age_s():5.1f} s  it starts again")
         self._driver.start()
 
@@ -178,7 +178,7 @@ class Demo:
         return is_right
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     """Sentences are broken, rows of a table are not."""
     lines = (line if "  " in line else textwrap.fill(line, WIDTH) for line in text.splitlines())
     return textwrap.indent("\n".join(lines), " " * 9)

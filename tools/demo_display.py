@@ -112,8 +112,8 @@ def block(progress: Progress, columns: int) -> list[str]:
     return [
         f"{DIM}{'─' * width}{PLAIN}",
         f"{BOLD}{title}{PLAIN}{state:>{width - len(title)}}",
-        _measured("rows in", progress.rows_in, progress.rows_planned, YELLOW),
-        _measured("rows visible", progress.rows_visible, progress.rows_planned, GREEN),
+        _bar("rows in", progress.rows_in, progress.rows_planned, YELLOW),
+        _bar("rows visible", progress.rows_visible, progress.rows_planned, GREEN),
         _two("on their way", f"{waiting:,}", "decisions in the ledger", f"{progress.decisions:,}"),
         _two("duplicates", _zero(progress.duplicates), "kills survived", f"{progress.kills:,}"),
         _two("rows/s", f"{progress.rows_per_s:,.0f}", "missing", "counted at the end"),
@@ -121,7 +121,7 @@ def block(progress: Progress, columns: int) -> list[str]:
     ]
 
 
-def _measured(name: str, count: int, planned: int, colour: str) -> str:
+def _bar(name: str, count: int, planned: int, colour: str) -> str:
     filled = min(BAR_COLUMNS, round(BAR_COLUMNS * count / max(1, planned)))
     return f"{name:<14}{count:>11,}   {colour}{'█' * filled}{DIM}{'░' * (BAR_COLUMNS - filled)}{PLAIN}"
 

@@ -65,11 +65,11 @@ class Terminal:
             del self.lines[len(self.lines) - 1 - int(number) :]
             self.lines.append([])
         elif what == "m":
-            self._style = self._styled(number)
+            self._style = self._apply_style(number)
         elif what != "J":
             raise ValueError(f"the demo used a control sequence that is not known here: {number}{what}")
 
-    def _styled(self, number: str) -> Style:
+    def _apply_style(self, number: str) -> Style:
         if number == "1":
             return self._style._replace(is_bold=True)
         if number == "2":

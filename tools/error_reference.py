@@ -62,7 +62,10 @@ Spark looks for formats in a Python process on the driver.
 - Installed with pip: `PYSPARK_PYTHON` (or `spark.pyspark.python`) must name the interpreter that has the package. In an
   activated virtual environment that is `export PYSPARK_PYTHON=python`.
 - Given with `--py-files`: that look-up does not see those files. Call `kafka_sink.register(spark)` once in the script,
-  or start `spark-submit` with `PYTHONPATH=pykafka_sink.zip` in its environment.""",
+  or start `spark-submit` with `PYTHONPATH=pykafka_sink.zip` in its environment.
+- In a thread of your own (`threading`, `ThreadPoolExecutor`, also inside `foreachBatch`): Spark looks only where the
+  thread has an active session. Begin the function that the thread runs with `spark.createDataFrame([], "x int")`, which
+  sets it; `register` does not. Over Spark Connect this is not needed.""",
     ),
     Trouble(
         "`No module named 'kafka_sink'`",

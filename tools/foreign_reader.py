@@ -155,13 +155,13 @@ _PASSING = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)
 def partition_ids(client: Consumer | AdminClient, topic: str) -> list[int]:
     """A broker that does not know the topic yet may be the one that is asked."""
 
-    def found() -> list[int]:
+    def find_partitions() -> list[int]:
         told = client.list_topics(topic, timeout=20).topics[topic]
         if told.error is not None:
             raise KafkaException(told.error)
         return sorted(told.partitions)
 
-    return _while_settling(found, f"{topic} is known to the brokers")
+    return _while_settling(find_partitions, f"{topic} is known to the brokers")
 
 
 def end_offsets(bootstrap_servers: str, topic: str, isolation: Isolation = "read_uncommitted") -> dict[int, int]:
@@ -193,7 +193,7 @@ class _NotYet(Exception):
 
 
 def _while_settling(ask: Callable[[], T], what: str) -> T:
-    def asked() -> tuple[T]:
+    def try_to_ask() -> tuple[T]:
         try:
             return (ask(),)
         except KafkaException as error:
@@ -201,7 +201,7 @@ def _while_settling(ask: Callable[[], T], what: str) -> T:
                 raise
             raise _NotYet from error
 
-    (answer,) = wait_until(asked, what, passing=(_NotYet,))
+    (answer,) = wait_until(try_to_ask, what, passing=(_NotYet,))
     return answer
 
 

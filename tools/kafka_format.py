@@ -26,7 +26,7 @@ _PATIENCE_S = 120
 def format_nodes(nodes: Sequence[KafkaNode], features: Mapping[str, int], users: Mapping[str, str]) -> None:
     cluster_id = _new_id()
     for node in nodes:
-        shutil.copytree(_formatted(node.version, features, users), node.data_path)
+        shutil.copytree(_format_once(node.version, features, users), node.data_path)
         _rename(node.data_path / "meta.properties", {
             "cluster.id": cluster_id, "node.id": str(node.node_id), "directory.id": _new_id(),
         })  # fmt: skip
@@ -42,7 +42,7 @@ def _rename(properties: Path, names: Mapping[str, str]) -> None:
     properties.write_text("".join(f"{name}={names.get(name, value)}\n" for name, value in pairs))
 
 
-def _formatted(version: str, features: Mapping[str, int], users: Mapping[str, str]) -> Path:
+def _format_once(version: str, features: Mapping[str, int], users: Mapping[str, str]) -> Path:
     """The data folder of a node that was formatted so and never started."""
     asked = json.dumps([dict(features), dict(users)], sort_keys=True)
     kept = cache_folder() / f"kafka-{version}" / f"formatted-{hashlib.sha256(asked.encode()).hexdigest()[:12]}"

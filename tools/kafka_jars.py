@@ -64,7 +64,7 @@ def jars(version: str) -> list[Path]:
         *([] if version in WITHOUT_TOOLS else [Artifact("org.apache.kafka", "kafka-tools", version)]),
         Artifact("org.slf4j", "slf4j-simple", "1.7.36"),
     ]
-    return fetched(f"kafka-{version}", wanted)
+    return fetch_jars(f"kafka-{version}", wanted)
 
 
 def tools_version(version: str) -> str:
@@ -76,7 +76,7 @@ def class_path(version: str) -> str:
     return os.pathsep.join(str(jar) for jar in jars(version))
 
 
-def fetched(name: str, wanted: Sequence[Artifact]) -> list[Path]:
+def fetch_jars(name: str, wanted: Sequence[Artifact]) -> list[Path]:
     """The jars in the cache's folder `name`, in a fixed order, downloaded if the folder is not there."""
     folder = cache_folder() / name
     if not (folder / "jars").is_dir():
@@ -90,7 +90,7 @@ def fetched(name: str, wanted: Sequence[Artifact]) -> list[Path]:
 
 def msk_iam_jars() -> list[Path]:
     """Amazon's login for Java clients, and what it needs."""
-    return fetched("msk-iam-2.3.5", [Artifact("software.amazon.msk", "aws-msk-iam-auth", "2.3.5")])
+    return fetch_jars("msk-iam-2.3.5", [Artifact("software.amazon.msk", "aws-msk-iam-auth", "2.3.5")])
 
 
 @contextlib.contextmanager

@@ -39,7 +39,7 @@ def write_zip(target: Path, root: Path = ROOT) -> None:
             name, content = path.relative_to(root).as_posix(), path.read_bytes()
             _add(archive, name, content)
             if path.suffix == ".py":
-                _add(archive, f"{name}c", _compiled(name, content))
+                _add(archive, f"{name}c", _compile(name, content))
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
@@ -49,7 +49,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     archive.writestr(entry, content, zipfile.ZIP_DEFLATED, 9)
 
 
-def _compiled(name: str, source: bytes) -> bytes:
+def _compile(name: str, source: bytes) -> bytes:
     """A .pyc file of the kind that is not compared with its source (PEP 552).
 
     Newer versions of marshal write references, and which ones depends on what else the process has done.

@@ -37,7 +37,7 @@ from tools.driver_processes import driver_processes, kill
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_jars import VERSIONS
 from tools.quiet_spark import quiet_session
-from tools.stream_load import Exports, Stream, misplaced
+from tools.stream_load import Exports, Stream, count_misplaced
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -203,7 +203,7 @@ class ManyStreams:
         print(f"\n{'':16}{'rows in':>10}{'missing':>9}{'doubled':>9}{'commits':>9}{'starts':>8}{'ended':>7}")
         is_right = True
         for name, rows_in, commits, starts, ends in self._rows():
-            missing, doubled = misplaced(self._servers, name, rows_in, open_s_max=TRANSACTION_TIMEOUT_S + 60)
+            missing, doubled = count_misplaced(self._servers, name, rows_in, open_s_max=TRANSACTION_TIMEOUT_S + 60)
             is_right = is_right and missing == doubled == 0
             print(f"{name:16}{rows_in:>10,}{missing:>9,}{doubled:>9,}{commits:>9,}{starts:>8,}{len(ends):>7,}")
         findings = self.findings()

@@ -24,7 +24,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructType
 
-from kafka_sink.metrics.store import noted
+from kafka_sink.metrics.store import read_streams
 from kafka_sink.metrics.stream_figures import StreamFigures
 from kafka_sink.producer.pool import POOL
 from kafka_sink.testing import EmbeddedBroker, Fault
@@ -56,7 +56,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SPARK_LOCAL_DIRS"] = folder
         seen = _run(folder, given.seconds)
-    given.file.write_text(_drawn(seen), encoding="utf-8")
+    given.file.write_text(_draw(seen), encoding="utf-8")
     sys.stdout.write(f"{given.file}: {len(seen)} looks in {given.seconds} s\n")
 
 
@@ -72,7 +72,7 @@ def _run(folder: str, seconds: int) -> list[Point]:
     def look() -> None:
         began_s = time.monotonic()
         while not is_over.wait(LOOK_S):
-            streams = {stream.sink: stream for stream in noted(os.path.join(folder, "pykafka-sink"))}
+            streams = {stream.sink: stream for stream in read_streams(os.path.join(folder, "pykafka-sink"))}
             seen.append(Point(time.monotonic() - began_s, streams))
 
     looker = threading.Thread(target=look)
@@ -111,7 +111,7 @@ def _write(servers: str, sink: str, number: int, chance: random.Random) -> None:
 # ---- the picture -----------------------------------------------------------------------------------------------------
 
 
-def _drawn(seen: Sequence[Point]) -> str:
+def _draw(seen: Sequence[Point]) -> str:
     newest = seen[-1].streams
     tiles = (
         ("Rows delivered", f"{sum(each.value('rows') for each in newest.values()):,.0f}"),

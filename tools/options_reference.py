@@ -16,7 +16,7 @@ from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.parse_envelope import ENVELOPE_OPTIONS
 from kafka_sink.options.sink_table import NO_EFFECT, PRODUCER_DEFAULTS, SINK_OPTIONS, SINK_PREFIXES
 from kafka_sink.options.table import OPTIONS, SECURITY_OPTIONS, UNKNOWN_SECURITY
-from kafka_sink.options.values import written
+from kafka_sink.options.values import format_option_value
 
 PATH = Path(__file__).parent.parent / "docs" / "options.md"
 
@@ -100,13 +100,13 @@ def _default(option: Option) -> str:
         return "required"
     if option.default is None:
         return "not set"
-    return f"`{written(option.default)}`" if option.default not in ("", ()) else "empty"
+    return f"`{format_option_value(option.default)}`" if option.default not in ("", ()) else "empty"
 
 
 def _treatment(option: Option) -> str:
     if option.treatment is Treatment.HONOURED:
         return f"honoured; deprecated: {option.deprecation}" if option.deprecation else "honoured"
-    same = " or ".join(f"`{written(value)}`" if value != () else "an empty list" for value in option.same)
+    same = " or ".join(f"`{format_option_value(value)}`" if value != () else "an empty list" for value in option.same)
     only = f", only {same}" if option.same and option.treatment is Treatment.REFUSED else ""
     return f"{option.treatment.value}{only}: {option.instead}"
 

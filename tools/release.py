@@ -60,7 +60,7 @@ def _release() -> None:
         folder.mkdir(parents=True)
     tools = _environment(WORK / "tools", Path(sys.executable), ["-c", str(ROOT / "constraints.txt"), *TOOLS])
     epoch = int(_output("git", "log", "-1", "--format=%ct"))
-    first, second = (_built(WORK / name, tools, epoch) for name in ("first", "second"))
+    first, second = (_build(WORK / name, tools, epoch) for name in ("first", "second"))
     _compare(first, second)
     for path in first:
         shutil.copy(path, DIST)
@@ -69,7 +69,7 @@ def _release() -> None:
     write_zip(DIST / wheel.name.replace("-py3-none-any.whl", ".zip"))
     _run(tools, "-m", "twine", "check", "--strict", *map(str, [wheel, *DIST.glob("*.tar.gz")]))
     _lint_workflows()
-    installed = [_installed(python, wheel) for python in pythons()]
+    installed = [_install(python, wheel) for python in pythons()]
     _run_tool(
         tools, "cyclonedx-py", "environment", str(installed[0]), "--output-reproducible", "--output-format", "JSON",
         "--output-file", str(DIST / wheel.name.replace("-py3-none-any.whl", ".cdx.json")),
@@ -111,7 +111,7 @@ def _is_python(name: str, minor: int) -> bool:
     return answer.returncode == 0 and answer.stdout.strip() == str(minor)
 
 
-def _built(folder: Path, tools: Path, epoch: int) -> list[Path]:
+def _build(folder: Path, tools: Path, epoch: int) -> list[Path]:
     """From the files of the last commit, so that what lies around in the tree cannot get in."""
     source, target = folder / "source", folder / "dist"
     source.mkdir(parents=True)
@@ -122,11 +122,11 @@ def _built(folder: Path, tools: Path, epoch: int) -> list[Path]:
     command = [str(tools), "-m", "build", "--no-isolation", "--outdir", str(target), str(source)]
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
     for sdist in target.glob("*.tar.gz"):
-        sdist.write_bytes(normalised(sdist.read_bytes(), epoch))
+        sdist.write_bytes(normalise(sdist.read_bytes(), epoch))
     return sorted(target.iterdir())
 
 
-def normalised(sdist: bytes, epoch: int) -> bytes:
+def normalise(sdist: bytes, epoch: int) -> bytes:
     """setuptools keeps owner, order and time of the files that it packs."""
     packed = io.BytesIO()
     with (
@@ -151,7 +151,7 @@ def _compare(first: list[Path], second: list[Path]) -> None:
             raise ReleaseFailed(f"{one.name} is another one each time it is built: {one} and {other}")
 
 
-def _installed(python: Path, wheel: Path) -> Path:
+def _install(python: Path, wheel: Path) -> Path:
     minor = re.sub(r"\D", "", _output(str(python), "-c", "import sys; print(sys.version_info[:2])"))
     environment = _environment(WORK / f"python{minor}", python, [str(wheel)])
     _run(environment, "-m", "pip", "check", "-q")

@@ -40,27 +40,27 @@ def address(target: str) -> str:
     return f"{SOURCES}/{target}.txt"
 
 
-def linked(text: str, path: str) -> list[str]:
+def linked_paths(text: str, path: str) -> list[str]:
     """The paths in the repository to which the text of the file `path` links, of whatever is there."""
     targets = [_target(found[2], path) for part in FENCE.split(text)[::2] for found in LINK.finditer(part)]
     return sorted({target for target in targets if target is not None and (ROOT / target).exists()})
 
 
-def relinked(text: str, path: str) -> str:
+def relink(text: str, path: str) -> str:
     """The same text, with addresses of the site in place of paths of the repository."""
     here = posixpath.dirname(address(path))
 
-    def replaced(found: re.Match[str]) -> str:
+    def replace_link(found: re.Match[str]) -> str:
         target = _target(found[2], path)
         if target is None or not (ROOT / target).exists():
             return found[0]
         return f"{found[1]}{posixpath.relpath(address(target), here or '.')}{found[3]}"
 
     parts = FENCE.split(text)
-    return "".join(part if number % 2 else LINK.sub(replaced, part) for number, part in enumerate(parts))
+    return "".join(part if number % 2 else LINK.sub(replace_link, part) for number, part in enumerate(parts))
 
 
-def expanded(patterns: list[str], pages: list[str], taken: set[str]) -> list[str]:
+def expand(patterns: list[str], pages: list[str], taken: set[str]) -> list[str]:
     """The pages that the patterns name, each once."""
     found = []
     for pattern in patterns:
@@ -81,7 +81,7 @@ def navigation(sections: list[dict[str, list[str]]], pages: list[str]) -> list[d
         for title, patterns in section.items():
             others = taken | (plain - set(patterns))
             before = set(others)
-            found.append({title: expanded(patterns, pages, others)})
+            found.append({title: expand(patterns, pages, others)})
             taken |= others - before
     rest = [page for page in pages if page not in taken]
     return [*found, {"More": rest}] if rest else found
@@ -120,7 +120,7 @@ def on_files(files: Any, config: Any) -> Any:
     for path in paths:
         files.append(File.generated(config, PAGES[path], content=(ROOT / path).read_text(encoding="utf-8")))
     paths += [path.relative_to(ROOT).as_posix() for path in (ROOT / DOCS).rglob("*.md")]
-    targets = {target for path in paths for target in linked((ROOT / path).read_text(encoding="utf-8"), path)}
+    targets = {target for path in paths for target in linked_paths((ROOT / path).read_text(encoding="utf-8"), path)}
     for target in sorted(targets):
         if address(target).startswith(f"{SOURCES}/"):
             files.append(File.generated(config, address(target), content=_listing(target)))
@@ -129,4 +129,4 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     own = {site: path for path, site in PAGES.items()}
-    return relinked(markdown, own.get(page.file.src_uri, f"{DOCS}/{page.file.src_uri}"))
+    return relink(markdown, own.get(page.file.src_uri, f"{DOCS}/{page.file.src_uri}"))

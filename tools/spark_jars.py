@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tools.kafka_jars import Artifact, fetched
+from tools.kafka_jars import Artifact, fetch_jars
 
 SINK_VERSION = "4.2.0"
 
@@ -30,11 +30,11 @@ _AVRO = Artifact("org.apache.spark", "spark-avro_2.13", AVRO_VERSION, alone=True
 
 def java_sink_jars() -> list[Path]:
     """Paths of the jars, downloaded if this is the first call. KafkaUnavailable says why it cannot be done."""
-    return fetched(f"spark-sql-kafka-{SINK_VERSION}", _WANTED)
+    return fetch_jars(f"spark-sql-kafka-{SINK_VERSION}", _WANTED)
 
 
 def avro_jars() -> list[Path]:
-    return fetched(f"spark-avro-{AVRO_VERSION}", [_AVRO])
+    return fetch_jars(f"spark-avro-{AVRO_VERSION}", [_AVRO])
 
 
 if __name__ == "__main__":

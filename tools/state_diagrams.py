@@ -63,7 +63,7 @@ PAGES: Mapping[str, Mapping[str, Callable[[], str]]] = {
 }
 
 
-def drawn(name: str, page: str) -> str:
+def draw_page(name: str, page: str) -> str:
     for machine, draw in PAGES[name].items():
         pattern = re.compile(rf"(<!-- states: {machine} -->\n).*?(<!-- end of states: {machine} -->)", re.DOTALL)
         if not pattern.search(page):
@@ -80,7 +80,7 @@ def main() -> int:
     for name in PAGES:
         path = ROOT / name
         page = path.read_text()
-        expected = drawn(name, page)
+        expected = draw_page(name, page)
         is_current = is_current and page == expected
         if not arguments.check:
             path.write_text(expected)

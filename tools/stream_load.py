@@ -68,10 +68,10 @@ class Stream:
             writer = writer.foreachBatch(_labelled_write(self._options, self.name))
         else:
             writer = writer.format(FORMAT).options(**self._options)
-        self._query = self._started(writer.trigger(**trigger))
+        self._query = self._start(writer.trigger(**trigger))
         self.start_count += 1
 
-    def _started(self, writer: Any) -> Any:
+    def _start(self, writer: Any) -> Any:
         """Over Spark Connect a foreachBatch has a process of its own, and Spark waits ten seconds for it. On a busy
         machine that is too short, and the query did not start."""
         for _ in range(TRIES_MAX):
@@ -194,7 +194,7 @@ class Exports:
         return True
 
 
-def misplaced(servers: str, topic: str, row_count: int, *, open_s_max: float) -> tuple[int, int]:
+def count_misplaced(servers: str, topic: str, row_count: int, *, open_s_max: float) -> tuple[int, int]:
     """How many rows are missing, and how many records are there too often or belong to nobody, for a reader of
     committed records. `open_s_max`: so long may a transaction be open that nobody ends."""
     found = Counter(record.value or b"" for record in read_topic(servers, topic, settle_timeout_s=open_s_max))

@@ -1,8 +1,9 @@
 """The project's style as a program: `python -m tools.tidy` prints what breaks it and fails if anything does.
 
 What a formatter and a type checker cannot see: which folder may import which, what a pure folder must not touch, how
-long a file and a function may be, dead modules, modules without an introduction, tests that check nothing, unfinished
-work, and paths of somebody's machine.
+long a file and a function may be, dead modules, modules without an introduction, comments that name files which are
+gone, functions named by what was done and not by what they do, tests that check nothing, unfinished work, and paths of
+somebody's machine.
 
 Every rule is a function from sources to complaints and is tested on small made-up sources (tests/unit/test_tidy.py).
 """
@@ -10,8 +11,10 @@ Every rule is a function from sources to complaints and is tested on small made-
 from __future__ import annotations
 
 import ast
+import io
 import re
 import sys
+import tokenize
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,6 +77,16 @@ FOREIGN_CLIENTS = frozenset({"confluent_kafka", "kafka", "aiokafka", "kio"})
 # Spelled in pieces, so that this file does not break its own rules.
 UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK")) + r")\b")
 MACHINE_PATH = re.compile("/" + r"(work|root|home/\w+|Users/\w+)/\w")
+
+# A file of ours in a sentence; what stands behind a wildcard is a pattern.
+MENTIONED = re.compile(r"(?<![\w*./-])(?:\w+/)*\w+\.py\b")
+OTHER_PROJECTS = ("pyspark/",)
+# A function's name says what it does. What it has done to its result (`joined`) is no verb.
+PARTICIPLES = frozenset(
+    {"built", "chosen", "drawn", "found", "given", "gone", "held", "kept", "known", "left", "lost", "made", "meant"}
+    | {"said", "seen", "sent", "shown", "taken", "told", "understood", "written"}
+)
+VERBS_IN_ED = frozenset({"embed", "exceed", "feed", "need", "proceed", "seed", "shed", "speed", "succeed"})
 
 # What a command of the shell runs is named by a text, and imported when it is typed.
 IMPORTED_BY_NAME = re.compile(PACKAGE + r"(\.\w+)+:\w+")
@@ -187,7 +200,7 @@ def introductions(source: Source) -> Iterator[str]:
         yield f"{source.path}: no module docstring"
 
 
-def unfinished(source: Source) -> Iterator[str]:
+def unfinished_work(source: Source) -> Iterator[str]:
     for number, line in enumerate(source.text.splitlines(), 1):
         found = UNFINISHED.search(line)
         if found:
@@ -199,6 +212,17 @@ def machine_paths(source: Source) -> Iterator[str]:
         found = MACHINE_PATH.search(line)
         if found:
             yield f"{source.path}:{number}: a path of one machine: {found[0]}"
+
+
+def participles(source: Source) -> Iterator[str]:
+    """Functions named by nothing but a participle. A property is no call: it may be an adjective."""
+    if not source.is_python or source.path.startswith("tests/"):
+        return
+    for function in source.functions:
+        word = function.name.strip("_")
+        is_participle = word in PARTICIPLES or (re.fullmatch(r"[a-z]+ed", word) and word not in VERBS_IN_ED)
+        if is_participle and not any("property" in ast.unparse(one) for one in function.decorator_list):
+            yield f"{source.path}:{function.lineno}: {function.name} is no verb"
 
 
 def verdicts(source: Source) -> Iterator[str]:
@@ -215,6 +239,35 @@ def verdicts(source: Source) -> Iterator[str]:
     for function in functions:
         if function.name.startswith("test_") and function.name not in checking:
             yield f"{source.path}:{function.lineno}: {function.name} checks nothing"
+
+
+def lost_files(sources: Iterable[Source]) -> Iterator[str]:
+    """Comments, docstrings and DESIGN.md name files as they are called today."""
+    every = list(sources)
+    paths = [f"/{source.path}" for source in every]
+    for source in every:
+        if source.is_python:
+            sentences = _sentences(source)
+        elif source.path == "DESIGN.md":
+            sentences = enumerate(source.text.splitlines(), 1)
+        else:
+            continue
+        for number, sentence in sentences:
+            for name in MENTIONED.findall(sentence):
+                if not name.startswith(OTHER_PROJECTS) and not any(path.endswith(f"/{name}") for path in paths):
+                    yield f"{source.path}:{number}: there is no {name}"
+
+
+def _sentences(source: Source) -> Iterator[tuple[int, str]]:
+    """Comments and docstrings, each with its line."""
+    for node in source.nodes:
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node, clean=False)
+            if text:
+                yield node.body[0].lineno, text
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
 
 
 def dead_modules(sources: Iterable[Source]) -> Iterator[str]:
@@ -251,8 +304,8 @@ def bare_folders(sources: Iterable[Source]) -> Iterator[str]:
             yield f"{folder}: no __init__.py"
 
 
-TEXT_RULES = (unfinished, machine_paths)
-PYTHON_RULES = (layers, purity, sizes, introductions, verdicts, *TEXT_RULES)
+TEXT_RULES = (unfinished_work, machine_paths)
+PYTHON_RULES = (layers, purity, sizes, introductions, participles, verdicts, *TEXT_RULES)
 
 
 def complaints(sources: Iterable[Source]) -> list[str]:
@@ -260,7 +313,7 @@ def complaints(sources: Iterable[Source]) -> list[str]:
     found = [
         text for source in every for rule in (PYTHON_RULES if source.is_python else TEXT_RULES) for text in rule(source)
     ]
-    return [*found, *dead_modules(every), *names_twice(every), *bare_folders(every)]
+    return [*found, *lost_files(every), *dead_modules(every), *names_twice(every), *bare_folders(every)]
 
 
 def read_sources(root: Path = ROOT) -> list[Source]:

@@ -6,17 +6,17 @@ import asyncio
 
 from aiokafka import AIOKafkaProducer
 
-from bench.clients.common import Job, main, shuffled
+from bench.clients.common import Job, main, shuffle
 
 
 class AioKafka:
     def __init__(self, job: Job) -> None:
         self._topic = job.topic
         self._loop = asyncio.new_event_loop()
-        self._producer = self._loop.run_until_complete(_started(job))
+        self._producer = self._loop.run_until_complete(_start(job))
 
     def prepare(self, payload: list[bytes], count: int) -> list[bytes]:
-        return shuffled(payload, count)
+        return shuffle(payload, count)
 
     def send(self, work: list[bytes]) -> None:
         self._loop.run_until_complete(self._send(work))
@@ -30,7 +30,7 @@ class AioKafka:
             await producer.send(topic, value)
 
 
-async def _started(job: Job) -> AIOKafkaProducer:
+async def _start(job: Job) -> AIOKafkaProducer:
     producer = AIOKafkaProducer(
         bootstrap_servers=job.bootstrap_servers,
         acks="all",

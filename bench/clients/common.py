@@ -46,7 +46,7 @@ class Client(Protocol):
         """Returns when all is acknowledged."""
 
 
-def shuffled(payload: list[bytes], count: int) -> list[bytes]:
+def shuffle(payload: list[bytes], count: int) -> list[bytes]:
     """Java's tool draws each record from the file; so do all."""
     return random.Random(0).choices(payload, k=count)
 

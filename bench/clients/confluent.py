@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Producer
 
-from bench.clients.common import Job, main, shuffled
+from bench.clients.common import Job, main, shuffle
 
 # Without callbacks there is little to be polled for, but what was delivered has to be fetched now and then.
 POLL_EVERY = 10_000
@@ -16,7 +16,7 @@ class Confluent:
         self._producer = confluent_producer(job)
 
     def prepare(self, payload: list[bytes], count: int) -> list[bytes]:
-        return shuffled(payload, count)
+        return shuffle(payload, count)
 
     def send(self, work: list[bytes]) -> None:
         producer, topic = self._producer, self._topic

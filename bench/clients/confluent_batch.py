@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import Producer
 
-from bench.clients.common import Job, main, shuffled
+from bench.clients.common import Job, main, shuffle
 from bench.clients.confluent import confluent_producer
 
 ROWS_PER_BATCH = 10_000
@@ -18,7 +18,7 @@ class ConfluentBatch:
         self._producer: Producer = confluent_producer(job)
 
     def prepare(self, payload: list[bytes], count: int) -> list[bytes]:
-        return shuffled(payload, count)
+        return shuffle(payload, count)
 
     def send(self, work: list[bytes]) -> None:
         for start in range(0, len(work), ROWS_PER_BATCH):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafka import KafkaProducer
 
-from bench.clients.common import Job, main, shuffled
+from bench.clients.common import Job, main, shuffle
 
 
 class KafkaPython:
@@ -20,7 +20,7 @@ class KafkaPython:
         )
 
     def prepare(self, payload: list[bytes], count: int) -> list[bytes]:
-        return shuffled(payload, count)
+        return shuffle(payload, count)
 
     def send(self, work: list[bytes]) -> None:
         producer, topic = self._producer, self._topic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from bench.clients.common import Job, main, shuffled
+from bench.clients.common import Job, main, shuffle
 from bench.clients.ours_send import ours_config
 from kafka_sink.producer.producer import Producer
 
@@ -20,7 +20,7 @@ class OursArrow:
 
     def prepare(self, payload: list[bytes], count: int) -> list[pa.RecordBatch]:
         different = max(1, SOURCE_BYTES // (ROWS_PER_BATCH * len(payload[0])))
-        values = shuffled(payload, min(count, different * ROWS_PER_BATCH))
+        values = shuffle(payload, min(count, different * ROWS_PER_BATCH))
         source = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], ["value"])
         batches: list[pa.RecordBatch] = []
         left = count

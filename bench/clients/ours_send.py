@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.clients.common import Job, main, shuffled
+from bench.clients.common import Job, main, shuffle
 from kafka_sink.producer.producer import Producer
 
 
@@ -12,7 +12,7 @@ class OursSend:
         self._producer = Producer(ours_config(job))
 
     def prepare(self, payload: list[bytes], count: int) -> list[bytes]:
-        return shuffled(payload, count)
+        return shuffle(payload, count)
 
     def send(self, work: list[bytes]) -> None:
         producer, topic = self._producer, self._topic

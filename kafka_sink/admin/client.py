@@ -4,8 +4,8 @@
         client.reach()
         verdict = client.run(Committer(settings, session, job, client.now_ms()))
 
-`run` is the hands of the driver's machine; the rest are facts about the cluster and its topics. Waiting is limited by
-max.block.ms, and what an error says is what the brokers said.
+`run` carries out what a machine such as `Committer` asks for; the rest are facts about the cluster and its topics.
+Waiting is limited by max.block.ms, and what an error says is what the brokers said.
 
 There is no thread. Every call polls, steps the pure `AdminEngine` and carries out its commands until it has what it
 wants. Nothing is connected before the first call. One thread at a time.
@@ -40,7 +40,7 @@ from kafka_sink.client.admin_request import (
     RequestKey,
     ResponseKind,
     Target,
-    current,
+    match_responses,
 )
 from kafka_sink.client.backoff import Backoff
 from kafka_sink.client.commands import Connect, Disconnect, NetworkCommand, Notice, Resolve, Send
@@ -179,7 +179,7 @@ class Client:
                     raise LocalProtocolError(f"{type(machine).__name__} waits for nothing and has no verdict")
                 if until_ms is not None:
                     until_ms = max(until_ms, self.now_ms() + 1)  # it has just been stepped
-                responses = current(out, self._responses(progress.requests, until_ms))
+                responses = match_responses(out, self._send_and_wait(progress.requests, until_ms))
         finally:
             if self._engine is not None:
                 self._engine.forget_requests()
@@ -218,7 +218,7 @@ class Client:
             attempt += 1
             left_ms = max(0, deadline_ms - self.now_ms())
             request = AdminRequest(target, api, body, left_ms, version_min, version_max, find_again or attempt > 1)
-            (response,) = self._responses((request,))
+            (response,) = self._send_and_wait((request,))
             if response.error is None:
                 return response.bodies
             retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
@@ -233,30 +233,32 @@ class Client:
         """Returns when a broker has said who the brokers are; max.block.ms is the time limit by default."""
         self._start_afresh_if_refused()
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
-        metadata = self._opened()[1].metadata
+        metadata = self._ensure_open()[1].metadata
         if metadata.is_just_learnt(self.now_ms()):
             return
         seen = metadata.view
         metadata.request_update()
         if self._wait_until(lambda: self._has_news(seen), self.now_ms() + limit_ms):
             return
-        raise OperationTimeout(f"no broker has answered within {self._limit(timeout_ms)}: {self._said()}", NO_BROKER)
+        raise OperationTimeout(
+            f"no broker has answered within {self._limit_text(timeout_ms)}: {self._describe_failures()}", NO_BROKER
+        )
 
     def features(self) -> dict[str, int]:
         """Finalised features and their levels, such as transaction.version. Empty before they existed."""
-        return _features(self._versions())
+        return _features(self._ask_versions())
 
-    def served_apis(self) -> frozenset[int]:
+    def list_apis(self) -> frozenset[int]:
         """By their keys, as one of the brokers says."""
-        return _served(self._versions())
+        return _api_keys(self._ask_versions())
 
-    def _versions(self) -> Mapping[str, Any]:
+    def _ask_versions(self) -> Mapping[str, Any]:
         limit_ms = self.options.max_block_ms
         return self.ask(AnyBroker(), API_VERSIONS, ABOUT_US, timeout_ms=limit_ms, changes_nothing=True)
 
     def answers_of_all(self, api: Api, body: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
         """Of every broker that answers; one that is away cannot be asked."""
-        (response,) = self._responses((AdminRequest(AllBrokers(), api, body, self.options.request_timeout_ms),))
+        (response,) = self._send_and_wait((AdminRequest(AllBrokers(), api, body, self.options.request_timeout_ms),))
         if not response.bodies and response.error is not None:
             raise response.error
         return response.bodies
@@ -267,46 +269,46 @@ class Client:
         limit_ms = self.options.request_timeout_ms
         requests = {
             AdminRequest(OneBroker(node_id), api, body, limit_ms): node_id
-            for node_id in self._opened()[1].cluster.brokers
+            for node_id in self._ensure_open()[1].cluster.brokers
         }
         answers: dict[int, Mapping[str, Any] | KafkaSinkError] = {}
-        responses = self._responses(tuple(requests))
+        responses = self._send_and_wait(tuple(requests))
         while True:
             for response in responses:
                 answers[requests[response.request]] = response.bodies[0] if response.error is None else response.error
             if len(answers) == len(requests):
                 return answers
-            responses = self._responses(())
+            responses = self._send_and_wait(())
 
     def ask_metadata(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         return self.ask(AnyBroker(), METADATA, body, changes_nothing=True)
 
     def transaction_version(self) -> int:
         """By which rules the cluster ends transactions: 2 from KIP-890 on, else 1."""
-        return _transaction_version(self._versions())
+        return _transaction_version(self._ask_versions())
 
     def transaction_support(self) -> TransactionSupport:
         """One broker is asked once; all of them only where that leaves open whether they verify."""
-        versions = self._versions()
-        served, transaction_version = _served(versions), _transaction_version(versions)
+        versions = self._ask_versions()
+        served, transaction_version = _api_keys(versions), _transaction_version(versions)
         missing = tuple(api.name for api in TRANSACTION_APIS if api.key not in served)
         verifies = not missing and (transaction_version == 2 or self._brokers_verify())
         return TransactionSupport(transaction_version, verifies, missing)
 
     def cluster_id(self) -> str:
         """Empty if the brokers do not name their cluster."""
-        if not self._opened()[1].cluster.brokers:
+        if not self._ensure_open()[1].cluster.brokers:
             self.reach()
-        return self._opened()[1].cluster.cluster_id or ""
+        return self._ensure_open()[1].cluster.cluster_id or ""
 
     def broker_configs(self, names: Sequence[str]) -> dict[str, str | None] | None:
         """As one of the brokers has them; a name that it does not know is left out. None: it does not tell us."""
         self.reach()
-        node_ids = sorted(self._opened()[1].cluster.brokers)
+        node_ids = sorted(self._ensure_open()[1].cluster.brokers)
         while True:
             node_id = node_ids.pop(0)
             try:
-                return self._configs(OneBroker(node_id), RESOURCE_BROKER, str(node_id), names)
+                return self._describe_configs(OneBroker(node_id), RESOURCE_BROKER, str(node_id), names)
             except TransportError:
                 if not node_ids:
                     raise
@@ -325,7 +327,7 @@ class Client:
         limit_ms = self.options.max_block_ms if timeout_ms is None else timeout_ms
         deadline_ms = self.now_ms() + limit_ms
         self._start_afresh_if_refused()
-        metadata = self._opened()[1].metadata
+        metadata = self._ensure_open()[1].metadata
         seen = metadata.view
         metadata.want_topic(topic, self.now_ms())
         metadata.request_update()
@@ -336,9 +338,9 @@ class Client:
             if self._wait_until(lambda: self._is_topic_settled(topic, seen), patience_ms):
                 break
             if self.now_ms() >= deadline_ms:
-                trouble = metadata.topic_trouble(topic) or self._said()
+                trouble = metadata.topic_trouble(topic) or self._describe_failures()
                 raise OperationTimeout(
-                    f"topic {topic} is not known within {self._limit(timeout_ms)}: {trouble}", TOPIC_UNKNOWN
+                    f"topic {topic} is not known within {self._limit_text(timeout_ms)}: {trouble}", TOPIC_UNKNOWN
                 )
             metadata.want_topic(topic, self.now_ms())
         error = metadata.topic_error(topic)
@@ -348,7 +350,7 @@ class Client:
 
     def topic_configs(self, topic: str, names: Sequence[str] | None = None) -> dict[str, str | None] | None:
         """None: the broker does not tell us."""
-        return self._configs(AnyBroker(), RESOURCE_TOPIC, topic, names)
+        return self._describe_configs(AnyBroker(), RESOURCE_TOPIC, topic, names)
 
     def create_topic(
         self,
@@ -375,7 +377,7 @@ class Client:
         attempt = 0
         while True:
             attempt += 1
-            error = self._creation_error(row, is_first=attempt == 1, left_ms=max(0, deadline_ms - self.now_ms()))
+            error = self._try_create(row, is_first=attempt == 1, left_ms=max(0, deadline_ms - self.now_ms()))
             if error is None:
                 break
             retry_at_ms = self.now_ms() + self._backoff.delay_ms(attempt)
@@ -410,29 +412,29 @@ class Client:
         return (self.broker_configs([VERIFICATION]) or {}).get(VERIFICATION) != "false"
 
     def _has_news(self, seen: object) -> bool:
-        view = self._opened()[1].cluster
+        view = self._ensure_open()[1].cluster
         return view is not seen and bool(view.brokers)
 
     def _is_topic_settled(self, topic: str, seen: object) -> bool:
         """Known, or known to be out of reach. What was known before we asked does not count."""
-        metadata = self._opened()[1].metadata
+        metadata = self._ensure_open()[1].metadata
         if not self._has_news(seen):
             return False
         return metadata.view.partition_count(topic) is not None or metadata.topic_error(topic) is not None
 
-    def _said(self) -> str:
+    def _describe_failures(self) -> str:
         """Every bootstrap server and what became of the attempt to use it."""
-        nodes = self._opened()[1].nodes
+        nodes = self._ensure_open()[1].nodes
         said = [str(failure or f"{title}: no answer so far") for title, failure in nodes.bootstrap_failures()]
         last = str(nodes.last_failure or "")
         return "; ".join([*said, last] if last and last not in said else said)
 
-    def _limit(self, timeout_ms: int | None) -> str:
+    def _limit_text(self, timeout_ms: int | None) -> str:
         return f"max.block.ms={self.options.max_block_ms}" if timeout_ms is None else f"{timeout_ms} ms"
 
     def _ask_to_create(self, topic: str) -> None:
         body = {"topics": [{"name": topic}], "allow_auto_topic_creation": True}
-        (response,) = self._responses((AdminRequest(AnyBroker(), METADATA, body, self.options.request_timeout_ms),))
+        (response,) = self._send_and_wait((AdminRequest(AnyBroker(), METADATA, body, self.options.request_timeout_ms),))
         if isinstance(response.error, (AuthenticationError, ConfigError)):
             raise response.error
         for answer in response.bodies:
@@ -442,7 +444,7 @@ class Client:
                     "create it (Create)"
                 )
 
-    def _creation_error(self, row: Mapping[str, Any], *, is_first: bool, left_ms: int) -> KafkaSinkError | None:
+    def _try_create(self, row: Mapping[str, Any], *, is_first: bool, left_ms: int) -> KafkaSinkError | None:
         name = row["name"]
         has_defaults = -1 in (row["num_partitions"], row["replication_factor"])
         timeout_ms = min(left_ms, self.options.request_timeout_ms)
@@ -466,7 +468,7 @@ class Client:
             return AuthorizationError(f"{text}. The principal needs Create on topic {name!r} or on the cluster")
         return BrokerError(text, code=error_code, api=CREATE_TOPICS.name, topic=name)
 
-    def _configs(
+    def _describe_configs(
         self, target: Target, resource_type: int, name: str, names: Sequence[str] | None
     ) -> dict[str, str | None] | None:
         keys = None if names is None else list(names)
@@ -490,7 +492,7 @@ class Client:
 
     # ---- turning ---------------------------------------------------------------------------------------------------
 
-    def _responses(self, requests: Sequence[AdminRequest], until_ms: int | None = None) -> list[AdminResponse]:
+    def _send_and_wait(self, requests: Sequence[AdminRequest], until_ms: int | None = None) -> list[AdminResponse]:
         """Sends the requests and turns until there are responses, to them or to earlier ones, or until that moment."""
         responses = self._turn(requests, 0)
         while not responses and (until_ms is None or self.now_ms() < until_ms):
@@ -504,14 +506,14 @@ class Client:
             if self.now_ms() >= deadline_ms:
                 return False
             self._turn((), deadline_ms)
-            refusal = self._opened()[1].nodes.refusal
+            refusal = self._ensure_open()[1].nodes.refusal
             if refusal is not None:
                 raise copy_error(refusal)
         return True
 
     def _turn(self, requests: Sequence[AdminRequest], until_ms: int | None) -> list[AdminResponse]:
         """One poll and one step."""
-        network, engine = self._opened()
+        network, engine = self._ensure_open()
         try:
             now_ms = self.now_ms()
             moments = (self._wake_at_ms, until_ms, now_ms + WAIT_MS_MAX)
@@ -531,7 +533,7 @@ class Client:
         elif isinstance(command, Notice):
             _LOGGER.log(_LEVELS[command.level], "[%s] %s", self.options.client_id, command.text)
 
-    def _opened(self) -> tuple[Network, AdminEngine]:
+    def _ensure_open(self) -> tuple[Network, AdminEngine]:
         if self._is_closed:
             raise LocalProtocolError("the client is closed")
         if self._network is None or self._engine is None:
@@ -569,7 +571,7 @@ def _features(versions: Mapping[str, Any]) -> dict[str, int]:
     return {row["name"]: row["max_version_level"] for row in versions.get("finalized_features") or ()}
 
 
-def _served(versions: Mapping[str, Any]) -> frozenset[int]:
+def _api_keys(versions: Mapping[str, Any]) -> frozenset[int]:
     return frozenset(row["api_key"] for row in versions["api_keys"])
 
 

@@ -81,26 +81,26 @@ def check_ledger_topic(client: Client, wanted: LedgerOptions) -> None:
         if error.code != UNKNOWN_TOPIC:
             raise
         if not wanted.ledger_is_created:
-            raise ConfigError(missing_ledger(topic)) from None
+            raise ConfigError(missing_ledger_text(topic)) from None
         _create(client, wanted)
         return
     if configs is None:
         client.describe_topic(topic, create=False)  # we are not told; that it is there must do
     else:
-        refuse_one_that_forgets(topic, configs)
+        check_cleanup_policy(topic, configs)
     brokers, replicas = ledger_counts(client, topic)
     for text in troubles(topic, configs or {}, replicas, brokers):
         _warn_once(text, os.getpid())
 
 
-def missing_ledger(topic: str) -> str:
+def missing_ledger_text(topic: str) -> str:
     return (
         f"there is no ledger topic {topic}, and ledger.create=false: create it with one partition and "
         f"{CLEANUP}=compact, or set ledger.create=true"
     )
 
 
-def new_ledger(client: Client, wanted: LedgerOptions) -> tuple[int, dict[str, str]]:
+def new_ledger_config(client: Client, wanted: LedgerOptions) -> tuple[int, dict[str, str]]:
     """Replicas and configuration of one that is to be made."""
     factor = wanted.ledger_replication_factor
     if factor == -1:
@@ -113,7 +113,7 @@ def new_ledger(client: Client, wanted: LedgerOptions) -> tuple[int, dict[str, st
 
 
 def _create(client: Client, wanted: LedgerOptions) -> None:
-    factor, configs = new_ledger(client, wanted)
+    factor, configs = new_ledger_config(client, wanted)
     client.create_topic(wanted.ledger_topic, 1, factor, configs)
     _LOGGER.info("created the ledger topic %s (replication factor %d)", wanted.ledger_topic, factor)
 
@@ -128,7 +128,7 @@ def ledger_counts(client: Client, topic: str) -> tuple[int, int | None]:
     return len(answer["brokers"]), None
 
 
-def refuse_one_that_forgets(topic: str, configs: Mapping[str, str | None]) -> None:
+def check_cleanup_policy(topic: str, configs: Mapping[str, str | None]) -> None:
     """compact,delete is no better than delete: it compacts, and deletes with age all the same."""
     policy = configs.get(CLEANUP)
     if policy != "compact":

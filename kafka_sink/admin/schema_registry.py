@@ -13,6 +13,7 @@ registry does not answer, it goes by what the one before was told (registry_memo
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import os
 import random
@@ -21,13 +22,13 @@ from collections.abc import Mapping
 from functools import cache
 
 from kafka_sink.admin.registry_memory import recall, remember
-from kafka_sink.auth.login import login_options
+from kafka_sink.auth.login import read_login_options
 from kafka_sink.auth.renewal import Renewed
 from kafka_sink.auth.token import token_source
 from kafka_sink.error_table.commits import REGISTRY_LOGIN, SCHEMA_INVALID, SCHEMA_MISSING
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.io import web
-from kafka_sink.io.files import looked_up, read_file
+from kafka_sink.io.files import read_file, resolve_references
 from kafka_sink.io.tls import tls_context
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.format_names import REGISTRY
@@ -44,9 +45,9 @@ from kafka_sink.options.format_options import (
 from kafka_sink.registry.answer import ANSWER_BYTES_MAX, RETRIABLE, RegistryAnswer
 from kafka_sink.registry.framing import BY_GUID
 from kafka_sink.registry.request import ACCEPT, CONTENT_TYPE, RegistryRequest
-from kafka_sink.registry.resolution import SchemaQuery, resolution
+from kafka_sink.registry.resolution import SchemaQuery, resolve_schema
 from kafka_sink.registry.schema import ResolvedSchema, Schema
-from kafka_sink.registry.subject import in_context, subject_of
+from kafka_sink.registry.subject import add_context, subject_name
 from kafka_sink.version import VERSION
 
 _LOGGER = logging.getLogger("kafka_sink")
@@ -95,7 +96,7 @@ def resolve(
         normalizes=options.normalizes,
         needs_guid=options.framing in BY_GUID,
     )
-    return registry_client(registry, os.getpid()).resolved(query)
+    return registry_client(registry, os.getpid()).resolve(query)
 
 
 def _subject(
@@ -103,7 +104,7 @@ def _subject(
 ) -> str:
     if registry is None or options.identity is not None:
         return ""
-    return in_context(registry.context, subject_of(options.strategy, options.side, topic, record_name))
+    return add_context(registry.context, subject_name(options.strategy, options.side, topic, record_name))
 
 
 def schema_text(options: SchemaOptions) -> str | None:
@@ -133,21 +134,21 @@ class RegistryClient:
         # The address that answered last is asked first.
         self._urls = list(options.urls)
 
-    def resolved(self, query: SchemaQuery) -> ResolvedSchema:
+    def resolve(self, query: SchemaQuery) -> ResolvedSchema:
         known = self._known.get(query)
-        if known is not None and (query.is_for_ever or self._is_fresh(known[0])):
+        if known is not None and (query.is_immutable or self._is_fresh(known[0])):
             return known[1]
-        found = self._asked_or_recalled(query)
+        found = self._ask_or_recall(query)
         self._known[query] = time.monotonic(), found
         while len(self._known) > KNOWN_MAX:
             self._known.pop(next(iter(self._known)))
         return found
 
-    def _asked_or_recalled(self, query: SchemaQuery) -> ResolvedSchema:
+    def _ask_or_recall(self, query: SchemaQuery) -> ResolvedSchema:
         before = recall(self._options.urls, query)
         try:
             # Nobody waits for a registry that is not needed.
-            found = self._asked(query, self._options.retries_max if before is None else 0)
+            found = self._run_resolution(query, self._options.retries_max if before is None else 0)
         except TransportError as error:
             if before is None:
                 raise
@@ -158,8 +159,8 @@ class RegistryClient:
         remember(self._options.urls, query, found)
         return found
 
-    def _asked(self, query: SchemaQuery, retries_max: int) -> ResolvedSchema:
-        steps = resolution(query)
+    def _run_resolution(self, query: SchemaQuery, retries_max: int) -> ResolvedSchema:
+        steps = resolve_schema(query)
         try:
             request = next(steps)
             while True:
@@ -227,7 +228,11 @@ class RegistryClient:
             context=tls_context,
         )
         return RegistryAnswer(
-            source, answer.status, _without(secrets, answer), answer.content_type, _seconds(answer.retry_after)
+            source,
+            answer.status,
+            _hide_secrets(secrets, answer),
+            answer.content_type,
+            _parse_seconds(answer.retry_after),
         )
 
     def _login(self) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -248,7 +253,7 @@ class RegistryClient:
         if self._tokens is not None:
             token = self._tokens.current()
         else:
-            token = looked_up(f"{REGISTRY}bearer.auth.token", self._options.bearer_token or "").strip()
+            token = resolve_references(f"{REGISTRY}bearer.auth.token", self._options.bearer_token or "").strip()
         if not token or not token.isascii() or not token.isprintable() or " " in token:
             raise AuthenticationError(
                 "the bearer token for the schema registry is empty, or has letters of no token", REGISTRY_LOGIN
@@ -261,7 +266,7 @@ def _token_source(options: RegistryOptions) -> Renewed[str] | None:
         return token_source(options.login, dict)
     if options.credentials == SASL_OAUTHBEARER_INHERIT:
         kafka = _kafka(options)
-        return token_source(kafka, lambda: login_options(kafka))
+        return token_source(kafka, lambda: read_login_options(kafka))
     assert options.credentials in (None, USER_INFO, SASL_INHERIT, STATIC_TOKEN)
     return None
 
@@ -269,13 +274,13 @@ def _token_source(options: RegistryOptions) -> Renewed[str] | None:
 def _user_and_password(options: RegistryOptions) -> tuple[str, str]:
     if options.credentials == SASL_INHERIT:
         kafka = _kafka(options)
-        named: Mapping[str, str] = login_options(kafka) or {
-            "username": looked_up("sasl.username", kafka.sasl_username or ""),
-            "password": looked_up("sasl.password", kafka.sasl_password or ""),
+        named: Mapping[str, str] = read_login_options(kafka) or {
+            "username": resolve_references("sasl.username", kafka.sasl_username or ""),
+            "password": resolve_references("sasl.password", kafka.sasl_password or ""),
         }
         return named.get("username", ""), named.get("password", "")
     name = f"{REGISTRY}basic.auth.user.info"
-    user, found, password = looked_up(name, options.user_info or "").strip().partition(":")
+    user, found, password = resolve_references(name, options.user_info or "").strip().partition(":")
     if not found:
         raise ConfigError(f"{name} is not valid: expected user:password")
     return user, password
@@ -286,15 +291,21 @@ def _kafka(options: RegistryOptions) -> ProducerOptions:
     return options.kafka
 
 
-def _without(secrets: tuple[str, ...], answer: web.HttpAnswer) -> bytes:
+def _hide_secrets(secrets: tuple[str, ...], answer: web.HttpAnswer) -> bytes:
     """A registry, or what stands in front of it, may repeat what it was sent in the text of an error."""
     body = answer.body
     if not answer.is_good:
         for secret in secrets:
-            if secret:
-                body = body.replace(secret.encode(), HIDDEN.encode())
+            for spelled in _spellings(secret):
+                body = body.replace(spelled.encode(), HIDDEN.encode())
     return body
 
 
-def _seconds(text: str) -> float:
+def _spellings(secret: str) -> set[str]:
+    """As it is, and as it can stand in JSON."""
+    found = {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]} - {""}
+    return found | {each.replace("/", "\\/") for each in found}
+
+
+def _parse_seconds(text: str) -> float:
     return float(text) if text.isdigit() and len(text) < 10 else 0.0

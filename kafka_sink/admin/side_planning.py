@@ -15,11 +15,11 @@ from kafka_sink.io.files import read_file
 from kafka_sink.options.format_names import AVRO, JSON, PROTOBUF
 from kafka_sink.options.format_options import RegistryOptions, SideFormat
 from kafka_sink.registry import schema as registered
-from kafka_sink.registry.framing import MessagePlace, frame
+from kafka_sink.registry.framing import MessagePosition, make_frame
 from kafka_sink.registry.schema import ResolvedSchema
 from kafka_sink.schemas.avro import AvroSchema
-from kafka_sink.schemas.derive import avro_of
-from kafka_sink.schemas.derive_json import json_schema_of
+from kafka_sink.schemas.derive import derive_avro_schema
+from kafka_sink.schemas.derive_json import derive_json_schema
 from kafka_sink.schemas.jsonschema import JsonSchema
 from kafka_sink.schemas.match import Schema, plan
 from kafka_sink.schemas.protobuf import ProtobufSchema
@@ -31,25 +31,25 @@ _DESCRIPTORS = (".desc", ".pb", ".protoset", ".bin")
 _KINDS = {registered.AVRO: "Avro", registered.PROTOBUF: "Protobuf", registered.JSON: "JSON"}
 
 
-def planned_side(
+def plan_side(
     side: str, chosen: SideFormat, registry: RegistryOptions | None, kind: pa.DataType, topic: str | None
 ) -> tuple[SidePlan, ResolvedSchema | None]:
     """Raises `ConfigError` if the column does not fit its schema. JSON without a schema resolves to none."""
     try:
-        return _planned(side, chosen, registry, kind, topic)
+        return _plan_side(side, chosen, registry, kind, topic)
     except ConfigError as error:
         raise ConfigError(f"{side}.format={chosen.format}: {error}", error.entry) from None
 
 
-def _planned(
+def _plan_side(
     side: str, chosen: SideFormat, registry: RegistryOptions | None, kind: pa.DataType, topic: str | None
 ) -> tuple[SidePlan, ResolvedSchema | None]:
     if chosen.format == JSON:
         plan(kind, None)
         return SidePlan(side, None), None
-    given = _given(chosen)
+    given = _read_schema(chosen)
     if given is None and chosen.schema.identity is None and chosen.schema.version is None:
-        given = derived(chosen.format, kind, chosen.record_name)
+        given = derive_schema(chosen.format, kind, chosen.record_name)
     if given is not None:
         # Before anything is registered.
         plan(kind, given)
@@ -60,9 +60,9 @@ def _planned(
         topic=topic,
         record_name=chosen.record_name if given is None else given.fullname,
     )
-    schema = _settled(chosen, given, resolved)
+    schema = _choose_schema(chosen, given, resolved)
     plan(kind, schema)
-    framed = frame(
+    framed = make_frame(
         chosen.schema.framing,
         side,
         resolved.schema.kind,
@@ -73,21 +73,21 @@ def _planned(
     return SidePlan(side, schema, framed.prefix, framed.headers), resolved
 
 
-def derived(format_name: str, kind: pa.DataType, record_name: str | None) -> Schema:
+def derive_schema(format_name: str, kind: pa.DataType, record_name: str | None) -> Schema:
     """A schema that is made from the columns."""
     name = record_name or RECORD_NAME
-    return avro_of(kind, name) if format_name == AVRO else json_schema_of(kind, name)
+    return derive_avro_schema(kind, name) if format_name == AVRO else derive_json_schema(kind, name)
 
 
-def _given(chosen: SideFormat) -> Schema | None:
+def _read_schema(chosen: SideFormat) -> Schema | None:
     name = chosen.schema.text
     if chosen.format == PROTOBUF and name is not None and name.endswith(_DESCRIPTORS):
         return ProtobufSchema.of_descriptors(read_file(f"{chosen.schema.side}.schema", name), chosen.record_name)
     text = schema_text(chosen.schema)
-    return None if text is None else _parsed(chosen, text, {})
+    return None if text is None else _parse_schema(chosen, text, {})
 
 
-def _parsed(chosen: SideFormat, text: str, references: dict[str, str]) -> Schema:
+def _parse_schema(chosen: SideFormat, text: str, references: dict[str, str]) -> Schema:
     if chosen.format == AVRO:
         return AvroSchema.parse(text, references)
     if chosen.format == PROTOBUF:
@@ -95,20 +95,20 @@ def _parsed(chosen: SideFormat, text: str, references: dict[str, str]) -> Schema
     return JsonSchema.parse(text, references)
 
 
-def _settled(chosen: SideFormat, given: Schema | None, resolved: ResolvedSchema) -> Schema:
+def _choose_schema(chosen: SideFormat, given: Schema | None, resolved: ResolvedSchema) -> Schema:
     """As the registry has it. Where it repeats what was given, that is read already."""
     if resolved.schema.kind != _registry_kind(chosen.format):
         raise ConfigError(f"the schema in the registry is {_KINDS[resolved.schema.kind]}", SCHEMA_MISMATCH)
     if given is not None and resolved.schema.text == given.text:
         return given
-    return _parsed(chosen, resolved.schema.text, {each.name: each.schema.text for each in resolved.dependencies})
+    return _parse_schema(chosen, resolved.schema.text, {each.name: each.schema.text for each in resolved.dependencies})
 
 
 def _registry_kind(format_name: str) -> str:
     return {AVRO: registered.AVRO, PROTOBUF: registered.PROTOBUF}.get(format_name, registered.JSON)
 
 
-def _place(schema: Schema) -> MessagePlace | None:
+def _place(schema: Schema) -> MessagePosition | None:
     if not isinstance(schema, ProtobufSchema):
         return None
-    return MessagePlace(schema.message_indexes, schema.message_rank, schema.fullname.rpartition(".")[2])
+    return MessagePosition(schema.message_indexes, schema.message_rank, schema.fullname.rpartition(".")[2])

@@ -17,11 +17,11 @@ from kafka_sink.exactly_once.log_scan import (
     LIST_OFFSETS_FIRST_ISOLATED,
     READ_COMMITTED,
     fetch_body,
-    fetched,
-    listed_offset,
     offsets_body,
+    read_fetch_answer,
+    read_offset_answer,
 )
-from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.records.scalar import Record
 from kafka_sink.wire.api import Api
 from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
@@ -51,7 +51,7 @@ class PartitionReader:
                 self._leader, FETCH, fetch_body(self.topic, self.partition, offset, READ_COMMITTED),
                 version_max=FETCH_LAST_BY_NAME, find_again=find_again, changes_nothing=True,
             )  # fmt: skip
-            answer = fetched(body)
+            answer = read_fetch_answer(body)
             found = meaning(FETCH, answer.error_code)
             if found is Meaning.OUT_OF_RANGE:
                 # What was there has been deleted meanwhile, by its age.
@@ -60,14 +60,14 @@ class PartitionReader:
                 continue
             find_again = found is not Meaning.DONE
             if find_again:
-                self._check(found, FETCH, answer.error_code, give_up_ms)
+                self._wait_or_raise(found, FETCH, answer.error_code, give_up_ms)
                 continue
             (partition,) = (each for topic in body["responses"] for each in topic["partitions"])
             records, next_offset = committed_records(answer.records, partition["aborted_transactions"], offset)
             if next_offset == offset:
                 # The leader that says so is behind the one that told the end.
                 find_again = True
-                self._check(Meaning.REPEAT, FETCH, 0, give_up_ms)
+                self._wait_or_raise(Meaning.REPEAT, FETCH, 0, give_up_ms)
                 continue
             give_up_ms = self._client.now_ms() + self._patience_ms
             yield [each for each in records if each[0] < end], min(next_offset, end)
@@ -81,15 +81,15 @@ class PartitionReader:
                 self._leader, LIST_OFFSETS, offsets_body([(self.topic, self.partition)], timestamp, READ_COMMITTED),
                 version_min=LIST_OFFSETS_FIRST_ISOLATED, find_again=find_again, changes_nothing=True,
             )  # fmt: skip
-            error_code, offset = listed_offset(body)
+            error_code, offset = read_offset_answer(body)
             found = meaning(LIST_OFFSETS, error_code)
             if found is Meaning.DONE:
                 return offset
             find_again = True
-            self._check(found, LIST_OFFSETS, error_code, give_up_ms)
+            self._wait_or_raise(found, LIST_OFFSETS, error_code, give_up_ms)
 
-    def _check(self, found: Meaning, api: Api, error_code: int, give_up_ms: int) -> None:
-        text = f"{self.topic}-{self.partition}: {described(api.name, error_code)}"
+    def _wait_or_raise(self, found: Meaning, api: Api, error_code: int, give_up_ms: int) -> None:
+        text = f"{self.topic}-{self.partition}: {describe_answer(api.name, error_code)}"
         if found not in AGAIN:
             raise BrokerError(text, code=error_code, api=api.name, topic=self.topic)
         if self._client.now_ms() >= give_up_ms:

@@ -40,7 +40,7 @@ class TopicState(NamedTuple):
 
 def topic_state(client: Client, name: str, configs: Iterable[str] | None = ()) -> TopicState | None:
     """None: there is no such topic. `configs`: those that are of interest; None stands for all."""
-    answer = client.ask_metadata(about_topic(name))
+    answer = client.ask_metadata(topic_query(name))
     row = answer["topics"][0]
     if row["error_code"] == UNKNOWN_TOPIC:
         return None
@@ -90,7 +90,7 @@ def wait_on_all_brokers(client: Client, name: str, partitions: int) -> None:
     """Tasks ask whichever broker they meet. One that does not answer is not waited for."""
     deadline_ms = client.now_ms() + client.options.max_block_ms
     while True:
-        rows = [body["topics"][0] for body in client.answers_of_all(METADATA, about_topic(name))]
+        rows = [body["topics"][0] for body in client.answers_of_all(METADATA, topic_query(name))]
         if all(len(row["partitions"]) >= partitions and _is_led(row) for row in rows):
             return
         if client.now_ms() >= deadline_ms:
@@ -102,7 +102,7 @@ def wait_on_all_brokers(client: Client, name: str, partitions: int) -> None:
         client.pause(LOOK_AGAIN_MS)
 
 
-def about_topic(name: str) -> dict[str, Any]:
+def topic_query(name: str) -> dict[str, Any]:
     return {"topics": [{"name": name}], "allow_auto_topic_creation": False}
 
 

@@ -18,7 +18,7 @@ from kafka_sink.io.files import read_file
 from kafka_sink.options import ProducerOptions
 from kafka_sink.security import aws_answers
 from kafka_sink.security.aws_answers import ANSWER_BYTES_MAX
-from kafka_sink.security.sigv4 import AwsCredentials, scope_at, signed_headers
+from kafka_sink.security.sigv4 import AwsCredentials, scope_at, sign_headers
 
 STS_TIMEOUT_MS = 10_000
 # They are next door, or not there at all.
@@ -34,31 +34,31 @@ _TOKEN_LIFE_S = 21_600
 # ---- STS -------------------------------------------------------------------------------------------------------
 
 
-def assumed_role(
+def assume_role(
     options: ProducerOptions, own: AwsCredentials, form: Mapping[str, str], region: str | None
 ) -> AwsCredentials:
-    return asked_of_sts(options, "AssumeRole", form, own, region)
+    return ask_sts(options, "AssumeRole", form, own, region)
 
 
-def asked_of_sts(
+def ask_sts(
     options: ProducerOptions, action: str, form: Mapping[str, str], own: AwsCredentials | None, region: str | None
 ) -> AwsCredentials:
     """Signed with `own` credentials, or not at all."""
     url = _sts_url(region)
     web.check_is_safe("AWS_ENDPOINT_URL_STS", url)
-    source = f"{action} at {web.shown(url)}"
+    source = f"{action} at {web.redact_url(url)}"
     body = urllib.parse.urlencode({"Action": action, "Version": STS_VERSION, **form}).encode()
     headers = {"content-type": "application/x-www-form-urlencoded"}
     if own is not None:
         headers["host"] = urllib.parse.urlsplit(url).netloc
-        headers = signed_headers(own, scope_at(time.time(), region or STS_GLOBAL_REGION, "sts"), headers, body)
+        headers = sign_headers(own, scope_at(time.time(), region or STS_GLOBAL_REGION, "sts"), headers, body)
     answer = web.ask(
         source, options, url, headers=headers, body=body, bytes_max=ANSWER_BYTES_MAX, timeout_ms=STS_TIMEOUT_MS
     )
     if answer.is_good:
-        return aws_answers.of_xml(answer.body, source)
-    word = aws_answers.error_of_xml(answer.body)
-    raise _refusal(source, answer, f" ({word})" if word else "", "check the role, its trust policy and the keys")
+        return aws_answers.credentials_from_xml(answer.body, source)
+    word = aws_answers.error_from_xml(answer.body)
+    raise _refusal_error(source, answer, f" ({word})" if word else "", "check the role, its trust policy and the keys")
 
 
 def _sts_url(region: str | None) -> str:
@@ -81,7 +81,7 @@ def _container_url() -> str:
     return f"{CONTAINER}{relative}" if relative else os.environ.get("AWS_CONTAINER_CREDENTIALS_FULL_URI", "")
 
 
-def of_container(options: ProducerOptions) -> AwsCredentials:
+def get_container_credentials(options: ProducerOptions) -> AwsCredentials:
     url = _container_url()
     if not url:
         raise ConfigError(
@@ -89,33 +89,33 @@ def of_container(options: ProducerOptions) -> AwsCredentials:
         )
     if urllib.parse.urlsplit(url).hostname not in _CONTAINER_HOSTS:
         web.check_is_safe("AWS_CONTAINER_CREDENTIALS_FULL_URI", url)
-    source = f"the credentials endpoint {web.shown(url)}"
+    source = f"the credentials endpoint {web.redact_url(url)}"
     headers = {"Accept": "application/json"}
     path, token = (os.environ.get(f"AWS_CONTAINER_AUTHORIZATION_TOKEN{each}") for each in ("_FILE", ""))
     if path:
         token = read_file("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", path).decode(errors="replace").strip()
     if token:
-        headers["Authorization"] = _one_line("AWS_CONTAINER_AUTHORIZATION_TOKEN", token)
-    answer = _near(source, options, url, headers)
-    return aws_answers.of_json(answer.body, source)
+        headers["Authorization"] = _check_one_line("AWS_CONTAINER_AUTHORIZATION_TOKEN", token)
+    answer = _ask_nearby(source, options, url, headers)
+    return aws_answers.credentials_from_json(answer.body, source)
 
 
 # ---- instances -------------------------------------------------------------------------------------------------
 
 
-def of_instance(options: ProducerOptions) -> AwsCredentials:
+def get_instance_credentials(options: ProducerOptions) -> AwsCredentials:
     """IMDSv2: first a token, then the name of the role, then its credentials."""
     at = (os.environ.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or INSTANCE).rstrip("/")
-    source = f"the instance metadata at {web.shown(at)}"
+    source = f"the instance metadata at {web.redact_url(at)}"
     lived = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_LIFE_S)}
-    token = _text(_near(source, options, f"{at}/latest/api/token", lived, method="PUT"), source)
+    token = _parse_word(_ask_nearby(source, options, f"{at}/latest/api/token", lived, method="PUT"), source)
     headers = {"X-aws-ec2-metadata-token": token}
-    role = _text(_near(source, options, f"{at}{_ROLES}", headers), source)
-    answer = _near(source, options, f"{at}{_ROLES}{urllib.parse.quote(role)}", headers)
-    return aws_answers.of_json(answer.body, source)
+    role = _parse_word(_ask_nearby(source, options, f"{at}{_ROLES}", headers), source)
+    answer = _ask_nearby(source, options, f"{at}{_ROLES}{urllib.parse.quote(role)}", headers)
+    return aws_answers.credentials_from_json(answer.body, source)
 
 
-def _text(answer: web.HttpAnswer, source: str) -> str:
+def _parse_word(answer: web.HttpAnswer, source: str) -> str:
     """A token or a role's name: what is put into the next request is one printable word."""
     lines = answer.body.decode("ascii", errors="replace").split()
     if not lines or not lines[0].isprintable() or len(lines[0]) > ANSWER_BYTES_MAX // 8 or not lines[0].isascii():
@@ -123,27 +123,27 @@ def _text(answer: web.HttpAnswer, source: str) -> str:
     return lines[0]
 
 
-def _near(
+def _ask_nearby(
     source: str, options: ProducerOptions, url: str, headers: Mapping[str, str], *, method: str = "GET"
 ) -> web.HttpAnswer:
     answer = web.ask(
         source, options, url, headers=headers, method=method, bytes_max=ANSWER_BYTES_MAX, timeout_ms=NEAR_TIMEOUT_MS
     )
     if not answer.is_good:
-        raise _refusal(source, answer, "", "is a role attached?")
+        raise _refusal_error(source, answer, "", "is a role attached?")
     return answer
 
 
-def _one_line(name: str, value: str) -> str:
+def _check_one_line(name: str, value: str) -> str:
     if not value.isprintable() or not value.isascii():
         raise ConfigError(f"{name} is not one line of text", AWS_LOGIN)
     return value
 
 
-def _refusal(source: str, answer: web.HttpAnswer, word: str, hint: str) -> TransportError | AuthenticationError:
+def _refusal_error(source: str, answer: web.HttpAnswer, word: str, hint: str) -> TransportError | AuthenticationError:
     text = f"{source} answered {answer.status}{word}"
     return (
         TransportError(f"{text}; it is asked again", AWS_LOGIN)
-        if answer.is_for_now
+        if answer.is_retriable
         else AuthenticationError(f"{text}: {hint}", AWS_LOGIN)
     )

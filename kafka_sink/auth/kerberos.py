@@ -16,7 +16,7 @@ from kafka_sink.client.authentication import Authenticator
 from kafka_sink.error_table.brokers import KERBEROS_LOGIN
 from kafka_sink.error_table.writes import PACKAGE_MISSING
 from kafka_sink.errors import AuthenticationError, ConfigError, KafkaSinkError, TransportError
-from kafka_sink.io.files import located, looked_up, read_file
+from kafka_sink.io.files import locate_file, read_file, resolve_references
 from kafka_sink.options import ProducerOptions
 from kafka_sink.security.kerberos import GssapiExchange, KerberosLogin, kerberos_login
 
@@ -48,19 +48,19 @@ def kerberos_authenticator(
     options: ProducerOptions, module_options: Callable[[], Mapping[str, str] | None]
 ) -> Authenticator:
     """`module_options`: the entries of sasl.jaas.config, None if that is not set."""
-    library()
+    check_library()
 
     def next_exchange(host: str) -> GssapiExchange:
         principal, keytab = options.sasl_kerberos_principal, options.sasl_kerberos_keytab
         if principal is not None:
-            principal = looked_up("sasl.kerberos.principal", principal)
+            principal = resolve_references("sasl.kerberos.principal", principal)
         login = kerberos_login(options.sasl_kerberos_service_name, principal, keytab, module_options())
         return GssapiExchange(KerberosContext(login, host))
 
     return next_exchange
 
 
-def library() -> None:
+def check_library() -> None:
     """Raises if the package, or the library that it wraps, cannot be loaded."""
     try:
         import gssapi  # noqa: F401
@@ -87,14 +87,14 @@ class KerberosContext:
             target = gssapi.Name(self._target, gssapi.NameType.hostbased_service)
             self._context = gssapi.SecurityContext(
                 name=target,
-                creds=_credentials(login),
+                creds=_acquire_credentials(login),
                 mech=gssapi.MechType.kerberos,
                 # Mutual: the server proves that it has the service's key. Integrity: the last message is signed.
                 flags=flag.mutual_authentication | flag.integrity,
                 usage="initiate",
             )
         except self._errors as error:
-            raise self._told("no credentials", error) from None
+            raise self._make_error("no credentials", error) from None
 
     @property
     def is_established(self) -> bool:
@@ -104,24 +104,24 @@ class KerberosContext:
         try:
             return self._context.step(token)
         except self._errors as error:
-            raise self._told("no ticket" if token is None else "no proof", error) from None
+            raise self._make_error("no ticket" if token is None else "no proof", error) from None
 
     def wrap(self, message: bytes) -> bytes:
         try:
             return self._context.wrap(message, False).message
         except self._errors as error:
-            raise self._told("no answer", error) from None
+            raise self._make_error("no answer", error) from None
 
     def unwrap(self, message: bytes) -> bytes:
         try:
             return self._context.unwrap(message).message
         except self._errors as error:
-            raise self._told("no offer", error) from None
+            raise self._make_error("no offer", error) from None
 
     def initiator(self) -> str:
         return str(self._context.initiator_name)
 
-    def _told(self, what: str, error: gssapi.exceptions.GSSError) -> KafkaSinkError:
+    def _make_error(self, what: str, error: gssapi.exceptions.GSSError) -> KafkaSinkError:
         # The library's numbers are signed, those of the package are not.
         number = (error.min_code - _TABLE) % (1 << 32)
         # Of bytes that are no token at all only the major status tells; the number beside it is called "Success".
@@ -140,7 +140,7 @@ class KerberosContext:
         )
 
 
-def _credentials(login: KerberosLogin) -> gssapi.Credentials:
+def _acquire_credentials(login: KerberosLogin) -> gssapi.Credentials:
     """Of this moment: a cache or a keytab that was replaced is read anew."""
     import gssapi
 
@@ -149,19 +149,19 @@ def _credentials(login: KerberosLogin) -> gssapi.Credentials:
         name = gssapi.Name(login.principal, gssapi.NameType.kerberos_principal)
     store: dict[str, str] = {}
     if login.keytab is not None:
-        keytab = _file("keyTab", login.keytab)
+        keytab = _resolve_file("keyTab", login.keytab)
         shared = hashlib.sha256(f"{login.principal}\0{keytab}".encode()).hexdigest()
         store = {"client_keytab": keytab, "ccache": f"MEMORY:pykafka-sink-{shared}"}
     elif login.ticket_cache is not None:
-        store = {"ccache": _file("ticketCache", login.ticket_cache)}
+        store = {"ccache": _resolve_file("ticketCache", login.ticket_cache)}
     return gssapi.Credentials(name=name, mechs=[gssapi.MechType.kerberos], usage="initiate", store=store or None)
 
 
-def _file(what: str, name: str) -> str:
+def _resolve_file(what: str, name: str) -> str:
     """FILE:/path, with the path found as other files are; places that are no files (KEYRING:, KCM:) as they stand."""
     kind, colon, path = name.partition(":")
     if colon and kind.upper() != "FILE" and "/" not in kind:
         return name
     path = path if colon and kind.upper() == "FILE" else name
     read_file(what, path)  # the library would call a file that it may not read empty
-    return f"FILE:{located(what, path)}"
+    return f"FILE:{locate_file(what, path)}"

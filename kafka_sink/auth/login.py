@@ -14,7 +14,7 @@ from kafka_sink.auth.renewal import Renewed
 from kafka_sink.client.authentication import Authenticator
 from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.errors import ConfigError
-from kafka_sink.io.files import looked_up
+from kafka_sink.io.files import resolve_references
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sasl_rules import EXTENSION, MODULES, NEEDS
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange
@@ -31,40 +31,40 @@ def sasl_authenticator(options: ProducerOptions) -> Authenticator:
         return _aws_authenticator(options)
     if options.sasl_mechanism == GSSAPI:
         return _kerberos_authenticator(options)
-    tokens = _tokens(options) if options.sasl_mechanism == OAUTHBEARER else None
+    tokens = _make_token_source(options) if options.sasl_mechanism == OAUTHBEARER else None
 
     def next_exchange(_host: str) -> Exchange:
-        return new_exchange(_login(options, tokens), secrets.token_urlsafe(NONCE_BYTES))
+        return new_exchange(_read_login(options, tokens), secrets.token_urlsafe(NONCE_BYTES))
 
     return next_exchange
 
 
-def _tokens(options: ProducerOptions) -> Renewed[str]:
+def _make_token_source(options: ProducerOptions) -> Renewed[str]:
     from kafka_sink.auth.token import token_source
 
-    return token_source(options, lambda: login_options(options))
+    return token_source(options, lambda: read_login_options(options))
 
 
 def _kerberos_authenticator(options: ProducerOptions) -> Authenticator:
     from kafka_sink.auth.kerberos import kerberos_authenticator
 
     has_module = options.sasl_jaas_config is not None
-    return kerberos_authenticator(options, lambda: login_options(options) if has_module else None)
+    return kerberos_authenticator(options, lambda: read_login_options(options) if has_module else None)
 
 
 def _aws_authenticator(options: ProducerOptions) -> Authenticator:
     from kafka_sink.auth import aws
 
-    credentials = aws.credentials_source(options, lambda: login_options(options))
+    credentials = aws.credentials_source(options, lambda: read_login_options(options))
 
     def next_exchange(host: str) -> Exchange:
-        return AwsMskIamExchange(credentials.current(), host, aws.region(options, host), time.time())
+        return AwsMskIamExchange(credentials.current(), host, aws.find_region(options, host), time.time())
 
     return next_exchange
 
 
-def _login(options: ProducerOptions, tokens: Renewed[str] | None) -> Login:
-    named = login_options(options)
+def _read_login(options: ProducerOptions, tokens: Renewed[str] | None) -> Login:
+    named = read_login_options(options)
     if tokens is not None:
         extensions = {
             name.removeprefix(EXTENSION): value for name, value in named.items() if name.startswith(EXTENSION)
@@ -74,8 +74,8 @@ def _login(options: ProducerOptions, tokens: Renewed[str] | None) -> Login:
         if options.sasl_username is None or options.sasl_password is None:
             raise ConfigError(f"sasl.mechanism={options.sasl_mechanism} needs {NEEDS}", LOGIN_OPTIONS)
         named = {
-            "username": looked_up("sasl.username", options.sasl_username),
-            "password": looked_up("sasl.password", options.sasl_password),
+            "username": resolve_references("sasl.username", options.sasl_username),
+            "password": resolve_references("sasl.password", options.sasl_password),
         }
     return Login(
         mechanism=options.sasl_mechanism,
@@ -85,7 +85,7 @@ def _login(options: ProducerOptions, tokens: Renewed[str] | None) -> Login:
     )
 
 
-def login_options(options: ProducerOptions) -> Mapping[str, str]:
+def read_login_options(options: ProducerOptions) -> Mapping[str, str]:
     """What stands in sasl.jaas.config, references replaced; nothing if it is not set.
 
     A value is looked up after the text was taken apart: a secret may contain quotes.
@@ -94,10 +94,10 @@ def login_options(options: ProducerOptions) -> Mapping[str, str]:
     if text is None:
         return {}
     if is_reference(text):
-        text = looked_up("sasl.jaas.config", text)
+        text = resolve_references("sasl.jaas.config", text)
     module = parse_jaas(text)
     if options.sasl_mechanism not in MODULES.get(module.name, ()):
         raise ConfigError(
             f"sasl.jaas.config names {module.name}, which does not fit {options.sasl_mechanism}", LOGIN_OPTIONS
         )
-    return {name: looked_up("sasl.jaas.config", value) for name, value in module.options.items()}
+    return {name: resolve_references("sasl.jaas.config", value) for name, value in module.options.items()}

@@ -1,8 +1,8 @@
-"""Something that ends and has to be there all the same: access tokens, credentials of AWS.
+"""Credentials that expire and are renewed in time: access tokens, credentials of AWS.
 
-The first one is got when the producer or client is made, as in the Java client, so that a wrong secret shows there.
-Later ones are got before the current one ends, by a timer: a session of Kafka may end with its token, so a connection
-that authenticates again has to find a new one there. It waits for one only when the current one has ended.
+The first one is fetched when the producer or client is made, as in the Java client, so that a wrong secret shows there.
+Later ones are fetched by a timer before the current one ends: a session of Kafka may end with its token, so a
+connection that authenticates again needs a new one by then. It waits for one only when the current one has ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ T = TypeVar("T")
 _LOGGER = logging.getLogger("kafka_sink")
 # Whatever a token says of its life and an option of waits, nobody is asked more often than this.
 RENEWAL_S_MIN, RETRY_S_MIN = 1.0, 0.1
-# A token that is good for longer is renewed all the same. Locks cannot wait for ever.
+# A token that is good for longer is renewed after this time. Locks cannot wait for ever.
 WAIT_S_MAX = 7 * 24 * 3600.0
 
 
@@ -50,14 +50,14 @@ class Renewed(Generic[T]):
         self._lock = threading.Lock()
         self._failures = 0
         self._timer: threading.Timer | None = None
-        self._take(self._first())
+        self._store(self._get_first())
 
     def __del__(self) -> None:
         timer = getattr(self, "_timer", None)
         if timer is not None:
             timer.cancel()
 
-    def _first(self) -> T:
+    def _get_first(self) -> T:
         """An endpoint that is in trouble is asked again for as long as the longest wait between two tries."""
         wait_s, longest_s = (
             each / 1000
@@ -78,21 +78,21 @@ class Renewed(Generic[T]):
             value, end_s = self._value, self._end_s
         if (end_s is None and not self._is_kept) or (end_s is not None and time.time() >= end_s):
             # Or the timer failed again and again, slept with its host, or did not come along through a fork.
-            self._take(self._get())
+            self._store(self._get())
             return self._value
         return value
 
     def on_renewed(self, value: T | None, trouble: str) -> None:
         """By the timer; None: there is none for now."""
         if value is not None:
-            self._take(value)
+            self._store(value)
             return
         _LOGGER.warning("no new %s, the current one is still used: %s", self._what, trouble)
         self._failures += 1
         grown_ms = self._options.sasl_login_retry_backoff_ms << min(self._failures - 1, 20)
         self._set_timer(max(min(grown_ms, self._options.sasl_login_retry_backoff_max_ms) / 1000, RETRY_S_MIN))
 
-    def _take(self, value: T) -> None:
+    def _store(self, value: T) -> None:
         options, now_s, end_s = self._options, time.time(), self._end_s_of(value)
         with self._lock:
             self._value, self._end_s = value, end_s
@@ -123,17 +123,17 @@ class Renewed(Generic[T]):
 def _renew(source: weakref.ref[Renewed[T]], get: Callable[[], T]) -> None:
     # Three functions, because an error keeps alive what the frames below it see, sometimes for good. None of these
     # frames may see the source, or one whose endpoint is down would go on asking after its producer is gone.
-    _tell(source, *_tried(get))
+    _notify(source, *_try_get(get))
 
 
-def _tried(get: Callable[[], T]) -> tuple[T | None, str]:
+def _try_get(get: Callable[[], T]) -> tuple[T | None, str]:
     try:
         return get(), ""
     except Exception as error:
         return None, str(error) if isinstance(error, KafkaSinkError) else type(error).__name__
 
 
-def _tell(source: weakref.ref[Renewed[T]], value: T | None, trouble: str) -> None:
-    known = source()
-    if known is not None:
-        known.on_renewed(value, trouble)
+def _notify(source: weakref.ref[Renewed[T]], value: T | None, trouble: str) -> None:
+    renewed = source()
+    if renewed is not None:
+        renewed.on_renewed(value, trouble)

@@ -14,11 +14,11 @@ from kafka_sink.auth.renewal import Renewed
 from kafka_sink.error_table.brokers import TOKEN_UNUSABLE
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 from kafka_sink.io import web
-from kafka_sink.io.files import looked_up, read_file
+from kafka_sink.io.files import read_file, resolve_references
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import JWT_BEARER
-from kafka_sink.security.token import ANSWER_BYTES_MAX, error_of_answer, expiry_s, token_of_answer
+from kafka_sink.security.token import ANSWER_BYTES_MAX, expiry_s, parse_error_answer, parse_token_answer
 
 DEFAULT_TIMEOUT_MS = 10_000
 ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
@@ -28,17 +28,17 @@ _CREDENTIALS = "sasl.oauthbearer.client.credentials."
 _JWT = "urn:ietf:params:oauth"
 
 
-def token_source(options: ProducerOptions, named: Callable[[], Mapping[str, str]]) -> Renewed[str]:
-    """`named`: what stands in sasl.jaas.config now."""
+def token_source(options: ProducerOptions, module_options: Callable[[], Mapping[str, str]]) -> Renewed[str]:
+    """`module_options`: what stands in sasl.jaas.config now."""
     provider = options.sasl_oauthbearer_token_provider
-    get = _asking(provider) if provider is not None else lambda: _token_of_endpoint(options, named())
+    get = _wrap_provider(provider) if provider is not None else lambda: _fetch_token(options, module_options())
     return Renewed(get, expiry_s, options, what="token for OAUTHBEARER", is_kept=True)
 
 
 # ---- a function of the user's ----------------------------------------------------------------------------------
 
 
-def _asking(provider: str | Callable[[], str]) -> Callable[[], str]:
+def _wrap_provider(provider: str | Callable[[], str]) -> Callable[[], str]:
     function: Callable[[], Any] = provider if callable(provider) else load_user_function(provider, PROVIDER)
 
     def get() -> str:
@@ -63,11 +63,11 @@ def _asking(provider: str | Callable[[], str]) -> Callable[[], str]:
 # ---- a token endpoint ------------------------------------------------------------------------------------------
 
 
-def _token_of_endpoint(options: ProducerOptions, named: Mapping[str, str]) -> str:
-    url = looked_up(ENDPOINT, options.sasl_oauthbearer_token_endpoint_url or "")
+def _fetch_token(options: ProducerOptions, module_options: Mapping[str, str]) -> str:
+    url = resolve_references(ENDPOINT, options.sasl_oauthbearer_token_endpoint_url or "")
     web.check_is_safe(ENDPOINT, url)
-    source = f"the token endpoint {web.shown(url)}"
-    headers, form = _request(options, named)
+    source = f"the token endpoint {web.redact_url(url)}"
+    headers, form = _make_request(options, module_options)
     answer = web.ask(
         source,
         options,
@@ -78,47 +78,49 @@ def _token_of_endpoint(options: ProducerOptions, named: Mapping[str, str]) -> st
         timeout_ms=DEFAULT_TIMEOUT_MS,
     )
     if answer.is_good:
-        return token_of_answer(answer.body, source)
-    word = error_of_answer(answer.body)
+        return parse_token_answer(answer.body, source)
+    word = parse_error_answer(answer.body)
     text = f"{source} answered {answer.status}" + (f" ({word})" if word else "")
-    if answer.is_for_now:
+    if answer.is_retriable:
         raise TransportError(f"{text}; it is asked again", TOKEN_UNUSABLE)
     raise AuthenticationError(f"{text}: check client id, secret and scope", TOKEN_UNUSABLE)
 
 
-def _request(options: ProducerOptions, named: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def _make_request(options: ProducerOptions, module_options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """Headers and form."""
     headers = {"Accept": "application/json", "Content-Type": "application/x-www-form-urlencoded"}
     client_id = options.sasl_oauthbearer_client_credentials_client_id
-    scope = options.sasl_oauthbearer_scope or named.get("scope")
+    scope = options.sasl_oauthbearer_scope or module_options.get("scope")
     if options.sasl_oauthbearer_assertion_file is not None:
-        assertion = _assertion(options.sasl_oauthbearer_assertion_file)
+        assertion = _read_assertion(options.sasl_oauthbearer_assertion_file)
         if options.sasl_oauthbearer_jwt_retriever_class == JWT_BEARER:
             form = {"grant_type": f"{_JWT}:grant-type:jwt-bearer", "assertion": assertion}
         else:
             form = {"grant_type": "client_credentials", "client_assertion": assertion}
             form["client_assertion_type"] = f"{_JWT}:client-assertion-type:jwt-bearer"
-            if client_id is not None or "clientId" in named:
-                form["client_id"] = _credential(client_id, "client.id", named.get("clientId"))
+            if client_id is not None or "clientId" in module_options:
+                form["client_id"] = _require_credential(client_id, "client.id", module_options.get("clientId"))
     else:
         form = {"grant_type": "client_credentials"}
-        headers["Authorization"] = _basic(options, named)
+        headers["Authorization"] = _basic_authorization(options, module_options)
     if scope:
         form["scope"] = scope
     return headers, form
 
 
-def _basic(options: ProducerOptions, named: Mapping[str, str]) -> str:
-    client_id = _credential(options.sasl_oauthbearer_client_credentials_client_id, "client.id", named.get("clientId"))
-    secret = _credential(
-        options.sasl_oauthbearer_client_credentials_client_secret, "client.secret", named.get("clientSecret")
+def _basic_authorization(options: ProducerOptions, module_options: Mapping[str, str]) -> str:
+    client_id = _require_credential(
+        options.sasl_oauthbearer_client_credentials_client_id, "client.id", module_options.get("clientId")
+    )
+    secret = _require_credential(
+        options.sasl_oauthbearer_client_credentials_client_secret, "client.secret", module_options.get("clientSecret")
     )
     if options.sasl_oauthbearer_header_urlencode:
         client_id, secret = urllib.parse.quote_plus(client_id), urllib.parse.quote_plus(secret)
     return f"Basic {base64.b64encode(f'{client_id}:{secret}'.encode()).decode()}"
 
 
-def _assertion(name: str) -> str:
+def _read_assertion(name: str) -> str:
     """Read anew each time: whoever signs it replaces it before it ends."""
     text = read_file(ASSERTION, name).decode("ascii", errors="replace").strip()
     if not text:
@@ -126,8 +128,8 @@ def _assertion(name: str) -> str:
     return text
 
 
-def _credential(value: str | None, name: str, of_module: str | None) -> str:
-    found = looked_up(_CREDENTIALS + name, value) if value is not None else of_module
+def _require_credential(value: str | None, name: str, of_module: str | None) -> str:
+    found = resolve_references(_CREDENTIALS + name, value) if value is not None else of_module
     if not found:
         raise ConfigError(f"{_CREDENTIALS}{name} is missing or empty", TOKEN_UNUSABLE)
     return found

@@ -21,7 +21,7 @@ def environment() -> Iterator[ProbeResult]:
     yield from versions(sys.version_info[:3], _version_of("pyarrow"), _spark_version())
     session = active_session()
     yield from sockets(session, os.environ)
-    yield from zipped_pyspark(os.environ)
+    yield from pyspark_zip(os.environ)
 
 
 def versions(python: tuple[int, ...], pyarrow: str | None, pyspark: str | None) -> Iterator[ProbeResult]:
@@ -67,7 +67,7 @@ def sockets(session: Any | None, environment: Mapping[str, str]) -> Iterator[Pro
         )  # fmt: skip
 
 
-def zipped_pyspark(environment: Mapping[str, str]) -> Iterator[ProbeResult]:
+def pyspark_zip(environment: Mapping[str, str]) -> Iterator[ProbeResult]:
     home = spark_home(environment)
     if home is None:
         return

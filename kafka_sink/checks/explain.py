@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kafka_sink.checks.finding import OK, ProbeResult
-from kafka_sink.options.presets import left_of_preset, preset_named
+from kafka_sink.options.presets import get_preset, unset_preset_settings
 
 NOT_RUN = "from the service's documentation; run here only against the embedded broker with the same quirk"
 
 
-def explained(name: str, settings: Mapping[str, str]) -> list[ProbeResult]:
+def explain_preset(name: str, settings: Mapping[str, str]) -> list[ProbeResult]:
     """`settings` are those of the job: what they name is not set by the preset."""
-    preset = preset_named(name)
-    left = left_of_preset(preset, {given.lower(): value for given, value in settings.items()})
+    preset = get_preset(name)
+    left = unset_preset_settings(preset, {given.lower(): value for given, value in settings.items()})
     found = [ProbeResult("service", OK, f"{preset.title}: {NOT_RUN}", " ".join(preset.sources))]
     for option, value in preset.settings.items():
         won = "" if option in left else "the option that you set wins"
@@ -25,6 +25,6 @@ def explained(name: str, settings: Mapping[str, str]) -> list[ProbeResult]:
     return found
 
 
-def explanation(results: Iterable[ProbeResult]) -> list[str]:
+def format_explanation(results: Iterable[ProbeResult]) -> list[str]:
     """Lines without marks: nothing was looked at."""
     return [f"{each.name:8} {each.text}" + (f" ({each.advice})" if each.advice else "") for each in results]

@@ -49,7 +49,7 @@ class CheckedJob:
         named = (self.options.topic, self.options.dead_letter_topic)
         return tuple(topic for topic in named if topic is not None)
 
-    def hurried(self, share: float = 1.0) -> ProducerOptions:
+    def options_with_deadline(self, share: float = 1.0) -> ProducerOptions:
         """The job's own way to the brokers, with this part of the time to wait for them."""
         limit_ms = max(1, int(self.timeout_s * share * 1000))
         # So that there is time for another broker when the first one says nothing.
@@ -64,4 +64,4 @@ class CheckedJob:
         )
 
     def client(self, share: float = 1.0) -> Client:
-        return Client(self.hurried(share))
+        return Client(self.options_with_deadline(share))

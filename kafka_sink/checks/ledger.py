@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import (
     CHECKED,
+    check_cleanup_policy,
     ledger_counts,
-    missing_ledger,
-    new_ledger,
-    refuse_one_that_forgets,
+    missing_ledger_text,
+    new_ledger_config,
     troubles,
 )
 from kafka_sink.admin.topics import topic_state
@@ -37,7 +37,7 @@ def ledger(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         yield ProbeResult("ledger", WARN, f"the configuration of {topic} is not told: it may delete decisions", advice)
     else:
         try:
-            refuse_one_that_forgets(topic, state.configs)
+            check_cleanup_policy(topic, state.configs)
         except ConfigError as error:
             text, _, advice = str(error).partition(". ")
             yield ProbeResult("ledger", FAIL, text, advice)
@@ -59,10 +59,10 @@ def decisions(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         why = found.failure.reason if found.failure is not None else "no answer"
         yield ProbeResult("decisions", FAIL, f"the ledger was not read: {why}", "grant Read on the ledger topic")
         return
-    yield from _judged(found.listed, job.sink_id)
+    yield from _decision_results(found.listed, job.sink_id)
 
 
-def _judged(listed: Sequence[Listed], sink_id: str | None) -> Iterator[ProbeResult]:
+def _decision_results(listed: Sequence[Listed], sink_id: str | None) -> Iterator[ProbeResult]:
     whose = "all sinks" if sink_id is None else f"sink {sink_id}"
     unread = [each for each in listed if each.record is None]
     stuck = [each for each in listed if each.record is not None and each.record.kind is Kind.STUCK]
@@ -88,9 +88,9 @@ def _judged(listed: Sequence[Listed], sink_id: str | None) -> Iterator[ProbeResu
 def _missing(job: CheckedJob, client: Client) -> ProbeResult:
     topic = job.options.ledger_topic
     if not job.options.ledger_is_created:
-        text, _, advice = missing_ledger(topic).partition(": ")
+        text, _, advice = missing_ledger_text(topic).partition(": ")
         return ProbeResult("ledger", FAIL, text, advice)
-    factor, configs = new_ledger(client, job.options)
+    factor, configs = new_ledger_config(client, job.options)
     trouble = creation_trouble(client, topic, TopicPlan(1, factor, tuple(configs.items())))
     if trouble is None:
         return ProbeResult("ledger", OK, f"{topic} is not there; the first batch makes it, and the brokers agree")

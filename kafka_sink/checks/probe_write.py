@@ -33,10 +33,10 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
     from kafka_sink.producer.producer import Producer
 
     options = replace(
-        job.hurried(),
+        job.options_with_deadline(),
         transactional_id=job.probing_id,
         transaction_timeout_ms=_TIMEOUT_MS,
-        delivery_timeout_ms=job.hurried().max_block_ms,
+        delivery_timeout_ms=job.options_with_deadline().max_block_ms,
         linger_ms=0,
         allow_auto_create_topics=False,
     )
@@ -50,7 +50,7 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
             producer.send(job.options.topic, value=PROBE, key=b"pykafka-sink-check")
             producer.flush(job.timeout_s)
             after_ms = time.time() * 1000
-            started_ms = _started_ms(job, client)
+            started_ms = _ask_start_ms(job, client)
             producer.abort_transaction()
     except KafkaSinkError as error:
         advice = "the other lines say why, or docs/troubleshooting.md"
@@ -62,9 +62,9 @@ def probe_write(job: CheckedJob, client: Client) -> Iterator[ProbeResult]:
         yield clock_finding(started_ms, before_ms, after_ms, "the coordinator's")
 
 
-def _started_ms(job: CheckedJob, client: Client) -> int | None:
+def _ask_start_ms(job: CheckedJob, client: Client) -> int | None:
     """When the transaction began, by the coordinator's clock."""
-    described = DescribeTransactions(settings_of(job, client), (job.probing_id,), client.now_ms())
-    found = client.run(SingleStep(described, client.now_ms() + client.options.max_block_ms)).found
+    describe = DescribeTransactions(settings_of(job, client), (job.probing_id,), client.now_ms())
+    found = client.run(SingleStep(describe, client.now_ms() + client.options.max_block_ms)).found
     state = found.get(job.probing_id)
     return state.start_ms if state is not None and state.start_ms > 0 else None

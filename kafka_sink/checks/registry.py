@@ -46,21 +46,21 @@ def registry(job: CheckedJob) -> Iterator[ProbeResult]:
 def _schema(job: CheckedJob, side: str, chosen: SideFormat) -> Iterator[ProbeResult]:
     if job.schema is None:
         return
-    from kafka_sink.admin.side_planning import planned_side
-    from kafka_sink.schemas.spark_types import arrow_of_json
-    from kafka_sink.spark.columns import written_columns
+    from kafka_sink.admin.side_planning import plan_side
+    from kafka_sink.schemas.spark_types import arrow_type_from_json
+    from kafka_sink.spark.columns import choose_columns
 
     assert job.options.formats is not None
-    columns = written_columns(job.schema, job.options.topic, job.options.formats)
+    columns = choose_columns(job.schema, job.options.topic, job.options.formats)
     if side == "value" and columns.record:
         fields = [job.schema.fields[index] for _, index in columns.record]
-        kind = arrow_of_json(type(job.schema)(fields).jsonValue(), "")
+        kind = arrow_type_from_json(type(job.schema)(fields).jsonValue(), "")
     else:
         index = columns.indices[columns.names.index(side)]
-        kind = arrow_of_json(job.schema.fields[index].dataType.jsonValue(), "")
+        kind = arrow_type_from_json(job.schema.fields[index].dataType.jsonValue(), "")
     looked_up = replace(chosen, schema=replace(chosen.schema, registers=False))
     try:
-        planned_side(side, looked_up, job.options.formats.registry, kind, job.options.topic)
+        plan_side(side, looked_up, job.options.formats.registry, kind, job.options.topic)
     except KafkaSinkError as error:
         if chosen.schema.registers and _TO_REGISTER in str(error) and _MISFIT not in str(error):
             yield ProbeResult("schema", OK, f"{side}: not registered yet; the job does it")

@@ -59,9 +59,9 @@ def check(
         parsed = parse_sink_options(settings)
     except ConfigError as error:
         findings = [ProbeResult("options", FAIL, problem, "docs/options.md") for problem in _problems(str(error))]
-        return _ordered([*findings, *environment.environment()])
+        return _make_report([*findings, *environment.environment()])
     job = CheckedJob(settings, parsed, schema, timeout_s, probe_write)
-    return _ordered([*_of_options(job), *_of_the_world(job)])
+    return _make_report([*_check_options(job), *_run_probes(job)])
 
 
 def _problems(text: str) -> list[str]:
@@ -70,7 +70,7 @@ def _problems(text: str) -> list[str]:
     return [" ".join(problem.splitlines()) for problem in problems or [title]]
 
 
-def _of_options(job: CheckedJob) -> Iterator[ProbeResult]:
+def _check_options(job: CheckedJob) -> Iterator[ProbeResult]:
     for notice in job.options.notices:
         yield ProbeResult("options", WARN, notice, "docs/options.md")
     if not job.options.notices:
@@ -84,10 +84,10 @@ def _of_options(job: CheckedJob) -> Iterator[ProbeResult]:
 
 
 def _columns(job: CheckedJob, schema: Any) -> Iterator[ProbeResult]:
-    from kafka_sink.spark.columns import written_columns
+    from kafka_sink.spark.columns import choose_columns
 
     try:
-        columns = written_columns(schema, job.options.topic, job.options.formats, job.options.envelope)
+        columns = choose_columns(schema, job.options.topic, job.options.formats, job.options.envelope)
     except ConfigError as error:
         yield ProbeResult("columns", FAIL, str(error), "docs/quickstart.md")
         return
@@ -96,12 +96,12 @@ def _columns(job: CheckedJob, schema: Any) -> Iterator[ProbeResult]:
     yield ProbeResult("columns", OK, f"written: {', '.join(written)}{ignored}")
 
 
-def _of_the_world(job: CheckedJob) -> list[ProbeResult]:
+def _run_probes(job: CheckedJob) -> list[ProbeResult]:
     deadline = time.monotonic() + job.timeout_s
-    found = side_by_side(
+    found = run_side_by_side(
         {
             "python": environment.environment,
-            "bootstrap": lambda: _reached(job),
+            "bootstrap": lambda: _probe_bootstrap_and_login(job),
             "registry": lambda: registry.registry(job),
         },
         job.timeout_s,
@@ -111,17 +111,17 @@ def _of_the_world(job: CheckedJob) -> list[ProbeResult]:
     left_s = max(job.timeout_s / 4, deadline - time.monotonic())
     hurried = replace(job, timeout_s=left_s)
     groups = {name: _with_client(hurried, probes) for name, probes in GROUPS.items()}
-    found += side_by_side(groups, left_s)
+    found += run_side_by_side(groups, left_s)
     if job.writes:
         # Afterwards: the others would see its transaction.
         patient = replace(job, timeout_s=max(job.timeout_s, TIMEOUT_S))
-        found += side_by_side(
+        found += run_side_by_side(
             {name: _with_client(patient, probes) for name, probes in WRITING.items()}, patient.timeout_s * 2
         )
     return found
 
 
-def _reached(job: CheckedJob) -> Iterator[ProbeResult]:
+def _probe_bootstrap_and_login(job: CheckedJob) -> Iterator[ProbeResult]:
     found = list(brokers.bootstrap(job))
     yield from found
     if any(each.verdict == OK for each in found):
@@ -138,7 +138,7 @@ def _with_client(job: CheckedJob, probes: Sequence[ClusterProbe]) -> Callable[[]
     return run
 
 
-def side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], limit_s: float) -> list[ProbeResult]:
+def run_side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], limit_s: float) -> list[ProbeResult]:
     """A thread for each. One that is late goes on as a daemon, and nobody listens to it any more."""
     boxes: dict[str, list[ProbeResult]] = {name: [] for name in work}
 
@@ -164,7 +164,7 @@ def side_by_side(work: Mapping[str, Callable[[], Iterable[ProbeResult]]], limit_
     return found
 
 
-def _ordered(findings: Iterable[ProbeResult]) -> CheckReport:
+def _make_report(findings: Iterable[ProbeResult]) -> CheckReport:
     return CheckReport(sorted(dict.fromkeys(findings), key=lambda each: _ORDER.index(each.name)))
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from kafka_sink.admin.client import Client
-from kafka_sink.admin.topics import TopicState, about_topic, differences, topic_state
+from kafka_sink.admin.topics import TopicState, differences, topic_query, topic_state
 from kafka_sink.checks.finding import FAIL, OK, WARN, ProbeResult
 from kafka_sink.checks.job import CheckedJob
 from kafka_sink.client.admin_request import Controller
@@ -37,7 +37,7 @@ def topic_findings(job: CheckedJob, client: Client, topic: str) -> Iterator[Prob
     if state is None:
         yield from _missing(job, client, topic)
         return
-    brokers = len(client.ask_metadata(about_topic(topic))["brokers"])
+    brokers = len(client.ask_metadata(topic_query(topic))["brokers"])
     yield from replica_findings(topic, state, brokers)
     if state.configs is None:
         yield ProbeResult(
@@ -155,7 +155,7 @@ def creation_trouble(client: Client, topic: str, plan: TopicPlan) -> str | None:
 
 def metadata_of(client: Client, topic: str) -> Mapping[str, Any]:
     """With what the client may do there."""
-    body = {**about_topic(topic), "include_topic_authorized_operations": True}
+    body = {**topic_query(topic), "include_topic_authorized_operations": True}
     found: Mapping[str, Any] = client.ask_metadata(body)["topics"][0]
     return found
 

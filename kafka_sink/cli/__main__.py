@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
-from kafka_sink.cli.arguments import parsed
+from kafka_sink.cli.arguments import parse_arguments
 from kafka_sink.cli.report import OPEN, REFUSED, UNREACHABLE, USAGE, Declined, Report
+from kafka_sink.cli.streams import OutputFailed, ReaderGone, prepare_streams, print_error, print_text
 from kafka_sink.errors import (
     CommitLost,
     CommitPending,
@@ -25,29 +26,49 @@ from kafka_sink.errors import (
     TransportError,
 )
 
-INTERRUPTED = 130
+# As a shell says it of those that a signal ends: SIGINT, SIGPIPE.
+INTERRUPTED, UNREAD = 130, 141
 _LOGGER = logging.getLogger("kafka_sink")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    given = parsed(words)
+    prepare_streams()
+    given = parse_arguments(words)
     _show_log(is_wanted=given.verbose)
     try:
         report = _report(given)
     except (KafkaSinkError, Declined) as error:
-        exit_code, text = _exit_code(error), "; ".join(line.removeprefix("- ") for line in str(error).splitlines())
-        name = error.name if isinstance(error, KafkaSinkError) else None
-        sys.stderr.write(f"pykafka-sink: {text}{f' [{name}]' if name else ''}\n")
-        if given.json:
-            _print_json({"error": type(error).__name__, "name": name, "text": text}, exit_code)
-        return exit_code
+        report = _report_error(error)
+    except OutputFailed as error:
+        print_error(f"pykafka-sink: {error}")
+        return REFUSED
+    except ReaderGone:
+        return UNREAD
     except KeyboardInterrupt:
-        sys.stderr.write("pykafka-sink: interrupted; whatever had been begun may be repeated\n")
+        print_error("pykafka-sink: interrupted; whatever had been begun may be repeated")
         return INTERRUPTED
-    if given.json and (report.content or report.objects is not None):
-        _print_json(report.content, report.exit_code, report.objects)
-    elif report.lines:
-        sys.stdout.write("\n".join(report.lines) + "\n")
+    return _show(report, is_json=given.json)
+
+
+def _report_error(error: KafkaSinkError | Declined) -> Report:
+    text = "; ".join(line.removeprefix("- ") for line in str(error).splitlines())
+    name = error.name if isinstance(error, KafkaSinkError) else None
+    print_error(f"pykafka-sink: {text}{f' [{name}]' if name else ''}")
+    return Report(_exit_code(error), {"error": type(error).__name__, "name": name, "text": text})
+
+
+def _show(report: Report, *, is_json: bool) -> int:
+    """What was done stays done when nobody reads of it."""
+    try:
+        if is_json and (report.content or report.objects is not None):
+            _print_json(report.content, report.exit_code, report.objects)
+        elif report.lines:
+            print_text("\n".join(report.lines))
+    except ReaderGone:
+        pass
+    except OutputFailed as error:
+        print_error(f"pykafka-sink: {error}")
+        return REFUSED
     return report.exit_code
 
 
@@ -70,7 +91,7 @@ def _exit_code(error: Exception) -> int:
 
 def _print_json(content: dict[str, Any], exit_code: int, objects: list[dict[str, str]] | None = None) -> None:
     shown = {**content, "exit_code": exit_code} if objects is None else objects
-    sys.stdout.write(json.dumps(shown, indent=2) + "\n")
+    print_text(json.dumps(shown, indent=2))
 
 
 def _show_log(*, is_wanted: bool) -> None:

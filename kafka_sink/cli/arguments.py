@@ -31,23 +31,23 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     top.add_argument("--version", action="version", version=f"pykafka-sink {VERSION}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    _ledger(commands)
-    _watch(commands)
-    _recover(commands)
-    _resolve(commands)
-    _transactions(commands)
-    _replay(commands)
-    _perf(commands)
-    _check(commands)
-    _topic(commands)
-    _schema(commands)
-    _explain(commands)
-    _completion(commands)
+    _add_ledger(commands)
+    _add_watch(commands)
+    _add_recover(commands)
+    _add_resolve(commands)
+    _add_transactions(commands)
+    _add_replay(commands)
+    _add_perf(commands)
+    _add_check(commands)
+    _add_topic(commands)
+    _add_schema(commands)
+    _add_explain(commands)
+    _add_completion(commands)
     return top
 
 
-def parsed(words: Sequence[str] | None) -> argparse.Namespace:
-    """`run` and `session` are what they name."""
+def parse_arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    """With `run` and `session` replaced by the callables that they name."""
     reader = parser()
     given = reader.parse_args(words)
     if getattr(given, "abort", False):
@@ -62,110 +62,110 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
         given.run = "kafka_sink.cli.write_commands:set_aside"
     elif getattr(given, "key", None) is not None:
         reader.error("--key is for resolve --set-aside; a lost batch is chosen with --batch")
-    given.run = _imported(given.run)
-    given.session = None if given.session is None else _imported(given.session)
+    given.run = _import_callable(given.run)
+    given.session = None if given.session is None else _import_callable(given.session)
     return given
 
 
-def _imported(place: str) -> Any:
-    module, _, name = place.partition(":")
+def _import_callable(path: str) -> Any:
+    module, _, name = path.partition(":")
     return getattr(import_module(module), name)
 
 
 # ---- commands about decisions of sinks -------------------------------------------------------------------------------
 
 
-def _ledger(commands: Commands) -> None:
-    command = _asking(
+def _add_ledger(commands: Commands) -> None:
+    command = _add_cluster_command(
         commands, "ledger", "show the decisions of a sink, or of all", texts.LEDGER,
         run="kafka_sink.cli.read_commands:ledger",
     )  # fmt: skip
-    _sink(command, is_required=False)
+    _add_sink_options(command, is_required=False)
     command.add_argument("--follow", action="store_true", help="look again and again, until Ctrl-C")
-    _refreshing(command)
+    _add_refresh_options(command)
 
 
-def _watch(commands: Commands) -> None:
-    command = _asking(
+def _add_watch(commands: Commands) -> None:
+    command = _add_cluster_command(
         commands, "watch", "see what a sink does, look by look", texts.WATCH, run="kafka_sink.cli.watch:watch"
     )
-    _sink(command, is_required=True)
-    _refreshing(command)
+    _add_sink_options(command, is_required=True)
+    _add_refresh_options(command)
     command.add_argument(
         "--metrics-url", metavar="URL",
         help="the address that metrics.prometheus.port opens on the driver; tells how long commits take",
     )  # fmt: skip
 
 
-def _recover(commands: Commands) -> None:
-    command = _asking(
+def _add_recover(commands: Commands) -> None:
+    command = _add_cluster_command(
         commands, "recover", "finish an open decision", texts.RECOVER, run="kafka_sink.cli.write_commands:recover"
     )
-    _sink(command, is_required=True)
-    _yes(command)
+    _add_sink_options(command, is_required=True)
+    _add_yes_option(command)
 
 
-def _resolve(commands: Commands) -> None:
-    command = _asking(
+def _add_resolve(commands: Commands) -> None:
+    command = _add_cluster_command(
         commands, "resolve", "choose what becomes of a lost batch", texts.RESOLVE,
         run="kafka_sink.cli.write_commands:resolve",
     )  # fmt: skip
-    _sink(command, is_required=True)
+    _add_sink_options(command, is_required=True)
     choice = command.add_mutually_exclusive_group(required=True)
     choice.add_argument("--replay", action="store_true", help="have the batch run again")
     choice.add_argument("--accept", action="store_true", help="go on without the missing rows")
     choice.add_argument("--set-aside", action="store_true", help="give up a record that cannot be read")
     command.add_argument("--key", metavar="KEY", help="which one, if several records of the sink cannot be read")
     command.add_argument("--batch", metavar="BATCH_ID", help="which one, if several batch writes of the sink are lost")
-    _yes(command)
+    _add_yes_option(command)
 
 
-def _transactions(commands: Commands) -> None:
-    command = _asking(
+def _add_transactions(commands: Commands) -> None:
+    command = _add_cluster_command(
         commands, "transactions", "show open transactions, abort the dangling ones", texts.TRANSACTIONS,
         run="kafka_sink.cli.read_commands:transactions",
     )  # fmt: skip
-    _sink(command, is_required=False)
+    _add_sink_options(command, is_required=False)
     command.add_argument("--abort", action="store_true", help="abort those that no decision names (needs a sink)")
-    _yes(command, "do not ask before aborting")
+    _add_yes_option(command, "do not ask before aborting")
 
 
-def _replay(commands: Commands) -> None:
-    command = _asking(
+def _add_replay(commands: Commands) -> None:
+    command = _add_cluster_command(
         commands, "replay", "write dead letters again, once", texts.REPLAY, codes=texts.REPLAY_CODES,
         run="kafka_sink.cli.replay:replay", session="kafka_sink.cli.replay:ReplaySession",
     )  # fmt: skip
     command.add_argument("--from", dest="source", required=True, metavar="TOPIC", help="the topic of dead letters")
     command.add_argument("--to", dest="target", required=True, metavar="TOPIC", help="where the records go")
     command.add_argument(
-        "--filter", type=_property, action="append", default=[], metavar="NAME=VALUE",
+        "--filter", type=_parse_property, action="append", default=[], metavar="NAME=VALUE",
         help="only letters that say so in their header pykafka-sink.NAME: reason, topic, partition, row, query.id, "
         "batch.id, spark.partition. May be repeated: one of the values of a name, for every name",
     )  # fmt: skip
     command.add_argument("--name", metavar="NAME", help="of the replay, which is also its transactional id")
     command.add_argument(
-        "--batch-size", type=_count, default=10_000, metavar="N",
+        "--batch-size", type=_parse_count, default=10_000, metavar="N",
         help="so many records in a transaction at most (default %(default)s)",
     )  # fmt: skip
     command.add_argument("--dry-run", action="store_true", help="read and count the letters, write nothing")
-    _yes(command)
+    _add_yes_option(command)
 
 
 # ---- the other commands ----------------------------------------------------------------------------------------------
 
 
-def _perf(commands: Commands) -> None:
-    command = _command(
+def _add_perf(commands: Commands) -> None:
+    command = _add_command(
         commands, "perf", "see how fast this producer writes", texts.PERF, codes=texts.PERF_CODES,
         run="kafka_sink.cli.perf:perf",
     )  # fmt: skip
-    _brokers(command)
-    _output(command)
+    _add_broker_options(command)
+    _add_output_options(command)
     load = command.add_argument_group("load")
     load.add_argument("--topic", required=True, help="where to write; it should have been created for this")
-    load.add_argument("--num-records", type=_count, required=True, metavar="N", help="how many, warm-up included")
+    load.add_argument("--num-records", type=_parse_count, required=True, metavar="N", help="how many, warm-up included")
     payload = load.add_mutually_exclusive_group(required=True)
-    payload.add_argument("--record-size", type=_count, metavar="BYTES", help="values of so many random letters")
+    payload.add_argument("--record-size", type=_parse_count, metavar="BYTES", help="values of so many random letters")
     payload.add_argument("--payload-file", metavar="FILE", help="values drawn from the lines of a file")
     payload.add_argument("--payload-monotonic", action="store_true", help="values 1, 2, 3 and so on, as text")
     load.add_argument(
@@ -175,31 +175,36 @@ def _perf(commands: Commands) -> None:
         "--throughput", type=float, default=-1, metavar="N",
         help="at most so many records per second (default: no limit)",
     )  # fmt: skip
-    load.add_argument("--warmup-records", type=_count_or_none, default=0, metavar="N", help="the first N do not count")
     load.add_argument(
-        "--reporting-interval", type=_count, default=5_000, metavar="MS",
+        "--warmup-records", type=_parse_count_or_zero, default=0, metavar="N", help="the first N do not count",
+    )  # fmt: skip
+    load.add_argument(
+        "--reporting-interval", type=_parse_count, default=5_000, metavar="MS",
         help="a line each so often (default %(default)s)",
     )  # fmt: skip
     load.add_argument(
-        "--command-property", "--producer-props", dest="properties_given", type=_property, nargs="+", action="extend",
-        default=[], metavar="NAME=VALUE", help="options of the producer as Kafka's tool takes them, without kafka.",
+        "--command-property", "--producer-props", dest="properties_given", type=_parse_property, nargs="+",
+        action="extend", default=[], metavar="NAME=VALUE",
+        help="options of the producer as Kafka's tool takes them, without kafka.",
     )  # fmt: skip
     load.add_argument("--print-metrics", action="store_true", help="the producer's metrics in the end")
     load.add_argument("--transactional-id", metavar="ID", help="write in transactions")
     load.add_argument(
-        "--transaction-duration-ms", type=_count, default=3_000, metavar="MS",
+        "--transaction-duration-ms", type=_parse_count, default=3_000, metavar="MS",
         help="how long each of them stays open (default %(default)s)",
     )  # fmt: skip
 
 
-def _check(commands: Commands) -> None:
-    command = _command(
+def _add_check(commands: Commands) -> None:
+    command = _add_command(
         commands, "check", "will a job with these options work here?", texts.CHECK, codes=texts.CHECK_CODES,
         run="kafka_sink.cli.check:run",
     )  # fmt: skip
-    _brokers(command, _property, "NAME=VALUE", "those of the producer with the prefix kafka. or without")
+    _add_broker_options(
+        command, _parse_property, "NAME=VALUE", "those of the producer with the prefix kafka. or without"
+    )
     command.add_argument("--topic", help="the option topic of the job")
-    _sink(command, is_required=False, whose="job", of_stream="a stream")
+    _add_sink_options(command, is_required=False, whose="job", of_stream="a stream")
     command.add_argument("--preset", choices=list(PRESETS), help="the service that the brokers belong to")
     command.add_argument("--explain", action="store_true", help="say what --preset sets, needs and cannot do")
     command.add_argument(
@@ -207,42 +212,44 @@ def _check(commands: Commands) -> None:
         help="of the DataFrame: df.schema.json(), or DDL as in 'key STRING, value STRING', or a file of either",
     )  # fmt: skip
     command.add_argument(
-        "--timeout", type=_any_seconds, default=2.0, metavar="SECONDS", help="for all of it (default %(default)s)"
+        "--timeout", type=_parse_any_seconds, default=2.0, metavar="SECONDS", help="for all of it (default %(default)s)"
     )
     command.add_argument("--probe-write", action="store_true", help="write a record in a transaction, and abort it")
-    _output(command, "print a list of JSON objects")
+    _add_output_options(command, "print a list of JSON objects")
 
 
-def _topic(commands: Commands) -> None:
-    command = _command(
+def _add_topic(commands: Commands) -> None:
+    command = _add_command(
         commands, "topic", "show a topic, or create it", texts.TOPIC,
         run="kafka_sink.cli.topic:topic", session="kafka_sink.cli.topic:TopicSession",
     )  # fmt: skip
-    _brokers(command)
-    _output(command)
+    _add_broker_options(command)
+    _add_output_options(command)
     command.add_argument("--topic", required=True, help="its name")
     command.add_argument("--create", action="store_true", help="make it if it is missing")
-    command.add_argument("--partitions", type=_count, default=-1, metavar="N", help="default: the brokers'")
-    command.add_argument("--replication-factor", type=_count, default=-1, metavar="N", help="default: the brokers'")
+    command.add_argument("--partitions", type=_parse_count, default=-1, metavar="N", help="default: the brokers'")
+    command.add_argument(
+        "--replication-factor", type=_parse_count, default=-1, metavar="N", help="default: the brokers'"
+    )
     command.add_argument(
         "--config",
-        type=_property,
+        type=_parse_property,
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="of the topic; may be repeated",
     )
-    _yes(command)
+    _add_yes_option(command)
 
 
-def _schema(commands: Commands) -> None:
+def _add_schema(commands: Commands) -> None:
     top = commands.add_parser("schema", help="see which schema columns have, and whether they fit one")
     kinds = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, title, about, run in (
         ("show", "print the schema of columns", texts.SCHEMA_SHOW, "kafka_sink.cli.schema:show"),
         ("check", "do columns fit?", texts.SCHEMA_CHECK, "kafka_sink.cli.schema:check"),
     ):
-        command = _command(kinds, name, title, about, codes=texts.SCHEMA_CODES, run=run)
+        command = _add_command(kinds, name, title, about, codes=texts.SCHEMA_CODES, run=run)
         command.add_argument(
             "--columns", required=True, metavar="SCHEMA",
             help="df.schema.json(), or DDL as in 'id BIGINT, name STRING', or a file of either",
@@ -253,36 +260,36 @@ def _schema(commands: Commands) -> None:
         command.add_argument("--side", choices=("value", "key"), default="value", help="default: %(default)s")
         command.add_argument("--topic", help="the topic, of which the subject is made")
         command.add_argument(
-            "--option", type=_property, action="append", default=[], metavar="NAME=VALUE",
+            "--option", type=_parse_property, action="append", default=[], metavar="NAME=VALUE",
             help="an option as in the Spark job; may be repeated. Secrets belong into --properties",
         )  # fmt: skip
         command.add_argument("--properties", metavar="FILE", help="such options in a Java properties file")
-        _output(command)
+        _add_output_options(command)
 
 
-def _explain(commands: Commands) -> None:
-    command = _command(
+def _add_explain(commands: Commands) -> None:
+    command = _add_command(
         commands, "explain", "explain an error by its name", texts.EXPLAIN, codes=None,
         run="kafka_sink.cli.explain:explain",
     )  # fmt: skip
     command.add_argument("name", nargs="?", metavar="PKS-NNNN", help="the name at the beginning of the error")
-    _output(command, has_log=False)
+    _add_output_options(command, has_log=False)
 
 
-def _completion(commands: Commands) -> None:
-    command = _command(
+def _add_completion(commands: Commands) -> None:
+    command = _add_command(
         commands, "completion", "print a script for the shell's Tab key", texts.COMPLETION, codes=None,
         run="kafka_sink.cli.completion:completion",
     )  # fmt: skip
     command.add_argument("shell", choices=tuple(SCRIPTS), help="which shell")
-    _output(command, has_log=False)
+    _add_output_options(command, has_log=False)
     command.set_defaults(parser=parser)
 
 
 # ---- what several commands have --------------------------------------------------------------------------------------
 
 
-def _command(
+def _add_command(
     commands: Commands, name: str, title: str, about: str, *, codes: str | None = texts.CODES,
     run: str, session: str | None = None,
 ) -> argparse.ArgumentParser:  # fmt: skip
@@ -295,15 +302,15 @@ def _command(
     return command
 
 
-def _asking(
+def _add_cluster_command(
     commands: Commands, name: str, title: str, about: str, *, codes: str = texts.CODES, run: str,
     session: str = "kafka_sink.cli.sink_client:SinkClient",
 ) -> argparse.ArgumentParser:  # fmt: skip
-    command = _command(commands, name, title, about, codes=codes, run=run, session=session)
-    _brokers(command)
-    _output(command)
+    command = _add_command(commands, name, title, about, codes=codes, run=run, session=session)
+    _add_broker_options(command)
+    _add_output_options(command)
     command.add_argument(
-        "--timeout", type=_seconds, default=DEFAULT_TIMEOUT_S, metavar="SECONDS",
+        "--timeout", type=_parse_seconds, default=DEFAULT_TIMEOUT_S, metavar="SECONDS",
         help="how long to go on trying (default %(default)s)",
     )  # fmt: skip
     command.add_argument(
@@ -313,23 +320,23 @@ def _asking(
     return command
 
 
-def _option(text: str) -> tuple[str, str]:
-    name, value = _property(text)
+def _parse_option(text: str) -> tuple[str, str]:
+    name, value = _parse_property(text)
     # Only the name is repeated: the value may be a secret.
     if not name.startswith("kafka."):
         raise argparse.ArgumentTypeError(f"{name!r} has no prefix kafka.: options of the producer are meant")
     return name.removeprefix("kafka."), value
 
 
-def _property(text: str) -> tuple[str, str]:
+def _parse_property(text: str) -> tuple[str, str]:
     name, found, value = text.partition("=")
     if not found:
         raise argparse.ArgumentTypeError("NAME=VALUE is needed")
     return name, value
 
 
-def _brokers(
-    command: argparse.ArgumentParser, option: Callable[[str], tuple[str, str]] = _option,
+def _add_broker_options(
+    command: argparse.ArgumentParser, option: Callable[[str], tuple[str, str]] = _parse_option,
     metavar: str = "kafka.NAME=VALUE",
     names_in_file: str = "without the prefix kafka., as for --command-config of Kafka's tools",
 ) -> None:  # fmt: skip
@@ -350,18 +357,20 @@ def _brokers(
     )  # fmt: skip
 
 
-def _output(command: argparse.ArgumentParser, of_json: str = "print one JSON object", *, has_log: bool = True) -> None:
+def _add_output_options(
+    command: argparse.ArgumentParser, of_json: str = "print one JSON object", *, has_log: bool = True
+) -> None:
     command.add_argument("--json", action="store_true", help=of_json)
     command.set_defaults(verbose=False)
     if has_log:
         command.add_argument("-v", "--verbose", action="store_true", help="log what is done on standard error")
 
 
-def _yes(command: argparse.ArgumentParser, text: str = "do not ask") -> None:
+def _add_yes_option(command: argparse.ArgumentParser, text: str = "do not ask") -> None:
     command.add_argument("--yes", action="store_true", help=text)
 
 
-def _sink(
+def _add_sink_options(
     command: argparse.ArgumentParser, *, is_required: bool, whose: str = "query",
     of_stream: str = "a stream that has no sink.id",
 ) -> None:  # fmt: skip
@@ -370,31 +379,33 @@ def _sink(
     names.add_argument("--checkpoint", metavar="LOCATION", help=f"the option checkpointLocation of {of_stream}")
 
 
-def _refreshing(command: argparse.ArgumentParser) -> None:
+def _add_refresh_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
-        "--interval", type=_seconds, default=INTERVAL_S, metavar="SECONDS",
+        "--interval", type=_parse_seconds, default=INTERVAL_S, metavar="SECONDS",
         help="between two looks (default %(default)s)",
     )  # fmt: skip
-    command.add_argument("--count", type=_count_or_none, default=0, metavar="N", help="end after N looks (0: never)")
+    command.add_argument(
+        "--count", type=_parse_count_or_zero, default=0, metavar="N", help="end after N looks (0: never)"
+    )
 
 
-def _seconds(text: str) -> int:
+def _parse_seconds(text: str) -> int:
     if not text.isdigit() or not 1 <= int(text) <= 86_400:
         raise argparse.ArgumentTypeError("a whole number of seconds from 1 to 86400 is needed")
     return int(text)
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError("a whole number from 1 is needed")
     return int(text)
 
 
-def _count_or_none(text: str) -> int:
-    return 0 if text == "0" else _count(text)
+def _parse_count_or_zero(text: str) -> int:
+    return 0 if text == "0" else _parse_count(text)
 
 
-def _any_seconds(text: str) -> float:
+def _parse_any_seconds(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:

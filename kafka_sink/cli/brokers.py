@@ -15,7 +15,7 @@ from kafka_sink.options.properties import ENCODING, parse_properties
 
 def producer_options(given: argparse.Namespace, own: Mapping[str, str] | None = None) -> ProducerOptions:
     """What is nearer to the command wins: its own arguments, then --option, then the file."""
-    settings = options_of(given)
+    settings = read_options(given)
     if given.bootstrap_servers is not None:
         settings["bootstrap.servers"] = given.bootstrap_servers
     settings |= own or {}
@@ -24,18 +24,18 @@ def producer_options(given: argparse.Namespace, own: Mapping[str, str] | None = 
     return parse_producer_options(settings)
 
 
-def options_of(given: argparse.Namespace) -> dict[str, str]:
-    return {**properties_of(given.properties), **without_repetition(given.option)}
+def read_options(given: argparse.Namespace) -> dict[str, str]:
+    return {**read_properties(given.properties), **unique_options(given.option)}
 
 
-def without_repetition(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
+def unique_options(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
     named = dict(pairs)
     if len(named) < len(pairs):
         raise ConfigError("--option names the same option twice", COMMAND_WRONG)
     return named
 
 
-def properties_of(name: str | None) -> Mapping[str, str]:
+def read_properties(name: str | None) -> Mapping[str, str]:
     if name is None:
         return {}
     try:

@@ -160,7 +160,7 @@ def zsh(commands: Sequence[CommandWords]) -> str:
         return "_files; return" if option.takes_file else "return"
 
     def titles(command: CommandWords) -> str:
-        return " ".join(_quoted(f"{word}:{title}") for word, title in _titled(command))
+        return " ".join(_quote(f"{word}:{title}") for word, title in _words_with_titles(command))
 
     words = [f"""        "{_path(each)}") titles=({titles(each)}) ;;""" for each in commands]
     return _ZSH.format(program=PROGRAM, paths=_paths(commands), values=_values(commands, reply), words="\n".join(words))
@@ -185,10 +185,10 @@ def _values(commands: Iterable[CommandWords], reply: Callable[[OptionWords], str
 
 
 def _words(command: CommandWords) -> list[str]:
-    return [word for word, _ in _titled(command)]
+    return [word for word, _ in _words_with_titles(command)]
 
 
-def _titled(command: CommandWords) -> list[tuple[str, str]]:
+def _words_with_titles(command: CommandWords) -> list[tuple[str, str]]:
     named = [(word, _title(title)) for word, title in command.commands]
     named += [(word, "") for word in command.choices]
     return named + [(name, _title(option.help)) for option in command.options for name in option.names]
@@ -199,7 +199,7 @@ def _title(text: str) -> str:
     return first if len(first) <= TITLE_CHARACTERS_MAX else f"{first[: TITLE_CHARACTERS_MAX - 3]}..."
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
@@ -209,14 +209,14 @@ def _quoted(text: str) -> str:
 def fish(commands: Sequence[CommandWords]) -> str:
     lines = []
     for command in commands:
-        start = f"complete -c {PROGRAM} -n {_fish_quoted(_condition(command))}"
+        start = f"complete -c {PROGRAM} -n {_fish_quote(_condition(command))}"
         for word, title in command.commands:
-            lines.append(f"{start} -a {word} -d {_fish_quoted(_title(title))}")
+            lines.append(f"{start} -a {word} -d {_fish_quote(_title(title))}")
         if command.choices:
-            lines.append(f"{start} -a {_fish_quoted(' '.join(command.choices))}")
+            lines.append(f"{start} -a {_fish_quote(' '.join(command.choices))}")
         for option in command.options:
             names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in option.names]
-            lines.append(f"{start} {' '.join(names)}{_argument(option)} -d {_fish_quoted(_title(option.help))}")
+            lines.append(f"{start} {' '.join(names)}{_argument(option)} -d {_fish_quote(_title(option.help))}")
     return _FISH.format(program=PROGRAM, words="\n".join(lines))
 
 
@@ -229,11 +229,11 @@ def _condition(command: CommandWords) -> str:
 
 def _argument(option: OptionWords) -> str:
     if option.choices:
-        return f" -xa {_fish_quoted(' '.join(option.choices))}"
+        return f" -xa {_fish_quote(' '.join(option.choices))}"
     return "" if not option.takes_value else " -rF" if option.takes_file else " -x"
 
 
-def _fish_quoted(text: str) -> str:
+def _fish_quote(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 

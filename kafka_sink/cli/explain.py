@@ -15,7 +15,7 @@ def explain(given: argparse.Namespace) -> Report:
     if given.name is None:
         listed = {entry.name: entry.title for entry in ENTRIES.values()}
         return Report(DONE, {"errors": listed}, [f"{name}  {title}" for name, title in listed.items()])
-    entry = ENTRIES.get(_name(given.name))
+    entry = ENTRIES.get(_normalize_name(given.name))
     if entry is None:
         raise ConfigError(f"there is no error {given.name}: `pykafka-sink explain` lists all of them", COMMAND_WRONG)
     content = {
@@ -35,7 +35,7 @@ def address(entry: ErrorEntry) -> str:
     return f"docs/errors.md#{entry.name.lower()}"
 
 
-def _name(given: str) -> str:
+def _normalize_name(given: str) -> str:
     """1001 and pks1001 will do."""
     digits = "".join(letter for letter in given if letter.isdigit())
     return f"PKS-{digits}"

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from kafka_sink.cli.brokers import producer_options
 from kafka_sink.cli.perf_meter import Meter
 from kafka_sink.cli.report import DONE, Report
+from kafka_sink.cli.streams import print_text
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.values import TOPIC_NAME
@@ -47,7 +48,7 @@ class LoadTest:
         self.per_second: float = given.throughput
         self.transaction_s: float = given.transaction_duration_ms / 1000
         rows = ROWS_MAX if self.per_second <= 0 else min(ROWS_MAX, max(1, int(self.per_second * PACE_MS / 1000)))
-        self.source = _source(given, rows)
+        self.source = _make_source(given, rows)
         own = dict(given.properties_given)
         if given.transactional_id is not None:
             own["transactional.id"] = given.transactional_id
@@ -64,11 +65,11 @@ class LoadTest:
 
 def perf(given: argparse.Namespace) -> Report:
     with LoadTest(given) as load:
-        return _measured(load, given)
+        return _run_load(load, given)
 
 
-def _measured(load: LoadTest, given: argparse.Namespace) -> Report:
-    meter = Meter(given.reporting_interval / 1000, tell=None if given.json else _say)
+def _run_load(load: LoadTest, given: argparse.Namespace) -> Report:
+    meter = Meter(given.reporting_interval / 1000, tell=None if given.json else print_text)
     warm_up = Meter(given.reporting_interval / 1000, tell=None)
     if load.is_transactional:
         load.producer.init_transactions()
@@ -121,11 +122,6 @@ def _on_done(meter: Meter, byte_count: int, handed_over_s: float, future: ArrowF
         meter.fail(error)
 
 
-def _say(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
-
-
 # ---- records ---------------------------------------------------------------------------------------------------------
 
 
@@ -161,7 +157,7 @@ class _Rising:
             yield pa.RecordBatch.from_arrays([values], ["value"])
 
 
-def _source(given: argparse.Namespace, rows: int) -> _Repeated | _Rising:
+def _make_source(given: argparse.Namespace, rows: int) -> _Repeated | _Rising:
     if given.payload_monotonic:
         return _Rising(rows)
     draw = np.random.default_rng(0)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from kafka_sink.cli.refresh import Look, repeated
+from kafka_sink.cli.refresh import Look, repeat
 from kafka_sink.cli.report import DONE, OPEN, REFUSED, Report, age_word, batch_word, decision, table, verdict_word
 from kafka_sink.cli.sink_client import SinkClient
 from kafka_sink.exactly_once import messages
+from kafka_sink.exactly_once.identity import has_letters_of_sink_id
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
 from kafka_sink.exactly_once.listing import Listed
 from kafka_sink.exactly_once.preflight import TransactionDescription
@@ -23,11 +25,11 @@ _TRANSACTION_TITLES = ("TRANSACTIONAL ID", "STATE", "AGE", "TIMEOUT", "DECIDED",
 
 def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
     if given.follow:
-        return _followed(sink, given)
+        return _follow(sink, given)
     sink.check_ledger()
     if sink.sink_id is not None:
         sink.check_sink_is_known()
-    found = sink.listed()
+    found = sink.list_decisions()
     wall_ms = sink.wall_ms
     records = [each.record for each in found if each.record is not None]
     unreadable = [each for each in found if each.record is None]
@@ -43,9 +45,7 @@ def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
     for record in needing:
         lines += ["", next_step(record, sink.settings())]
     for each in unreadable[:UNREADABLE_SHOWN_MAX]:
-        command = f"pykafka-sink resolve --set-aside --sink-id {each.sink_id} --key {each.ledger_key}"
-        lines += ["", f"{each.ledger_key}: the record at offset {each.offset} cannot be read: {each.problem}"]
-        lines += [f"What can be done is said, and asked, by `{command}`"]
+        lines += ["", *_unreadable_lines(each)]
     if len(unreadable) > UNREADABLE_SHOWN_MAX:
         lines += ["", f"and {len(unreadable) - UNREADABLE_SHOWN_MAX} more records that cannot be read"]
     if unreadable and not records:
@@ -54,13 +54,25 @@ def ledger(sink: SinkClient, given: argparse.Namespace) -> Report:
     return Report(exit_code, content, lines)
 
 
-def _followed(sink: SinkClient, given: argparse.Namespace) -> Report:
+def _unreadable_lines(each: Listed) -> list[str]:
+    """A key of somebody else may hold anything, and what is shown here as a command is typed into shells."""
+    is_shown = each.ledger_key.isprintable()
+    shown = each.ledger_key if is_shown else ascii(each.ledger_key)
+    problem = f"{shown}: the record at offset {each.offset} cannot be read: {each.problem}"
+    if not has_letters_of_sink_id(each.sink_id):
+        return [problem, "No sink has such a key, so it stops none"]
+    command = f"pykafka-sink resolve --set-aside --sink-id {each.sink_id}"
+    command += f" --key {shlex.quote(each.ledger_key)}" if is_shown else ""
+    return [problem, f"What can be done is said, and asked, by `{command}`"]
+
+
+def _follow(sink: SinkClient, given: argparse.Namespace) -> Report:
     """The same look again and again; a line per look says what is new since the one before."""
     sink.check_ledger()
     known: dict[str, LedgerRecord | None] = {}
 
     def look() -> Look:
-        found = sink.listed()
+        found = sink.list_decisions()
         wall_ms = sink.wall_ms
         news = [each for each in found if each.ledger_key not in known or known[each.ledger_key] != each.record]
         known.update((each.ledger_key, each.record) for each in found)
@@ -77,14 +89,14 @@ def _followed(sink: SinkClient, given: argparse.Namespace) -> Report:
         }
         return Look(_decision_lines(records, wall_ms), "; ".join(said) or "nothing new", content)
 
-    return repeated(look, given)
+    return repeat(look, given)
 
 
 def next_step(record: LedgerRecord, settings: DeliverySettings) -> str:
     if record.kind is Kind.INTENT and record.is_of_another_cluster(settings.cluster_id):
-        return str(messages.other_cluster(record, settings))
+        return str(messages.other_cluster_error(record, settings))
     if record.kind is Kind.STUCK:
-        return str(messages.lost(record, record.outcomes))
+        return str(messages.lost_error(record, record.outcomes))
     return (
         f"batch {batch_word(record.key)} of sink {record.sink_id} is decided, and its {len(record.entries)} "
         "transactions are not known to be committed. If no query is at it, start the query again or run "
@@ -93,8 +105,8 @@ def next_step(record: LedgerRecord, settings: DeliverySettings) -> str:
 
 
 def transactions(sink: SinkClient, _given: object) -> Report:
-    decided = decided_ids(sink.listed()) if sink.has_ledger() else frozenset()
-    listing = sink.open_transactions()
+    decided = list_decided_ids(sink.list_decisions()) if sink.has_ledger() else frozenset()
+    listing = sink.list_open_transactions()
     wall_ms = sink.wall_ms
     content = {
         "sink_id": sink.sink_id,
@@ -118,7 +130,7 @@ def transactions(sink: SinkClient, _given: object) -> Report:
     return Report(exit_code, content, lines)
 
 
-def decided_ids(found: Sequence[Listed]) -> frozenset[str]:
+def list_decided_ids(found: Sequence[Listed]) -> frozenset[str]:
     """Transactions of open decisions: they are to be committed."""
     return frozenset(
         each.record.transactional_id(entry)

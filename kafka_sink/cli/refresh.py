@@ -15,6 +15,7 @@ from time import sleep
 from typing import Any
 
 from kafka_sink.cli.report import DONE, Report
+from kafka_sink.cli.streams import ReaderGone, print_text
 from kafka_sink.frozen import frozen
 
 CLEAR = "\x1b[2J\x1b[H"
@@ -29,8 +30,8 @@ class Look:
     content: dict[str, Any]
 
 
-def repeated(look: Callable[[], Look], given: argparse.Namespace) -> Report:
-    """Ctrl-C is how it ends, and no error."""
+def repeat(look: Callable[[], Look], given: argparse.Namespace) -> Report:
+    """Ctrl-C is how it ends, or that nobody reads it any more; neither is an error."""
     done = 0
     try:
         with _display(given) as show:
@@ -40,7 +41,7 @@ def repeated(look: Callable[[], Look], given: argparse.Namespace) -> Report:
                 if given.count and done >= given.count:
                     break
                 sleep(given.interval)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ReaderGone):
         pass
     return Report(DONE, {})
 
@@ -48,20 +49,15 @@ def repeated(look: Callable[[], Look], given: argparse.Namespace) -> Report:
 @contextmanager
 def _display(given: argparse.Namespace) -> Iterator[Callable[[Look], None]]:
     if given.json:
-        yield lambda look: _print_line(json.dumps(look.content))
+        yield lambda look: print_text(json.dumps(look.content))
     elif not sys.stdout.isatty():
-        yield lambda look: _print_line(look.line)
+        yield lambda look: print_text(look.line)
     else:
         try:
             from rich.live import Live
             from rich.text import Text
         except ImportError:
-            yield lambda look: _print_line(CLEAR + "\n".join(look.lines))
+            yield lambda look: print_text(CLEAR + "\n".join(look.lines))
             return
         with Live(screen=True, auto_refresh=False) as live:
             yield lambda look: live.update(Text("\n".join(look.lines)), refresh=True)
-
-
-def _print_line(text: str) -> None:
-    sys.stdout.write(text + "\n")
-    sys.stdout.flush()

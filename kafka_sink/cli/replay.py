@@ -20,12 +20,12 @@ from kafka_sink.admin.client import Client
 from kafka_sink.admin.ledger_topic import LEDGER_PARTITION, PlainLedger, check_ledger_topic
 from kafka_sink.admin.topic_reader import PartitionReader
 from kafka_sink.cli.brokers import producer_options
-from kafka_sink.cli.report import DONE, Report, ask, table
+from kafka_sink.cli.report import DONE, Report, confirm, table
 from kafka_sink.cli.sink_client import NotAnswered
 from kafka_sink.client.admin_request import AnyBroker
 from kafka_sink.error_table.commits import REPLAY_IN_DOUBT, REPLAY_WRONG
 from kafka_sink.errors import BrokerError, ConfigError, DataError, KafkaSinkError
-from kafka_sink.exactly_once.identity import checked_sink_id
+from kafka_sink.exactly_once.identity import check_sink_id
 from kafka_sink.exactly_once.listing import SingleStep
 from kafka_sink.exactly_once.replay_progress import RUN_PREFIX, ReplayListing, ReplayProgress, encode_progress
 from kafka_sink.exactly_once.session import DeliverySettings
@@ -33,7 +33,7 @@ from kafka_sink.io.error_copy import copy_error
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.values import TOPIC_NAME
 from kafka_sink.producer.producer import Producer
-from kafka_sink.records.dead_letter import REASON, hindrance, opened
+from kafka_sink.records.dead_letter import REASON, parse_dead_letter, unreplayable_reason
 from kafka_sink.records.scalar import Record
 from kafka_sink.wire.apis import METADATA
 
@@ -112,8 +112,8 @@ class ReplaySession:
             if topics[name] is None:
                 raise ConfigError(f"{option} {name}: there is no such topic in this cluster", REPLAY_WRONG)
         source_id, partitions = topics[self.source] or ("", ())
-        known = {} if topics[self.ledger_topic] is None else self.known()
-        progress = self.begun(known.get(self.name), source_id)
+        known = {} if topics[self.ledger_topic] is None else self.list_replays()
+        progress = self.resume(known.get(self.name), source_id)
         extents = {partition: self._extent(partition, progress) for partition in partitions}
         others = [
             each
@@ -122,8 +122,8 @@ class ReplaySession:
         ]
         return Plan(progress, extents, others)
 
-    def begun(self, known: ReplayProgress | None, source_id: str) -> ReplayProgress:
-        """As an earlier run has left it. A topic that was made anew has other letters."""
+    def resume(self, known: ReplayProgress | None, source_id: str) -> ReplayProgress:
+        """The progress of an earlier run, or none so far. A topic that was made anew has other letters."""
         if known is not None and known.source_id == source_id:
             same = (known.source, known.target, {name: tuple(of) for name, of in known.filters.items()})
             if same != (self.source, self.target, self.filters):
@@ -135,8 +135,8 @@ class ReplaySession:
             return known
         return ReplayProgress(self.name, self.source, source_id, self.target, self.filters)
 
-    def known(self, claim_offset: int | None = None) -> dict[str, ReplayProgress]:
-        """Of every replay in the ledger."""
+    def list_replays(self, claim_offset: int | None = None) -> dict[str, ReplayProgress]:
+        """The progress of every replay in the ledger, by name."""
         settings = DeliverySettings(ledger_topic=self.ledger_topic, request_timeout_ms=self._options.request_timeout_ms)
         listing = ReplayListing(settings, self.client.now_ms(), claim_offset=claim_offset)
         read = self.client.run(SingleStep(listing, self.client.now_ms() + self._patience_ms))
@@ -181,7 +181,7 @@ class ReplaySession:
         with Producer(_transactional(self._options, self.name)) as producer:
             writer = _Writer(producer, self.ledger_topic)
             claim_offset = writer.claim(self.name)
-            progress = self.begun(self.known(claim_offset).get(self.name), plan.progress.source_id)
+            progress = self.resume(self.list_replays(claim_offset).get(self.name), plan.progress.source_id)
             for partition, (planned, end) in plan.extents.items():
                 begin = max(planned, progress.next_offsets.get(partition, 0))
                 progress = self._replay_partition(writer, progress, partition, begin, end, display)
@@ -192,9 +192,9 @@ class ReplaySession:
     ) -> ReplayProgress:
         committed = progress
         for records, next_offset in self.reader(partition).read(begin, end):
-            for part, part_end in _parts(records, next_offset, self.batch_size):
-                chosen, left_out = self.sorted(part)
-                progress = _advanced(progress, partition, part_end, len(chosen), left_out)
+            for part, part_end in _split_parts(records, next_offset, self.batch_size):
+                chosen, left_out = self.split_letters(part)
+                progress = _advance(progress, partition, part_end, len(chosen), left_out)
                 if chosen:
                     writer.write(chosen, self.target, progress)
                     committed = progress
@@ -203,16 +203,18 @@ class ReplaySession:
             writer.write([], self.target, progress)
         return progress
 
-    def sorted(self, records: Sequence[tuple[int, Record]]) -> tuple[list[tuple[int, Record]], Mapping[str, int]]:
+    def split_letters(
+        self, records: Sequence[tuple[int, Record]]
+    ) -> tuple[list[tuple[int, Record]], Mapping[str, int]]:
         """The records that letters were made of, each with its letter's offset; and why others are left out."""
         chosen, left_out = [], Counter[str]()
         for offset, letter in records:
-            found = opened(letter.headers)
+            found = parse_dead_letter(letter.headers)
             if found is None:
                 left_out[NO_LETTER] += 1
                 continue
             headers, about = found
-            reason = hindrance(about) if _is_wanted(about, self.filters) else OTHER
+            reason = unreplayable_reason(about) if _is_wanted(about, self.filters) else OTHER
             if reason is not None:
                 left_out[reason] += 1
             else:
@@ -249,7 +251,7 @@ class _Writer:
             raise copy_error(error, f"the letter at offset {offset} cannot be written to {topic}: {error}") from error
 
 
-def _advanced(
+def _advance(
     progress: ReplayProgress, partition: int, next_offset: int, written: int, left_out: Mapping[str, int]
 ) -> ReplayProgress:
     return replace(
@@ -260,7 +262,7 @@ def _advanced(
     )
 
 
-def _parts(
+def _split_parts(
     records: list[tuple[int, Record]], next_offset: int, size: int
 ) -> Iterator[tuple[list[tuple[int, Record]], int]]:
     """At most `size` of them at a time, each time with the offset to go on with."""
@@ -315,7 +317,7 @@ def _is_wanted(about: Mapping[str, str], filters: Filters) -> bool:
 def _name(given: argparse.Namespace, source: str, target: str, filters: Filters) -> str:
     """The same for the same choice, so that the same words typed again go on."""
     if given.name is not None:
-        return checked_sink_id(given.name)
+        return check_sink_id(given.name)
     told = repr((source, target, sorted(filters.items())))
     return f"replay-{mmh3.hash128(told.encode()) >> 64:016x}"
 
@@ -326,11 +328,11 @@ def _name(given: argparse.Namespace, source: str, target: str, filters: Filters)
 def replay(session: ReplaySession, given: argparse.Namespace) -> Report:
     plan = session.plan()
     if given.dry_run:
-        return _looked_at(session, plan)
+        return _dry_run(session, plan)
     if not plan.left_count:
         return _report(plan.progress, plan.progress, "nothing is left to look at")
     sys.stderr.write("\n".join(plan.lines()) + "\n")
-    ask(given, [])
+    confirm(given, [])
     with Display(plan, is_silent=given.json) as display:
         try:
             progress = session.run(plan, display)
@@ -340,16 +342,18 @@ def replay(session: ReplaySession, given: argparse.Namespace) -> Report:
     return _report(plan.progress, progress, "done")
 
 
-def _looked_at(session: ReplaySession, plan: Plan) -> Report:
+def _dry_run(session: ReplaySession, plan: Plan) -> Report:
     """Reads all of them and writes nothing: what there is, by reason."""
     chosen_count, left_out, reasons = 0, Counter[str](), Counter[str]()
     for partition, (begin, end) in plan.extents.items():
         for records, _ in session.reader(partition).read(begin, end):
-            chosen, others = session.sorted(records)
+            chosen, others = session.split_letters(records)
             chosen_count += len(chosen)
             left_out.update(others)
             reasons.update(
-                found[1].get(REASON, "") for found in (opened(letter.headers) for _, letter in records) if found
+                found[1].get(REASON, "")
+                for found in (parse_dead_letter(letter.headers) for _, letter in records)
+                if found
             )
     content = {
         **_content(plan.progress),

@@ -97,7 +97,7 @@ class Declined(Exception):
     """The person said no."""
 
 
-def ask(given: argparse.Namespace, lines: Sequence[str]) -> None:
+def confirm(given: argparse.Namespace, lines: Sequence[str]) -> None:
     """On standard error, so that a JSON object stays alone on standard output."""
     if given.yes:
         return

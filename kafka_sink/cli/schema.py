@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafka_sink.admin.side_planning import derived, planned_side
-from kafka_sink.cli.brokers import options_of
+from kafka_sink.admin.side_planning import derive_schema, plan_side
+from kafka_sink.cli.brokers import read_options
 from kafka_sink.cli.report import DONE, OPEN, Report
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
@@ -21,7 +21,7 @@ from kafka_sink.options.format_names import ENCODED, JSON, PROTOBUF, is_format_o
 from kafka_sink.options.format_options import RegistryOptions, SideFormat
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.options.parse_formats import parse_format_options
-from kafka_sink.schemas.spark_types import struct_of
+from kafka_sink.schemas.spark_types import parse_struct
 
 
 def show(given: argparse.Namespace) -> Report:
@@ -29,7 +29,7 @@ def show(given: argparse.Namespace) -> Report:
     _, chosen = _format(given)
     if chosen.format in (PROTOBUF, JSON):
         raise ConfigError(f"{given.side}.format={chosen.format}: no schema is made from columns", COMMAND_WRONG)
-    schema = json.loads(derived(chosen.format, kind, chosen.record_name).text)
+    schema = json.loads(derive_schema(chosen.format, kind, chosen.record_name).text)
     return Report(DONE, {"schema": schema}, [json.dumps(schema, indent=2, ensure_ascii=False)])
 
 
@@ -39,7 +39,7 @@ def check(given: argparse.Namespace) -> Report:
     kind = _kind(given.columns, given.column)
     registry, chosen = _format(given)
     try:
-        _, resolved = planned_side(given.side, chosen, registry, kind, given.topic)
+        _, resolved = plan_side(given.side, chosen, registry, kind, given.topic)
     except ConfigError as error:
         return Report(OPEN, {"fits": False, "text": str(error)}, [str(error)])
     found: dict[str, Any] = {"fits": True, "subject": None, "version": None, "id": None, "guid": None}
@@ -55,7 +55,7 @@ def check(given: argparse.Namespace) -> Report:
 
 
 def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideFormat]:
-    settings = {name.lower(): value for name, value in options_of(given).items()}
+    settings = {name.lower(): value for name, value in read_options(given).items()}
     for name in settings:
         if not is_format_option(name):
             raise ConfigError(f"{name} is no option of formats, schemas or the registry", COMMAND_WRONG)
@@ -75,7 +75,7 @@ def _format(given: argparse.Namespace) -> tuple[RegistryOptions | None, SideForm
     return options.registry, chosen
 
 
-def columns_named(columns: str) -> pa.StructType:
+def parse_columns(columns: str) -> pa.StructType:
     """By a text, or by a file of it."""
     is_text = any(mark in columns for mark in " {<")
     if not is_text:
@@ -83,11 +83,11 @@ def columns_named(columns: str) -> pa.StructType:
             columns = Path(columns).read_text(encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"--columns {columns} cannot be read: {error.strerror}", COMMAND_WRONG) from None
-    return struct_of(columns)
+    return parse_struct(columns)
 
 
 def _kind(columns: str, column: str | None) -> pa.DataType:
-    kind = columns_named(columns)
+    kind = parse_columns(columns)
     if column is None:
         return kind
     if kind.get_field_index(column) < 0:

@@ -1,6 +1,7 @@
-"""Where an operator's command sits: a client of the cluster, the settings, and the sink in question.
+"""What an operator's commands work with: a client of the cluster, the settings, and the sink in question.
 
-Whoever orders something does it as the driver of the sink, with a machine of exactly_once/; nothing is decided here.
+A command that changes something acts as the driver of the sink, by the machines of exactly_once/. Nothing is decided
+here.
 """
 
 from __future__ import annotations
@@ -18,11 +19,17 @@ from kafka_sink.error_table.commits import NO_LEDGER, NO_SUCH_SINK, NOT_HAD
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.committer import Committer
-from kafka_sink.exactly_once.identity import checked_sink_id, parsed_task_identity, sink_id_of_checkpoint
+from kafka_sink.exactly_once.identity import (
+    check_sink_id,
+    driver_transactional_id,
+    parse_task_identity,
+    sink_id_of_checkpoint,
+)
 from kafka_sink.exactly_once.ledger import Kind, LedgerRecord
+from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.listing import LedgerListing, Listed, SingleStep, TransactionListing
 from kafka_sink.exactly_once.log_ends import LogEnds
-from kafka_sink.exactly_once.preflight import ONGOING
+from kafka_sink.exactly_once.preflight import ONGOING, DescribeTransactions, TransactionDescription
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import CommitResult, DeliverySettings, DriverOperation, DriverSession, Job
 from kafka_sink.exactly_once.set_aside import AsideVerdict, SetAside
@@ -46,7 +53,9 @@ class SinkClient:
         self.ledger_topic = TOPIC_NAME.parse("--ledger-topic", given.ledger_topic)
         options = producer_options(given)
         self._patience_ms: int = given.timeout * 1000
-        self.client = Client(replace(options, max_block_ms=self._patience_ms))
+        # A broker that takes a request and is silent must leave time to ask again, and another one.
+        request_ms = min(options.request_timeout_ms, self._patience_ms // 2)
+        self.client = Client(replace(options, max_block_ms=self._patience_ms, request_timeout_ms=request_ms))
         self._known_settings: DeliverySettings | None = None
 
     def close(self) -> None:
@@ -82,27 +91,44 @@ class SinkClient:
                 NO_LEDGER,
             )
 
-    def listed(self) -> list[Listed]:
+    def list_decisions(self) -> list[Listed]:
         """Of the sink that was named, or of all."""
-        found = self._looked(LedgerListing(self.settings(), self.sink_id, self.client.now_ms()), "the ledger").listed
+        found = self._run_step(LedgerListing(self.settings(), self.sink_id, self.client.now_ms()), "the ledger").listed
         assert found is not None
         return found
 
     def check_sink_is_known(self) -> None:
         """A misspelled sink must not be told that all is well with it."""
-        if self.listed():
+        if self.list_decisions():
             return
         listing = LedgerListing(self.settings(), None, self.client.now_ms())
-        known = sorted({each.sink_id for each in self._looked(listing, "the ledger").listed or ()})
+        known = sorted({each.sink_id for each in self._run_step(listing, "the ledger").listed or ()})
         nearest = difflib.get_close_matches(self.named_sink, known, 1)
         hint = f"; did you mean {nearest[0]}?" if nearest else "; `pykafka-sink ledger` shows those that it knows"
         raise ConfigError(f"the ledger {self.ledger_topic} has no record of sink {self.named_sink}{hint}", NO_SUCH_SINK)
 
-    def open_transactions(self) -> TransactionListing:
-        listing = TransactionListing(self.settings(), self.sink_id, self.client.now_ms())
-        return self._looked(listing, "the list of transactions")
+    def check_ledger_is_theirs(self) -> None:
+        """Before what no decision names is aborted: the ledger at hand has to be the one that would name it. A driver
+        claims its ledger before it decides anything, so one that the brokers know and this ledger does not has
+        another. Of a sink that never had a driver nothing can be decided."""
+        for sink_id in sorted(_sink_ids_of(self.list_open_transactions().found)):
+            state = self._run_step(LedgerRead(self.settings(), sink_id, self.client.now_ms()), "the ledger").state
+            if state is not None and (state.newest or state.claims):
+                continue
+            driver = DescribeTransactions(self.settings(), [driver_transactional_id(sink_id)], self.client.now_ms())
+            if self._run_step(driver, "the id of the sink's driver").found:
+                raise ConfigError(
+                    f"the ledger {self.ledger_topic} has no record of sink {sink_id}, and the brokers know a driver of "
+                    "it: another ledger has its decisions, or this one had them and was emptied. Open transactions may "
+                    "be decided. Nothing was aborted. Compare --ledger-topic with the option ledger.topic of the query",
+                    NO_SUCH_SINK,
+                )
 
-    def log_ends(self, topics: Sequence[str]) -> tuple[dict[tuple[str, int], tuple[int, int]], str]:
+    def list_open_transactions(self) -> TransactionListing:
+        listing = TransactionListing(self.settings(), self.sink_id, self.client.now_ms())
+        return self._run_step(listing, "the list of transactions")
+
+    def list_log_ends(self, topics: Sequence[str]) -> tuple[dict[tuple[str, int], tuple[int, int]], str]:
         """Of each partition its end and its stable offset, and why some are missing."""
         partitions: list[tuple[str, int]] = []
         trouble = ""
@@ -114,20 +140,20 @@ class SinkClient:
                 trouble = f"{topic}: {error}"
         if not partitions:
             return {}, trouble
-        found = self._looked(LogEnds(self.settings(), partitions, self.client.now_ms()), "the ends of the logs")
+        found = self._run_step(LogEnds(self.settings(), partitions, self.client.now_ms()), "the ends of the logs")
         ends = {where: (found.end[where], found.stable[where]) for where in found.end if where in found.stable}
         return ends, trouble or found.last_trouble
 
-    def transactions_left(self) -> TransactionListing:
+    def list_transactions_left(self) -> TransactionListing:
         """After some were ended. The brokers answer that before the markers are written, and list them until then."""
         give_up_ms = self.client.now_ms() + self._patience_ms
         while True:
-            left = self.open_transactions()
+            left = self.list_open_transactions()
             if all(one.state == ONGOING for one in left.found) or self.client.now_ms() >= give_up_ms:
                 return left
             time.sleep(LOOK_AGAIN_S)
 
-    def _looked(self, part: PartT, what: str) -> PartT:
+    def _run_step(self, part: PartT, what: str) -> PartT:
         finished = self.client.run(SingleStep(part, self.client.now_ms() + self._patience_ms))
         if finished.failure is not None:
             raise NotAnswered(f"{what} was not to be had: {finished.failure.reason}")
@@ -146,9 +172,8 @@ class SinkClient:
 
     def run_for_each(self, operation: DriverOperation) -> list[CommitResult]:
         """For every sink under the name: the query of a stream is part of its sink's id."""
-        known = {each.sink_id for each in self.listed()}
-        identities = map(parsed_task_identity, (one.transactional_id for one in self.open_transactions().found))
-        known |= {identity.sink_id for identity in identities if identity is not None}
+        known = {each.sink_id for each in self.list_decisions()}
+        known |= _sink_ids_of(self.list_open_transactions().found)
         return [self.run(operation, sink_id) for sink_id in sorted(known)]
 
     def set_aside(self, ledger_key: str, offset: int) -> AsideVerdict:
@@ -172,4 +197,9 @@ class SinkClient:
 def _sink_id(given: argparse.Namespace) -> str | None:
     if given.checkpoint is not None:
         return sink_id_of_checkpoint(given.checkpoint)
-    return checked_sink_id(given.sink_id) if given.sink_id is not None else None
+    return check_sink_id(given.sink_id) if given.sink_id is not None else None
+
+
+def _sink_ids_of(found: Sequence[TransactionDescription]) -> set[str]:
+    identities = map(parse_task_identity, (one.transactional_id for one in found))
+    return {identity.sink_id for identity in identities if identity is not None}

@@ -72,8 +72,8 @@ examples:
 
 RECOVER = """\
 Finish an open decision without starting the query: commit the transactions that the ledger names, and record it.
-Repeating it is harmless. It takes the driver's place, so stop the query first: one that runs fails at its next commit
-(nothing is lost, nothing doubled, it may be restarted).
+Repeating it is harmless. It takes the driver's place for a moment; a query that runs notices at its next commit, reads
+the ledger and goes on.
 
 The transactions wait for at most their transaction.timeout.ms. If it has passed, the batch is lost, the exit code is 1,
 and `resolve` is next.
@@ -112,7 +112,8 @@ runs its tasks have some. "decided" says that the ledger names the transaction: 
 nobody may abort it (recover commits it).
 
   --abort   commit what is decided, then abort all others of the sink. It takes the driver's place: stop the query
-            first. Without it they end by themselves after their transaction.timeout.ms
+            first. Without it they end by themselves after their transaction.timeout.ms. It needs the ledger of the
+            query: --ledger-topic, if the query has the option ledger.topic
 
 examples:
   pykafka-sink transactions --bootstrap-server localhost:9092

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from kafka_sink.admin.client import Client
 from kafka_sink.admin.topics import TopicState, create_where_missing, topic_state
-from kafka_sink.cli.brokers import producer_options, without_repetition
-from kafka_sink.cli.report import DONE, OPEN, Report, ask, table
+from kafka_sink.cli.brokers import producer_options, unique_options
+from kafka_sink.cli.report import DONE, OPEN, Report, confirm, table
 from kafka_sink.error_table.brokers import TOPIC_UNKNOWN
 from kafka_sink.error_table.commits import COMMAND_WRONG
 from kafka_sink.errors import ConfigError
@@ -19,7 +19,7 @@ from kafka_sink.options.values import TOPIC_NAME
 class TopicSession:
     def __init__(self, given: argparse.Namespace) -> None:
         self.topic = TOPIC_NAME.parse("--topic", given.topic)
-        configs = tuple(sorted(without_repetition(given.config).items()))
+        configs = tuple(sorted(unique_options(given.config).items()))
         self.plan = TopicPlan(given.partitions, given.replication_factor, configs)
         if not given.create and self.plan != TopicPlan():
             raise ConfigError(
@@ -38,27 +38,27 @@ def topic(session: TopicSession, given: argparse.Namespace) -> Report:
         if state is None:
             text = f"there is no topic {session.topic}"
             return Report(OPEN, {"topic": session.topic, "exists": False}, [text])
-        return _shown(session, state, [])
+        return _topic_report(session, state, [])
     if state is None:
-        ask(given, [f"will be created: topic {session.topic}", *_planned(session.plan)])
+        confirm(given, [f"will be created: topic {session.topic}", *_plan_lines(session.plan)])
     differing = create_where_missing(session.client, session.topic, session.plan)
     found = topic_state(session.client, session.topic, None)
     if found is None:
         raise ConfigError(f"topic {session.topic} was deleted while it was looked at", TOPIC_UNKNOWN)
     if differing is None:
-        return _shown(session, found, [f"created topic {session.topic}"])
+        return _topic_report(session, found, [f"created topic {session.topic}"])
     notes = [f"was there before, and stays as it is: {one}" for one in differing]
-    return _shown(session, found, notes, OPEN if notes else DONE)
+    return _topic_report(session, found, notes, OPEN if notes else DONE)
 
 
-def _planned(plan: TopicPlan) -> Iterator[str]:
+def _plan_lines(plan: TopicPlan) -> Iterator[str]:
     default = "as many as the brokers' default"
     yield f"  partitions: {plan.partitions if plan.partitions != -1 else default}"
     yield f"  replicas:   {plan.replication_factor if plan.replication_factor != -1 else default}"
     yield from (f"  {name}={value}" for name, value in plan.configs)
 
 
-def _shown(session: TopicSession, state: TopicState, notes: list[str], exit_code: int = DONE) -> Report:
+def _topic_report(session: TopicSession, state: TopicState, notes: list[str], exit_code: int = DONE) -> Report:
     partitions = [
         {
             "partition": index,

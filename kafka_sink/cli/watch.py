@@ -10,7 +10,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kafka_sink.cli.refresh import Look, repeated
+from kafka_sink.cli.refresh import Look, repeat
 from kafka_sink.cli.report import Report, age_word, batch_word, table, verdict_word
 from kafka_sink.cli.sink_client import SinkClient
 from kafka_sink.errors import KafkaSinkError
@@ -25,7 +25,7 @@ PARTITIONS_SHOWN_MAX = 20
 
 
 @frozen
-class Seen:
+class Snapshot:
     """One look. `ends`: of each partition its end and its stable offset."""
 
     at_ms: int
@@ -39,21 +39,21 @@ class Seen:
 def watch(sink: SinkClient, given: argparse.Namespace) -> Report:
     sink.check_ledger()
     sink.check_sink_is_known()
-    before: Seen | None = None
+    before: Snapshot | None = None
 
     def look() -> Look:
         nonlocal before
-        now = seen(sink, given.metrics_url)
-        shown = shown_look(sink.named_sink, now, before)
+        now = take_snapshot(sink, given.metrics_url)
+        shown = make_look(sink.named_sink, now, before)
         before = now
         return shown
 
-    return repeated(look, given)
+    return repeat(look, given)
 
 
-def seen(sink: SinkClient, metrics_url: str | None) -> Seen:
-    records = [each.record for each in sink.listed() if each.record is not None]
-    listing = sink.open_transactions()
+def take_snapshot(sink: SinkClient, metrics_url: str | None) -> Snapshot:
+    records = [each.record for each in sink.list_decisions() if each.record is not None]
+    listing = sink.list_open_transactions()
     notes = list(listing.notes)
     figures: Sequence[StreamFigures] = ()
     if metrics_url is not None:
@@ -62,13 +62,13 @@ def seen(sink: SinkClient, metrics_url: str | None) -> Seen:
         except KafkaSinkError as error:
             notes.append(str(error))
     topics = sorted({topic for record in records for topic in record.topics})
-    ends, trouble = sink.log_ends(topics)
+    ends, trouble = sink.list_log_ends(topics)
     if trouble:
         notes.append(trouble)
-    return Seen(sink.wall_ms, records, listing.found, ends, figures, notes)
+    return Snapshot(sink.wall_ms, records, listing.found, ends, figures, notes)
 
 
-def shown_look(sink_id: str, now: Seen, before: Seen | None) -> Look:
+def make_look(sink_id: str, now: Snapshot, before: Snapshot | None) -> Look:
     rates = {record.key: _pace(record, now, before) for record in now.records}
     behind = {where: max(0, end - stable) for where, (end, stable) in now.ends.items()}
     held = sum(behind.values())
@@ -93,7 +93,7 @@ def shown_look(sink_id: str, now: Seen, before: Seen | None) -> Look:
     return Look(lines, line, _content(sink_id, now, rates, behind))
 
 
-def _pace(record: LedgerRecord, now: Seen, before: Seen | None) -> str:
+def _pace(record: LedgerRecord, now: Snapshot, before: Snapshot | None) -> str:
     """Rows per second since the look before. Of several batches in between the ledger keeps the newest, and then the
     others count as large as that one, which `~` says."""
     number = record.key.batch_id
@@ -110,7 +110,7 @@ def _pace(record: LedgerRecord, now: Seen, before: Seen | None) -> str:
     return f"{'~' if batches > 1 else ''}{pace:.0f}"
 
 
-def _commit_word(record: LedgerRecord, now: Seen) -> str:
+def _commit_word(record: LedgerRecord, now: Snapshot) -> str:
     for figures in now.figures:
         if figures.query_id == record.key.query_id and (seconds := mean_s(figures, "commit_seconds")):
             return f"{seconds * 1000:.0f} ms"
@@ -132,7 +132,7 @@ def _partition_lines(
 
 
 def _content(
-    sink_id: str, now: Seen, rates: Mapping[Any, str], behind: Mapping[tuple[str, int], int]
+    sink_id: str, now: Snapshot, rates: Mapping[Any, str], behind: Mapping[tuple[str, int], int]
 ) -> dict[str, Any]:
     return {
         "at_ms": now.at_ms,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafka_sink.cli import read_commands
-from kafka_sink.cli.report import DONE, OPEN, REFUSED, Report, ask, batch_word, decision, verdict_word
+from kafka_sink.cli.report import DONE, OPEN, REFUSED, Report, batch_word, confirm, decision, verdict_word
 from kafka_sink.cli.sink_client import SinkClient
 from kafka_sink.error_table.commits import COMMAND_WRONG, LEDGER_UNREADABLE
 from kafka_sink.errors import ConfigError, RemoteProtocolError
@@ -26,17 +26,20 @@ _EXIT_CODES = {Aside.DONE: DONE, Aside.CHANGED: OPEN, Aside.IN_DOUBT: OPEN, Asid
 def recover(sink: SinkClient, given: argparse.Namespace) -> Report:
     sink.check_ledger()
     sink.check_sink_is_known()
-    before = [record for record in _records(sink) if record.kind is Kind.INTENT]
+    before = [record for record in _read_records(sink) if record.kind is Kind.INTENT]
     if before and sys.stdin.isatty():
         shown = [read_commands.next_step(record, sink.settings()) for record in before]
-        ask(given, [*shown, "", "They will be committed. A query of this sink that runs fails at its next commit."])
-    verdicts = [_succeeded(verdict) for verdict in sink.run_for_each(DriverOperation.FINISH)]
+        confirm(given, [*shown, "", "They will be committed."])
+    verdicts = [_raise_on_error(verdict) for verdict in sink.run_for_each(DriverOperation.FINISH)]
     recovered = [verdict for verdict in verdicts if verdict.conclusion is Conclusion.RECOVERED]
     verdict = (recovered or verdicts)[0]
-    if recovered:
-        named = ", ".join(batch_word(record.key) for record in before) or "an open batch"
+    if recovered and before:
+        named = ", ".join(batch_word(record.key) for record in before)
         rows = sum(record.row_count for record in before)
         text = f"finished {named} of sink {sink.named_sink}: {rows} rows are visible"
+    elif recovered:
+        # Of a query that runs: it was decided after the look at the ledger.
+        text = f"finished a batch of sink {sink.named_sink} that has been decided just now: its rows are visible"
     else:
         text = f"no decision of sink {sink.named_sink} is open; nothing was to be done"
     return _verdict_report(sink, verdict, DONE, text)
@@ -48,11 +51,12 @@ def abort_transactions(sink: SinkClient, given: argparse.Namespace) -> Report:
     if found.exit_code == DONE:
         sink.check_sink_is_known()  # of a misspelled one nothing is open, either
         return Report(DONE, {**found.content, "aborted": []}, found.lines)
-    ask(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
-    verdicts = [_succeeded(verdict) for verdict in sink.run_for_each(DriverOperation.SWEEP)]
+    sink.check_ledger_is_theirs()
+    confirm(given, [*found.lines, "", "Whatever is not decided will be aborted; a running query would be disturbed."])
+    verdicts = [_raise_on_error(verdict) for verdict in sink.run_for_each(DriverOperation.SWEEP)]
     swept = sorted(one for verdict in verdicts for one in verdict.swept)
     told = [note for verdict in verdicts for note in verdict.notes]
-    left = sink.transactions_left()
+    left = sink.list_transactions_left()
     lines = [f"aborted {one}" for one in swept] or ["nothing was left to abort"]
     lines += [f"still open: {one.transactional_id} ({one.state})" for one in left.found]
     content = {
@@ -68,7 +72,7 @@ def abort_transactions(sink: SinkClient, given: argparse.Namespace) -> Report:
 def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:
     sink.check_ledger()
     sink.check_sink_is_known()
-    records = _records(sink)
+    records = _read_records(sink)
     lost = [record for record in records if record.kind is Kind.STUCK or sink.is_elsewhere(record)]
     if given.batch is not None:
         lost = [record for record in lost if str(record.key.batch_id) == given.batch]
@@ -85,9 +89,9 @@ def resolve(sink: SinkClient, given: argparse.Namespace) -> Report:
         if given.replay
         else "The query will go on without its missing rows, for good."
     )
-    ask(given, [read_commands.next_step(chosen, sink.settings()), "", consequence])
+    confirm(given, [read_commands.next_step(chosen, sink.settings()), "", consequence])
     choice = DriverOperation.REPLAY if given.replay else DriverOperation.ACCEPT
-    verdict = _succeeded(sink.run(choice, chosen.sink_id, chosen.key))
+    verdict = _raise_on_error(sink.run(choice, chosen.sink_id, chosen.key))
     if verdict.conclusion is not Conclusion.RESOLVED:
         return _verdict_report(sink, verdict, OPEN, "the ledger has changed meanwhile; nothing was written. Look again")
     word = "will run again" if given.replay else "was accepted as it is"
@@ -108,8 +112,8 @@ def _nothing_lost(sink: SinkClient, given: argparse.Namespace, records: Sequence
     return Report(OPEN if pending else DONE, content, [text])
 
 
-def _records(sink: SinkClient) -> list[LedgerRecord]:
-    found = sink.listed()
+def _read_records(sink: SinkClient) -> list[LedgerRecord]:
+    found = sink.list_decisions()
     for each in found:
         if each.record is None:
             raise RemoteProtocolError(
@@ -120,7 +124,7 @@ def _records(sink: SinkClient) -> list[LedgerRecord]:
     return [each.record for each in found if each.record is not None]
 
 
-def _succeeded(verdict: CommitResult) -> CommitResult:
+def _raise_on_error(verdict: CommitResult) -> CommitResult:
     if verdict.error is not None:
         raise verdict.error
     return verdict
@@ -144,7 +148,9 @@ def set_aside(sink: SinkClient, given: argparse.Namespace) -> Report:
     is told what that may cost before anything is written."""
     sink.check_ledger()
     sink.check_sink_is_known()
-    unreadable = [each for each in sink.listed() if each.record is None and given.key in (None, each.ledger_key)]
+    unreadable = [
+        each for each in sink.list_decisions() if each.record is None and given.key in (None, each.ledger_key)
+    ]
     if not unreadable:
         about = "sink " + sink.named_sink if given.key is None else f"key {given.key}"
         text = f"every record of {about} can be read; there is nothing to set aside"
@@ -159,7 +165,7 @@ def set_aside(sink: SinkClient, given: argparse.Namespace) -> Report:
     lines = consequences(sink.ledger_topic, chosen)
     if given.yes:
         sys.stderr.write("\n".join([*lines, ""]))
-    ask(given, lines)
+    confirm(given, lines)
     verdict = sink.set_aside(chosen.ledger_key, chosen.offset)
     text = {
         Aside.DONE: f"the record of {chosen.ledger_key} at offset {chosen.offset} was set aside. Start a stream of "

@@ -32,8 +32,8 @@ from kafka_sink.client.admin_request import (
     Leaders,
     OneBroker,
     ResponseKind,
-    body_about,
     response_kind,
+    select_partitions,
     topics_of,
 )
 from kafka_sink.client.authentication import Authenticator
@@ -154,7 +154,7 @@ class AdminEngine:
         for call in self._calls:
             call.is_over = True
         self._calls = []
-        self._lookup.want_nothing()
+        self._lookup.clear_queue()
 
     # ---- a request begins -----------------------------------------------------------------------------------------
 
@@ -166,8 +166,8 @@ class AdminEngine:
             for transactional_id in _ids_of(target):
                 if request.find_again:
                     self._lookup.forget(transactional_id)
-                if self._lookup.found(transactional_id) is None:
-                    self._miss(call, transactional_id)
+                if self._lookup.get(transactional_id) is None:
+                    self._enqueue_lookup(call, transactional_id)
             return
         for topic in topics_of(target):
             self.metadata.want_topic(topic, now_ms)
@@ -178,9 +178,9 @@ class AdminEngine:
             call.needs_news = True
             self.metadata.refresh()
 
-    def _miss(self, call: _PendingCall, transactional_id: str) -> None:
+    def _enqueue_lookup(self, call: _PendingCall, transactional_id: str) -> None:
         call.missing.add(transactional_id)
-        self._lookup.want(transactional_id)
+        self._lookup.enqueue(transactional_id)
 
     # ---- finding the broker ----------------------------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class AdminEngine:
         if isinstance(target, OneBroker):
             if target.node_id in self.cluster.brokers:
                 return [_BrokerRequest(call, target.node_id, body)]
-            return self._none_yet(call, f"broker {target.node_id} is not part of the cluster")
+            return self._refresh_or_fail(call, f"broker {target.node_id} is not part of the cluster")
         if isinstance(target, Leaders):
             return self._divide_by_leader(call, target)
         leader = self.cluster.leader(*target)
@@ -222,9 +222,11 @@ class AdminEngine:
             call.fail(error)
             return []
         trouble = self.metadata.topic_trouble(target.topic)
-        return self._none_yet(call, f"{target.topic}-{target.partition} has no leader now. {trouble}".rstrip(" ."))
+        return self._refresh_or_fail(
+            call, f"{target.topic}-{target.partition} has no leader now. {trouble}".rstrip(" .")
+        )
 
-    def _none_yet(self, call: _PendingCall, text: str) -> list[_BrokerRequest] | None:
+    def _refresh_or_fail(self, call: _PendingCall, text: str) -> list[_BrokerRequest] | None:
         """What was known already does not answer it: that may be old. What came since is the answer."""
         if self.cluster is call.begun_view:
             self.metadata.request_update()
@@ -244,17 +246,19 @@ class AdminEngine:
                 call.fail(TransportError(f"{partition[0]}-{partition[1]} has no leader now"))
             else:
                 by_node.setdefault(leader, set()).add(partition)
-        return [_BrokerRequest(call, node, body_about(call.request.body, part)) for node, part in by_node.items()]
+        return [
+            _BrokerRequest(call, node, select_partitions(call.request.body, part)) for node, part in by_node.items()
+        ]
 
     def _divide_by_coordinator(self, call: _PendingCall, ids: Sequence[str]) -> list[_BrokerRequest] | None:
         by_node: dict[int, list[str]] = {}
         is_waiting = bool(call.missing)
         for transactional_id in ids:
-            found = self._lookup.found(transactional_id)
+            found = self._lookup.get(transactional_id)
             if transactional_id in call.missing or transactional_id in call.failed_ids:
                 continue
             if found is None:
-                self._miss(call, transactional_id)  # its broker was lost a moment ago
+                self._enqueue_lookup(call, transactional_id)  # its broker was lost a moment ago
                 is_waiting = True
             elif found.node_id in self.cluster.brokers:
                 by_node.setdefault(found.node_id, []).append(transactional_id)
@@ -285,7 +289,7 @@ class AdminEngine:
             return False
         if self._can_use(node_id, now_ms):
             if asked.api is END_TXN:
-                lane = self.nodes.lane(node_id, now_ms, self._ends_in_flight)
+                lane = self.nodes.pick_lane(node_id, now_ms, self._ends_in_flight)
                 if lane is None:
                     return False
                 node_id = lane
@@ -305,7 +309,7 @@ class AdminEngine:
         return True
 
     def _look_up(self, now_ms: int) -> None:
-        while self._lookup.is_wanting:
+        while self._lookup.has_queued:
             node_id = self.nodes.least_loaded(now_ms)
             if node_id is None or not self._can_use(node_id, now_ms):
                 return

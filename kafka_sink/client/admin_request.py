@@ -119,7 +119,7 @@ class AdminResponse:
         return self.request.key
 
 
-def current(out: dict[RequestKey, AdminRequest], responses: Iterable[AdminResponse]) -> list[AdminResponse]:
+def match_responses(out: dict[RequestKey, AdminRequest], responses: Iterable[AdminResponse]) -> list[AdminResponse]:
     """Those to requests that are still `out`, which they are then no longer. A key that is used again before it was
     answered belongs to the newer request: whoever asked has given the older one up."""
     found = [response for response in responses if out.get(response.key) is response.request]
@@ -145,7 +145,7 @@ def topics_of(target: Target) -> set[str]:
     return {topic for topic, _ in target.partitions} if isinstance(target, Leaders) else set()
 
 
-def body_about(body: Mapping[str, Any], partitions: set[tuple[str, int]]) -> Mapping[str, Any]:
+def select_partitions(body: Mapping[str, Any], partitions: set[tuple[str, int]]) -> Mapping[str, Any]:
     topics = []
     for topic in body["topics"]:
         own = [asked for asked in topic["partitions"] if (topic["name"], asked["partition_index"]) in partitions]

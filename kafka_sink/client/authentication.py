@@ -35,7 +35,7 @@ def next_token(exchange: Exchange, title: str, answer: Mapping[str, Any]) -> byt
     """What to send next after an answer to SaslAuthenticate; None: both sides are content."""
     error_code = answer["error_code"]
     if error_code:
-        raise _refusal(exchange, title, error_code, answer["error_message"])
+        raise _refusal_error(exchange, title, error_code, answer["error_message"])
     try:
         return exchange.step(answer["auth_bytes"])
     except AuthenticationError as error:
@@ -60,7 +60,7 @@ def check_handshake(exchange: Exchange, title: str, answer: Mapping[str, Any], *
             TLS_MISMATCH,
         )
     if error_code:
-        raise _refusal(exchange, title, error_code, None)
+        raise _refusal_error(exchange, title, error_code, None)
 
 
 def session_end_ms(now_ms: int, lifetime_ms: int, dice: float) -> int | None:
@@ -70,7 +70,7 @@ def session_end_ms(now_ms: int, lifetime_ms: int, dice: float) -> int | None:
     return now_ms + int(lifetime_ms * (RENEWED_FROM + (RENEWED_UNTIL - RENEWED_FROM) * dice))
 
 
-def _refusal(exchange: Exchange, title: str, error_code: int, told: str | None) -> KafkaSinkError:
+def _refusal_error(exchange: Exchange, title: str, error_code: int, told: str | None) -> KafkaSinkError:
     said = f"; the broker says: {_printable(told)}" if told else ""
     if error_code not in (SASL_AUTHENTICATION_FAILED, ILLEGAL_SASL_STATE):
         return TransportError(f"{title} could not authenticate this client: {describe(error_code)}{said}")

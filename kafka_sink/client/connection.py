@@ -206,14 +206,14 @@ class Connection:
         done = [request for request in self.in_flight if not request.expects_answer]
         self.in_flight = deque(request for request in self.in_flight if request.expects_answer)
         self.deadline_ms = min([request.deadline_ms for request in self.in_flight], default=None)
-        return [self._answer(request, now_ms) for request in done]
+        return [self._make_answer(request, now_ms) for request in done]
 
     def on_lost(self, now_ms: int, failure: KafkaSinkError) -> list[Answer]:
         """Fails all that is in flight, in order. Every one of them may have reached the broker."""
         self._transition(ConnectionEvent.LOST)
         lost, self.in_flight = self.in_flight, deque()
         self.deadline_ms = None
-        return [self._answer(request, now_ms, failure=failure) for request in lost if request.purpose is not self]
+        return [self._make_answer(request, now_ms, failure=failure) for request in lost if request.purpose is not self]
 
     # ---- requests --------------------------------------------------------------------------------------------------
 
@@ -234,13 +234,13 @@ class Connection:
         if version is None:
             version = self.version_for(request.api, request.version_min, request.version_max)
             if version is None:
-                return self._refused(request, self._unsupported(request))
+                return self._make_refusal(request, self._unsupported_error(request))
             self._versions[wanted] = version
         try:
             self._send(request, version, now_ms)
         except LocalProtocolError as error:
             # A field that matters has no place in the version that this broker speaks.
-            return self._refused(request, error)
+            return self._make_refusal(request, error)
         return None
 
     def _send(self, request: Request, version: int, now_ms: int) -> None:
@@ -255,10 +255,10 @@ class Connection:
         self.commands.append(Send(self.connection_id, buffers, not request.expects_answer))
         self.active_ms = now_ms
 
-    def _refused(self, request: Request, failure: KafkaSinkError) -> Answer:
+    def _make_refusal(self, request: Request, failure: KafkaSinkError) -> Answer:
         return Answer(request, self.node_id, -1, None, failure, was_sent=False, latency_ms=0)
 
-    def _unsupported(self, request: Request) -> BrokerError:
+    def _unsupported_error(self, request: Request) -> BrokerError:
         api = request.api
         wanted = f"{max(api.version_min, request.version_min)} to {min(api.version_max, request.version_max)}"
         offered = self._ranges.get(api.key)
@@ -302,7 +302,9 @@ class Connection:
                 waiting.deadline_ms += mute_ms
         self.commands.append(RequestObserved(self.node_id, api_key, now_ms - request.sent_ms, throttle_ms))
 
-    def _answer(self, request: Request, now_ms: int, body: Any = None, failure: KafkaSinkError | None = None) -> Answer:
+    def _make_answer(
+        self, request: Request, now_ms: int, body: Any = None, failure: KafkaSinkError | None = None
+    ) -> Answer:
         latency_ms = now_ms - request.sent_ms
         return Answer(request, self.node_id, request.version, body, failure, was_sent=True, latency_ms=latency_ms)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafka_sink.client.cluster import ClusterView
-from kafka_sink.client.outcome import CoordinatorVerdict, coordinated_verdict, describe
+from kafka_sink.client.outcome import CoordinatorVerdict, coordinator_verdict, describe
 from kafka_sink.client.request import Answer, Request
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError, TransportError
 from kafka_sink.wire.apis import FIND_COORDINATOR
@@ -43,20 +43,20 @@ class CoordinatorLookup:
     def __init__(self, *, request_timeout_ms: int) -> None:
         self._request_timeout_ms = request_timeout_ms
         self._found: dict[str, FoundCoordinator] = {}
-        # Keys only, in the order in which they were wanted.
-        self._wanted: dict[str, None] = {}
+        # Keys only, in the order in which they were enqueued.
+        self._queued: dict[str, None] = {}
         self._asked: set[str] = set()
 
     @property
-    def is_wanting(self) -> bool:
-        return bool(self._wanted)
+    def has_queued(self) -> bool:
+        return bool(self._queued)
 
-    def found(self, transactional_id: str) -> FoundCoordinator | None:
+    def get(self, transactional_id: str) -> FoundCoordinator | None:
         return self._found.get(transactional_id)
 
-    def want(self, transactional_id: str) -> None:
+    def enqueue(self, transactional_id: str) -> None:
         if transactional_id not in self._asked:
-            self._wanted[transactional_id] = None
+            self._queued[transactional_id] = None
 
     def forget(self, transactional_id: str) -> None:
         self._found.pop(transactional_id, None)
@@ -64,17 +64,17 @@ class CoordinatorLookup:
     def forget_node(self, node_id: int) -> None:
         self._found = {key: found for key, found in self._found.items() if found.node_id != node_id}
 
-    def want_nothing(self) -> None:
-        self._wanted.clear()
+    def clear_queue(self) -> None:
+        self._queued.clear()
 
     def next_request(self, version: int | None) -> Request | None:
         """`version`: what the broker that will be asked has in common with us; None: let the connection refuse it."""
-        if not self._wanted:
+        if not self._queued:
             return None
         is_batched = version is None or version >= FIRST_BATCHED
-        ids = tuple(self._wanted)[: KEYS_MAX if is_batched else 1]
+        ids = tuple(self._queued)[: KEYS_MAX if is_batched else 1]
         for transactional_id in ids:
-            del self._wanted[transactional_id]
+            del self._queued[transactional_id]
         self._asked.update(ids)
         body = {"key_type": TRANSACTION_KEY, "coordinator_keys": list(ids)} if is_batched else {
             "key_type": TRANSACTION_KEY, "key": ids[0]}  # fmt: skip
@@ -94,7 +94,7 @@ class CoordinatorLookup:
         self._asked.difference_update(question.transactional_ids)
         failure = answer.failure
         if isinstance(failure, (TransportError, RemoteProtocolError)):
-            self._wanted.update(dict.fromkeys(question.transactional_ids))
+            self._queued.update(dict.fromkeys(question.transactional_ids))
             return {}
         if failure is not None:
             return dict.fromkeys(question.transactional_ids, failure)
@@ -107,14 +107,14 @@ class CoordinatorLookup:
         for row in rows:
             if row["key"] not in results:
                 continue
-            results[row["key"]] = _refusal(row["key"], row["error_code"])
+            results[row["key"]] = _refusal_error(row["key"], row["error_code"])
             if not row["error_code"]:
                 self._found[row["key"]] = FoundCoordinator(row["node_id"], view)
         return results
 
 
-def _refusal(transactional_id: str, error_code: int) -> KafkaSinkError | None:
-    verdict = coordinated_verdict(FIND_COORDINATOR.key, error_code)
+def _refusal_error(transactional_id: str, error_code: int) -> KafkaSinkError | None:
+    verdict = coordinator_verdict(FIND_COORDINATOR.key, error_code)
     if verdict is CoordinatorVerdict.DONE:
         return None
     if verdict is CoordinatorVerdict.UNAUTHORIZED:

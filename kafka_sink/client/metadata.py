@@ -186,10 +186,10 @@ class Metadata:
         if body is None:
             self._on_failure(now_ms, answer.failure)
         elif body.get("error_code", 0) == REBOOTSTRAP_REQUIRED:
-            self._on_failure(now_ms, _refusal(body))
+            self._on_failure(now_ms, _refusal_error(body))
             self._rebootstrap(now_ms, "a broker asked for it")
         elif body.get("error_code", 0):
-            self._on_failure(now_ms, _refusal(body))
+            self._on_failure(now_ms, _refusal_error(body))
         elif not body["brokers"]:
             # A broker that has just started and knows nobody yet, itself included.
             self._on_failure(now_ms, RemoteProtocolError("a Metadata answer names no broker"))
@@ -274,7 +274,7 @@ class Metadata:
                 self._nodes.tell(level, f"topic {topic}: {row.name} ({row.number}), {row.text}")
 
 
-def _refusal(body: Mapping[str, Any]) -> BrokerError:
+def _refusal_error(body: Mapping[str, Any]) -> BrokerError:
     row = code(body["error_code"])
     return BrokerError(f"Metadata was refused: {row.name} ({row.number})", code=row.number, api=METADATA.name)
 

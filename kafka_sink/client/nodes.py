@@ -2,7 +2,7 @@
 
 Bootstrap servers are nodes too, with the ids -2, -3, ... in the order of their listing. They are connected to only
 while no broker is known: at the start, and again after `rebootstrap`. There is one connection per node, and more of
-them only for requests whose order does not matter (`lane`): each of them is a node of its own, with the same broker.
+them only for requests whose order does not matter (`pick_lane`): each is a node of its own, with the same broker.
 
 It must not know what requests mean, nor which of them is worth a connection: callers ask `connect` for that. It
 decides when a connection is given up; it never decides that a request is tried again.
@@ -135,7 +135,7 @@ class NodeSet:
         until_ms = node.throttled_until_ms if node.connection is not None else node.retry_at_ms
         return until_ms if until_ms > now_ms else None
 
-    def is_unavailable_since_ms(self, node_id: int) -> int | None:
+    def stalled_since_ms(self, node_id: int) -> int | None:
         """Since when it was wanted and could take nothing: not connected, throttled or full. None: it can."""
         node = self._find(node_id)
         return None if node is None else node.unavailable_since_ms
@@ -157,7 +157,7 @@ class NodeSet:
         node = self._find(node_id)
         return None if node is None or node.connection is None else node.connection.version_for(api)
 
-    def lane(self, node_id: int, now_ms: int, in_flight_max: int) -> int | None:
+    def pick_lane(self, node_id: int, now_ms: int, in_flight_max: int) -> int | None:
         """For a request to this broker, which `is_ready`, that need not keep its place among others: the connection
         with the fewest in flight. None: all of them have enough to do; another one is begun if there may be more."""
         lanes = [node_id + number * LANE_STEP for number in range(LANES_MAX)]

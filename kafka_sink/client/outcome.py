@@ -91,7 +91,7 @@ class CoordinatorVerdict(Enum):
     FATAL = auto()
 
 
-_COORDINATED = {
+_COORDINATOR = {
     0: CoordinatorVerdict.DONE,
     14: CoordinatorVerdict.REPEAT,
     15: CoordinatorVerdict.FIND_COORDINATOR,
@@ -136,7 +136,7 @@ _PER_API = {
 }
 
 
-def coordinated_verdict(
+def coordinator_verdict(
     api_key: int, error_code: int, *, committing: bool = True, may_not_have_begun: bool = False
 ) -> CoordinatorVerdict:
     if api_key == END_TXN.key and error_code == 120 and not committing:
@@ -145,7 +145,7 @@ def coordinated_verdict(
     if api_key == END_TXN.key and error_code == 48 and may_not_have_begun and not committing:
         # INVALID_TXN_STATE: the registration whose fate was unknown has not arrived, so there is nothing to abort.
         return CoordinatorVerdict.DONE
-    listed = _PER_API.get((api_key, error_code)) or _COORDINATED.get(error_code)
+    listed = _PER_API.get((api_key, error_code)) or _COORDINATOR.get(error_code)
     if listed is not None:
         return listed
     if code(error_code).retriable:

@@ -99,7 +99,7 @@ class Accumulator:
             self._retried.discard(topic_partition)
             self._take_out(topic_partition)
 
-    def expired(self, opened_before_ms: int) -> list[ProducerBatch]:
+    def take_expired(self, opened_before_ms: int) -> list[ProducerBatch]:
         """Takes out every queued batch that was opened before the given time, whatever stands in front of it."""
         expired = [batch for batch in self if batch.opened_ms <= opened_before_ms]
         for batch in expired:
@@ -171,7 +171,7 @@ class Accumulator:
         for topic_partition in list(waiting):
             batch = self._queues[topic_partition][0]
             if topic_partition in self._retried:
-                again = self._next_again(topic_partition, now_ms, may_send)
+                again = self._next_retry(topic_partition, now_ms, may_send)
                 if again is None:
                     continue
                 batch = again
@@ -187,12 +187,12 @@ class Accumulator:
             drained[topic_partition] = batch
         return drained
 
-    def _next_again(
+    def _next_retry(
         self, topic_partition: TopicPartition, now_ms: int, may_send: Callable[[ProducerBatch], bool]
     ) -> ProducerBatch | None:
         """Of a partition in which batches were sent before."""
         queue = self._queues[topic_partition]
-        if not _came_back(queue[0]):
+        if not _is_retried(queue[0]):
             self._retried.remove(topic_partition)
         leader = self._cluster.leader_with_epoch(*topic_partition)
         batch = next((batch for batch in _candidates(queue) if may_send(batch)), None)
@@ -246,7 +246,7 @@ def _candidates(queue: deque[ProducerBatch]) -> Iterator[ProducerBatch]:
         yield batch
 
 
-def _came_back(batch: ProducerBatch) -> bool:
+def _is_retried(batch: ProducerBatch) -> bool:
     """It was drained before, or is a part of one that was. All of them stand in front of those that were not."""
     return batch.attempts > 0 or batch.has_sequence or batch.split_from is not None
 

@@ -23,7 +23,7 @@ from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import Transaction
 from kafka_sink.errors import BrokerError, KafkaSinkError, LocalProtocolError, TransactionAborted
 from kafka_sink.options import ProducerOptions
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import split
 from kafka_sink.wire.apis import PRODUCE
 from kafka_sink.wire.produce import Acknowledgements
@@ -95,7 +95,7 @@ class BatchSender:
             if refusal is not None:
                 # It was never part of the transaction, whose commit may be on its way: only the batch fails.
                 batch.finish()
-                self.commands.append(Failed(batch, failure.dropped(batch, refusal)))
+                self.commands.append(Failed(batch, failure.dropped_error(batch, refusal)))
                 continue
             self.incomplete[batch] = None
             self.accumulator.append(batch)
@@ -132,11 +132,11 @@ class BatchSender:
         if self.next_expiry_ms is None or now_ms < self.next_expiry_ms:
             return
         limit_ms = self._options.delivery_timeout_ms
-        queued = self.accumulator.expired(now_ms - limit_ms)
+        queued = self.accumulator.take_expired(now_ms - limit_ms)
         on_wire = [batch for batch in self.incomplete if batch.is_on_wire and batch.opened_ms + limit_ms <= now_ms]
         for batch in [*on_wire, *queued]:
             reason = "waiting for an answer" if batch.is_on_wire else "waiting to be sent"
-            self._give_up(batch, failure.timed_out(batch, limit_ms, reason))
+            self._give_up(batch, failure.timeout_error(batch, limit_ms, reason))
         oldest = min((batch.opened_ms for batch in self.incomplete), default=None)
         self.next_expiry_ms = None if oldest is None else oldest + limit_ms
 
@@ -149,7 +149,7 @@ class BatchSender:
             return
         for topic, partition in self._sequences.settle_unresolved():
             if self._transaction is None:
-                self._sequences.want_renumbering((topic, partition))
+                self._sequences.mark_for_renumbering((topic, partition))
             else:
                 text = f"records of {topic}-{partition} may or may not be in the log"
                 self._transaction.on_error(TransactionAborted(text))
@@ -158,13 +158,13 @@ class BatchSender:
         elif self._transaction.drops_unsent:
             cause = self._transaction.error or TransactionAborted("the transaction was aborted")
             for batch in self.accumulator.take_all():
-                self._give_up(batch, failure.dropped(batch, cause))
+                self._give_up(batch, failure.dropped_error(batch, cause))
 
     def fail_all(self, error: KafkaSinkError) -> None:
         """The producer is finished: nothing will be sent or answered any more."""
         self.accumulator.take_all()
         for batch in list(self.incomplete):
-            self._give_up(batch, failure.dropped(batch, error))
+            self._give_up(batch, failure.dropped_error(batch, error))
 
     # ---- sending ----
 
@@ -189,14 +189,14 @@ class BatchSender:
         if self._transaction is not None and self._transaction.transaction_version >= 2:
             self._transaction.on_sent()
         self.requests_in_flight += 1
-        return self._request(batches, cluster)
+        return self._make_request(batches, cluster)
 
     def _may_send_in_transaction(self, batch: ProducerBatch) -> bool:
         if self._transaction is not None and not self._transaction.may_send(batch.topic_partition):
             return False
         return self._sequences is None or self._sequences.may_send(batch)
 
-    def _request(self, batches: dict[TopicPartition, ProducerBatch], cluster: ClusterView) -> ProduceRequest:
+    def _make_request(self, batches: dict[TopicPartition, ProducerBatch], cluster: ClusterView) -> ProduceRequest:
         if cluster is not self._cluster:
             # Requests that are on the wire keep what they were sent by.
             self._cluster, self._topic_ids, self._topic_names = cluster, {}, {}
@@ -226,7 +226,7 @@ class BatchSender:
         for batch in request.batches.values():
             batch.on_answered(is_definite=True)
             if not batch.is_done:
-                self._give_up(batch, failure.dropped(batch, error))
+                self._give_up(batch, failure.dropped_error(batch, error))
 
     def _on_no_answer(self, now_ms: int, request: ProduceRequest, error: KafkaSinkError, *, was_sent: bool) -> None:
         self.metadata_is_stale = True
@@ -316,7 +316,7 @@ class BatchSender:
             return True
         if self._transaction is not None or batch.is_bound_to_its_number:
             return False
-        self._sequences.want_renumbering(batch.topic_partition)
+        self._sequences.mark_for_renumbering(batch.topic_partition)
         return True
 
     def _survives_lost_state(self, batch: ProducerBatch, log_start_offset: int) -> bool:
@@ -329,7 +329,7 @@ class BatchSender:
         if self._transaction is None:
             if batch.is_bound_to_its_number:
                 return False
-            self._sequences.want_renumbering(batch.topic_partition)
+            self._sequences.mark_for_renumbering(batch.topic_partition)
             return True
         if last_acked_offset < log_start_offset:
             self._sequences.restart_after_retention(batch.topic_partition)
@@ -337,7 +337,7 @@ class BatchSender:
         return False
 
     def _on_refused(self, batch: ProducerBatch, outcome: ProduceOutcome, answer: Mapping[str, Any]) -> None:
-        error = failure.refused(batch, answer["error_code"], answer.get("error_message"))
+        error = failure.refused_error(batch, answer["error_code"], answer.get("error_message"))
         record_errors = {
             item["batch_index"]: item["batch_index_error_message"] or "" for item in answer.get("record_errors") or ()
         }
@@ -347,9 +347,9 @@ class BatchSender:
 
     def _try_again(self, now_ms: int, batch: ProducerBatch, reason: str, error_code: int | None) -> None:
         if batch.opened_ms + self._options.delivery_timeout_ms <= now_ms:
-            self._give_up(batch, failure.timed_out(batch, self._options.delivery_timeout_ms, f"last: {reason}"))
+            self._give_up(batch, failure.timeout_error(batch, self._options.delivery_timeout_ms, f"last: {reason}"))
         elif batch.attempts > self._options.retries:
-            self._give_up(batch, failure.retries_used_up(batch, reason, error_code))
+            self._give_up(batch, failure.retries_exhausted_error(batch, reason, error_code))
         else:
             batch.retry_at_ms = now_ms + self._backoff.delay_ms(batch.attempts)
             self.accumulator.requeue(batch)
@@ -357,7 +357,7 @@ class BatchSender:
 
     def _split(self, batch: ProducerBatch) -> None:
         """Too large for the broker after all: in parts of half the size, in order, under the same sequences."""
-        codec = compressor(*self._options.compression_of(batch.topic))
+        codec = make_compressor(*self._options.compression_of(batch.topic))
         parts = batch.split(split(batch.encoded, batch_bytes_max=batch.encoded.records_bytes // 2, codec=codec))
         if len(parts) < 2:
             raise LocalProtocolError(f"a batch of {batch.record_count} records did not split")
@@ -393,7 +393,7 @@ class BatchSender:
             self._sequences.on_given_up(batch)
             # Its sequences will never be used: whatever comes behind it would be out of order.
             if self._transaction is None and batch.is_surely_not_in_log:
-                self._sequences.want_renumbering(batch.topic_partition)
+                self._sequences.mark_for_renumbering(batch.topic_partition)
         if self._transaction is not None:
             self._transaction.on_error(error)
         self.commands.append(Failed(batch, error, record_errors or {}))

@@ -13,7 +13,7 @@ A step has a fixed order, so that each decision sees the consequences of those b
  9  results           flushes and closes that ended; completions go out last
 
 Only the sender thread calls it. What other threads may read (`cluster`, `refusal`, `queue_loads`) is published by the
-runtime after each step.
+sender (producer/sender.py) after each step.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Engine:
         # not ask again. One that moved says so itself.
         self._coordinators: dict[str, CoordinatorClient] = {}
         self._transaction_requests: TransactionRequests | None = None
-        self._begin_life(options)
+        self._reset_producer(options)
         # With the number of the last batch that each waits for.
         self._flushes: list[tuple[int, int]] = []
         self._closes: list[int] = []
@@ -66,7 +66,7 @@ class Engine:
         # Moments at which something that could not go now may go, collected anew in each step.
         self._moments: list[int] = []
 
-    def _begin_life(self, options: ProducerOptions) -> None:
+    def _reset_producer(self, options: ProducerOptions) -> None:
         """Everything that belongs to one producer; connections and what is known of the cluster do not."""
         self._remember_coordinator()
         self._options = options
@@ -95,7 +95,7 @@ class Engine:
         while len(self._coordinators) > COORDINATORS_MAX:
             del self._coordinators[next(iter(self._coordinators))]
 
-    # ---- what the runtime publishes ----
+    # ---- what the sender publishes ----
 
     @property
     def cluster(self) -> ClusterView:
@@ -165,7 +165,7 @@ class Engine:
                 self._send_batches(now_ms)
             self._ask_metadata(now_ms)
         if self._flushes or self._closes or self._end is not None:
-            self._end_what_is_over()
+            self._finish_flushes_and_closes()
         return c.Step(self._take_commands(), self._wake_at_ms(now_ms), production.accumulator.batch_count)
 
     # ---- inputs ----
@@ -196,7 +196,7 @@ class Engine:
         if error is None and not self._is_at_rest():
             error = LocalProtocolError("a producer with records or requests under way cannot start over")
         if error is None:
-            self._begin_life(replace(self._options, transactional_id=wish.transactional_id))
+            self._reset_producer(replace(self._options, transactional_id=wish.transactional_id))
         self._commands.append(c.Finished(wish.operation_id, error))
 
     def _is_at_rest(self) -> bool:
@@ -360,7 +360,7 @@ class Engine:
 
     # ---- results ----
 
-    def _end_what_is_over(self) -> None:
+    def _finish_flushes_and_closes(self) -> None:
         if self._flushes:
             first = self._production.first_incomplete
             over = [flush for flush in self._flushes if first is None or first > flush[1]]

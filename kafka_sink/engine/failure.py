@@ -19,7 +19,7 @@ _ADVICE = {
 }
 
 
-def refused(batch: ProducerBatch, error_code: int, broker_text: str | None) -> KafkaSinkError:
+def refused_error(batch: ProducerBatch, error_code: int, broker_text: str | None) -> KafkaSinkError:
     """The broker's answer was final."""
     text = f"{_records(batch)} refused: {describe(error_code)}"
     if broker_text:
@@ -32,12 +32,12 @@ def refused(batch: ProducerBatch, error_code: int, broker_text: str | None) -> K
     return _delivery_error(DeliveryError, batch, text, error_code)
 
 
-def retries_used_up(batch: ProducerBatch, reason: str, error_code: int | None) -> DeliveryError:
+def retries_exhausted_error(batch: ProducerBatch, reason: str, error_code: int | None) -> DeliveryError:
     text = f"{_records(batch)} given up after {batch.attempts} attempts (retries used up), last: {reason}"
     return _delivery_error(DeliveryError, batch, f"{text}. {_safety(batch)}", error_code)
 
 
-def timed_out(batch: ProducerBatch, delivery_timeout_ms: int, reason: str) -> DeliveryTimeout:
+def timeout_error(batch: ProducerBatch, delivery_timeout_ms: int, reason: str) -> DeliveryTimeout:
     text = (
         f"{_records(batch)} not delivered within delivery.timeout.ms={delivery_timeout_ms} "
         f"({batch.attempts} attempts; {reason})"
@@ -45,7 +45,7 @@ def timed_out(batch: ProducerBatch, delivery_timeout_ms: int, reason: str) -> De
     return _delivery_error(DeliveryTimeout, batch, f"{text}. {_safety(batch)}", None)
 
 
-def dropped(batch: ProducerBatch, cause: KafkaSinkError) -> DeliveryError:
+def dropped_error(batch: ProducerBatch, cause: KafkaSinkError) -> DeliveryError:
     """Nothing is wrong with the batch; the producer or its transaction ended before it could be delivered."""
     error = _delivery_error(DeliveryError, batch, f"{_records(batch)} dropped: {cause}. {_safety(batch)}", None)
     error.__cause__ = cause

@@ -14,11 +14,11 @@ from kafka_sink.engine.producer_batch import ProducerBatch, TopicPartition
 from kafka_sink.options import ProducerOptions
 from kafka_sink.records.batch import seal
 from kafka_sink.wire.apis import PRODUCE
-from kafka_sink.wire.produce import TopicBatches, encode_behind, produce_head, read_acknowledgements
+from kafka_sink.wire.produce import TopicBatches, encode_after_head, encode_produce_head, read_acknowledgements
 
 
 class ProduceRequest(Request):
-    """One Produce request: its batches, by partition, from the drain to the answer."""
+    """It is its own `purpose`: the answer leads back to the batches."""
 
     __slots__ = ("_heads", "_options", "_topic_ids", "batches", "topic_names")
 
@@ -56,14 +56,14 @@ class ProduceRequest(Request):
             partitions.append((batch.partition, header, batch.encoded.payload))
         head = self._heads.get(version)
         if head is None:
-            head = self._heads[version] = produce_head(
+            head = self._heads[version] = encode_produce_head(
                 version,
                 client_id=client_id,
                 transactional_id=self._options.transactional_id,
                 acks=self._options.acks,
                 timeout_ms=self._options.request_timeout_ms,
             )
-        return encode_behind(head, version, correlation_id, topics)
+        return encode_after_head(head, version, correlation_id, topics)
 
     def decode(self, frame: bytes) -> tuple[Any, int]:
         found = read_acknowledgements(self.version, frame, self.correlation_id)

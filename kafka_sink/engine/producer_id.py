@@ -6,7 +6,7 @@ Any broker hands one out. Until there is one nothing is numbered, so nothing is 
 from __future__ import annotations
 
 from kafka_sink.client.backoff import Backoff
-from kafka_sink.client.outcome import CoordinatorVerdict, coordinated_verdict, describe
+from kafka_sink.client.outcome import CoordinatorVerdict, coordinator_verdict, describe
 from kafka_sink.client.request import Answer, Request
 from kafka_sink.engine.producer_batch import ProducerIdentity
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, RemoteProtocolError, TransportError
@@ -49,7 +49,7 @@ class ProducerIdSource:
             return None
         assert answer.body is not None
         error_code = answer.body["error_code"]
-        verdict = coordinated_verdict(INIT_PRODUCER_ID.key, error_code)
+        verdict = coordinator_verdict(INIT_PRODUCER_ID.key, error_code)
         if verdict is CoordinatorVerdict.DONE:
             self._failures = 0
             return ProducerIdentity(answer.body["producer_id"], answer.body["producer_epoch"])

@@ -224,7 +224,7 @@ class Sequences:
             sequence = sequence_after(sequence, part.record_count)
         partition.unacked[position : position + 1] = parts
 
-    def want_renumbering(self, topic_partition: TopicPartition) -> None:
+    def mark_for_renumbering(self, topic_partition: TopicPartition) -> None:
         self.to_renumber[topic_partition] = None
 
     def renumber_when_quiet(self) -> bool:

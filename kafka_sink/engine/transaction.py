@@ -4,7 +4,7 @@ It knows neither sockets nor queues. Three kinds of callers: wishes of the user 
 from the produce side (a batch was appended, sent, given up), and answers of coordinators. The state moves only through
 `_move`, by the table TRANSITIONS; anything that is not in the table raises and changes nothing.
 
-What is asked next is derived from the state each time (`next_request`), not kept in a queue of requests: first the
+What is asked next is derived from the state each time (transaction_requests.py), not kept in a queue: first the
 coordinator, then the producer id, then partitions to register, then offsets, then the end. One request is out at a
 time, so an answer always belongs to the state it meets.
 

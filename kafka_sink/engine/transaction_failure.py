@@ -11,10 +11,10 @@ from kafka_sink.client.outcome import CoordinatorVerdict, describe
 from kafka_sink.errors import AuthorizationError, BrokerError, KafkaSinkError, ProducerFenced
 from kafka_sink.wire.apis import TXN_OFFSET_COMMIT, Api
 
-TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT = 29, 30, 50
+TOPIC_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, INVALID_TXN_STATE, INVALID_TRANSACTION_TIMEOUT = 29, 30, 48, 50
 
 
-def refused(
+def coordinator_error(
     api: Api,
     error_code: int,
     verdict: CoordinatorVerdict,
@@ -42,6 +42,13 @@ def refused(
         operation = "Read" if api is TXN_OFFSET_COMMIT else "Write"
         names = ", ".join(f"topic {topic!r}" for topic in topics)
         return AuthorizationError(f"{who}: {answer}. The principal needs {operation} on {names}")
+    if error_code == INVALID_TXN_STATE and is_commit:
+        # What brokers of transaction.version 2 say of one that they have aborted, if nothing was sent since.
+        answer = (
+            f"the broker has no open transaction to commit. Most likely it was open for longer than "
+            f"transaction.timeout.ms={transaction_timeout_ms} and was aborted by the broker ({answer}). Nothing more "
+            "can be sent; make a new producer"
+        )
     if error_code == INVALID_TRANSACTION_TIMEOUT:
         answer = (
             f"transaction.timeout.ms={transaction_timeout_ms} is more than the brokers allow; lower it, or raise "

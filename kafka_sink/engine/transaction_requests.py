@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kafka_sink.client.backoff import Backoff
-from kafka_sink.client.outcome import CoordinatorVerdict, coordinated_verdict
+from kafka_sink.client.outcome import CoordinatorVerdict, coordinator_verdict
 from kafka_sink.client.request import Answer, Request
 from kafka_sink.engine.producer_batch import ProducerIdentity, TopicPartition
 from kafka_sink.engine.transaction import Transaction, TransactionState
-from kafka_sink.engine.transaction_failure import refused
+from kafka_sink.engine.transaction_failure import coordinator_error
 from kafka_sink.errors import KafkaSinkError, RemoteProtocolError, TransportError
 from kafka_sink.frozen import frozen
 from kafka_sink.wire.apis import (
@@ -107,21 +107,21 @@ class TransactionRequests:
         transaction = self._transaction
         if transaction.state is TransactionState.PREPARING and is_quiet and transaction.offsets is None:
             transaction.on_prepared()
-        asked = self._next_asked(is_quiet)
+        asked = self._next_coordinator_request(is_quiet)
         if asked is None:
             return None
         if asked.api is not FIND_COORDINATOR and asked.key_type not in self._coordinators:
             asked = CoordinatorRequest(FIND_COORDINATOR, asked.key_type, group_id=asked.group_id)
-        return self._request(asked)
+        return self._make_request(asked)
 
     def coordinator_for(self, request: Request) -> CoordinatorClient | None:
         """Whom to send it to, or None: any broker will do."""
-        asked = _asked(request)
+        asked = _purpose_of(request)
         return None if asked.api is FIND_COORDINATOR else self._coordinators[asked.key_type]
 
     def on_sent(self, request: Request) -> None:
         self.is_waiting = True
-        api = _asked(request).api
+        api = _purpose_of(request).api
         self._start_was_unknown = self._transaction.has_unknown_start
         if api in (ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN):
             self._transaction.has_unknown_start = True
@@ -131,7 +131,7 @@ class TransactionRequests:
 
     def on_answer(self, now_ms: int, answer: Answer) -> None:
         self.is_waiting = False
-        asked = _asked(answer.request)
+        asked = _purpose_of(answer.request)
         if self._transaction.state is TransactionState.FATAL:
             return  # the producer was given up in the same step, or by what closed this connection
         if answer.failure is not None:
@@ -139,7 +139,7 @@ class TransactionRequests:
             return
         assert answer.body is not None
         code = _error_code(asked, answer.body)
-        verdict = coordinated_verdict(
+        verdict = coordinator_verdict(
             asked.api.key,
             code,
             committing=self._transaction.state is TransactionState.COMMITTING,
@@ -155,7 +155,7 @@ class TransactionRequests:
 
     # ---- what to ask ----
 
-    def _next_asked(self, is_quiet: bool) -> CoordinatorRequest | None:
+    def _next_coordinator_request(self, is_quiet: bool) -> CoordinatorRequest | None:
         transaction = self._transaction
         if transaction.state in (TransactionState.INITIALIZING, TransactionState.RENEWING):
             return CoordinatorRequest(INIT_PRODUCER_ID)
@@ -174,10 +174,10 @@ class TransactionRequests:
                     return CoordinatorRequest(ADD_OFFSETS_TO_TXN, group_id=transaction.offsets.group_id)
                 return CoordinatorRequest(TXN_OFFSET_COMMIT, GROUP_KEY, group_id=transaction.offsets.group_id)
         if transaction.state in (TransactionState.COMMITTING, TransactionState.ABORTING) and is_quiet:
-            return self._end_asked()
+            return self._end_request()
         return None
 
-    def _end_asked(self) -> CoordinatorRequest | None:
+    def _end_request(self) -> CoordinatorRequest | None:
         transaction = self._transaction
         if transaction.is_started:
             return CoordinatorRequest(END_TXN)
@@ -188,9 +188,9 @@ class TransactionRequests:
             transaction.epoch_is_stale = True
             return CoordinatorRequest(END_TXN)
         transaction.on_ended(None)
-        return self._next_asked(is_quiet=True)
+        return self._next_coordinator_request(is_quiet=True)
 
-    def _request(self, asked: CoordinatorRequest) -> Request:
+    def _make_request(self, asked: CoordinatorRequest) -> Request:
         body, version_min, version_max = _BODIES[asked.api.key](self._transaction, asked)
         if asked.api is INIT_PRODUCER_ID:
             body["transaction_timeout_ms"] = self._transaction_timeout_ms
@@ -270,7 +270,7 @@ class TransactionRequests:
     def _error(self, asked: CoordinatorRequest, verdict: CoordinatorVerdict, code: int) -> KafkaSinkError:
         wish = self._transaction.offsets
         partitions = asked.partitions or (() if wish is None else tuple(wish.offsets))
-        return refused(
+        return coordinator_error(
             asked.api,
             code,
             verdict,
@@ -365,7 +365,7 @@ _BODIES: Mapping[int, Callable[[Transaction, CoordinatorRequest], tuple[dict[str
 # ---- reading ----
 
 
-def _asked(request: Request) -> CoordinatorRequest:
+def _purpose_of(request: Request) -> CoordinatorRequest:
     assert isinstance(request.purpose, CoordinatorRequest)
     return request.purpose
 

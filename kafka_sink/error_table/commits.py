@@ -35,10 +35,11 @@ CHECKPOINT_SET_BACK = ErrorEntry(
 OTHER_ROWS = ErrorEntry(
     "PKS-6004",
     "batch comes again with other rows",
-    "A batch that was delivered comes again under the same name, with other counts of rows.",
+    "A batch that was delivered comes again under the same name, with other counts of rows; within one run, with other "
+    "rows.",
     "What was delivered before stays. The rows of this time were not written.",
-    "Another export: give it a batch.id of its own. A stream: restore its newer checkpoint. replay.mismatch=warn goes "
-    "on without the rows of this time.",
+    "Another export: give it a batch.id of its own. Two writes inside foreachBatch: give each a sink.id of its own. A "
+    "stream: restore its newer checkpoint. replay.mismatch=warn goes on without the rows of this time.",
     ("comes again with other rows",),
     "exactly-once.md#when-a-commit-fails",
 )

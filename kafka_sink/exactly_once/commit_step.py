@@ -15,7 +15,7 @@ from kafka_sink.client.admin_request import AdminRequest, AdminResponse, Request
 from kafka_sink.error_table.commits import LEDGER_UNREADABLE, NOT_COMMITTED
 from kafka_sink.error_table.entry import ErrorEntry
 from kafka_sink.errors import RemoteProtocolError
-from kafka_sink.exactly_once.outcome import Meaning, described
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
@@ -83,7 +83,7 @@ class CommitStep(ABC):
         """One answer of one broker."""
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
-        if not self.queue.returned(answer):
+        if not self.queue.accept(answer):
             return
         if answer.kind is ResponseKind.LOST:
             self.on_lost(now_ms, answer)
@@ -113,10 +113,10 @@ class CommitStep(ABC):
         self.queue.drop_all()
         self.failure = StepFailure(reason, is_fenced)
 
-    def repeats(self, now_ms: int, key: RequestKey, found: Meaning, api_name: str, error_code: int) -> bool:
+    def repeat_if_needed(self, now_ms: int, key: RequestKey, found: Meaning, api_name: str, error_code: int) -> bool:
         """True: this meaning asks for nothing but another try, and it is on its way."""
         if found not in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN):
             return False
-        self.last_trouble = described(api_name, error_code)
+        self.last_trouble = describe_answer(api_name, error_code)
         self.queue.repeat(now_ms, key, find_again=found is Meaning.FIND_AGAIN, soon=found is Meaning.REPEAT_SOON)
         return True

@@ -26,12 +26,12 @@ def committed_records(
             aborting.add(beginnings.pop(0)[1])
         next_offset = max(next_offset, batch.next_offset)
         if batch.is_control:
-            if batch.decoded().is_abort_marker:
+            if batch.decode().is_abort_marker:
                 aborting.discard(batch.producer_id)
             continue
         if batch.is_transactional and batch.producer_id in aborting:
             continue
-        decoded = batch.decoded()
+        decoded = batch.decode()
         found += [
             (offset, record)
             for offset, record in zip(decoded.offsets, decoded.records, strict=True)

@@ -36,8 +36,8 @@ from kafka_sink.exactly_once.ledger_write import LedgerWrite, WriteState
 from kafka_sink.exactly_once.listing import OpenTransactions
 from kafka_sink.exactly_once.next_step import NextStep, StepKind, first_step, next_step
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase, PhaseEvent
-from kafka_sink.exactly_once.preflight import DescribeTransactions, checked, checked_by_time_alone
-from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, summarised
+from kafka_sink.exactly_once.preflight import DescribeTransactions, check_time_left, check_transactions
+from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, summarize_receipts
 from kafka_sink.exactly_once.session import (
     CommitResult,
     Conclusion,
@@ -65,8 +65,8 @@ class Committer:
         self._session = session
         self._job = job
         self._key = job.key or NO_KEY
-        self._receipts = job.prepared_by(session.run)
-        self._summary = summarised(job.receipts)
+        self._receipts = job.prepared_receipts(session.run)
+        self._summary = summarize_receipts(job.receipts)
         self._part: CommitStep | None = None
         # What goes on beside it: the intent as a draft while its batch is checked, then the list of open transactions.
         self._draft: LedgerWrite | None = None
@@ -111,7 +111,7 @@ class Committer:
             self._conclude(now_ms)
         if self._part is None:
             return Progress((), None, self._verdict)
-        requests = [request for part in self._parts() for request in part.queue.due(now_ms)]
+        requests = [request for part in self._parts() for request in part.queue.take_due(now_ms)]
         return Progress(requests, self._wake_at_ms(now_ms), None)
 
     def _parts(self) -> list[CommitStep]:
@@ -137,11 +137,10 @@ class Committer:
     def _end(self, conclusion: Conclusion, error: KafkaSinkError | None = None) -> None:
         self._move(PhaseEvent.END)
         self._part = None
-        swept = self._intended.swept
-        self._verdict = CommitResult(conclusion, error, self._summary, swept, tuple(self._notes))
+        self._verdict = CommitResult(conclusion, error, self._summary, self._intended.swept, tuple(self._notes))
 
-    def _aborted(self, reason: str) -> CommitAborted:
-        return messages.aborted(self._session.sink_id, self._key, self._summary, reason)
+    def _aborted_error(self, reason: str) -> CommitAborted:
+        return messages.aborted_error(self._session.sink_id, self._key, self._summary, reason)
 
     def _fail(self, error: KafkaSinkError) -> None:
         if isinstance(error, CommitAborted) and self._job.operation is DriverOperation.COMMIT:
@@ -189,11 +188,11 @@ class Committer:
         """The ledger has the intent of this operation; whatever went wrong later, nothing may be aborted."""
         assert self._record is not None
         if self._has_committed:
-            self._fail(messages.not_recorded(self._record, reason))
+            self._fail(messages.not_recorded_error(self._record, reason))
         elif self._outcomes and None not in self._outcomes:
-            self._fail(messages.lost(self._record, self._outcomes))
+            self._fail(messages.lost_error(self._record, self._outcomes))
         else:
-            self._fail(messages.pending(self._record, self._outcomes, reason))
+            self._fail(messages.pending_error(self._record, self._outcomes, reason))
 
     def _on_fenced(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, Fence)
@@ -246,7 +245,7 @@ class Committer:
         if self._session.identity is not None:
             assert self._claim_offset is not None
             self._session.ledger = part.state
-            self._session.meet(part.state, self._claim_offset)
+            self._session.note_claim(part.state, self._claim_offset)
             if part.unmarked_offset > self._ended_offset:
                 # It may be of a driver that fenced this one before its claim was there, and be open still: believed,
                 # it could be aborted later, and then the ledger would not know what Spark was told.
@@ -266,15 +265,15 @@ class Committer:
             self._notes.append(f"transactions were left to their time-out: {reason}")
             self._end(Conclusion.LEFT_ALONE)
         elif self._job.key is None:
-            self._fail(messages.not_started(self._session.sink_id, self._job.operation.value, reason))
+            self._fail(messages.not_started_error(self._session.sink_id, self._job.operation.value, reason))
         else:
-            self._fail(messages.aborted(self._session.sink_id, self._key, self._summary, reason, part.entry))
+            self._fail(messages.aborted_error(self._session.sink_id, self._key, self._summary, reason, part.entry))
 
     # ---- an open decision of before ----
 
     def _finish(self, now_ms: int, record: LedgerRecord) -> None:
         if record.is_of_another_cluster(self._settings.cluster_id):
-            self._fail(messages.other_cluster(record, self._settings))
+            self._fail(messages.other_cluster_error(record, self._settings))
             return
         self._move(PhaseEvent.FINISH)
         self._record = record
@@ -296,18 +295,19 @@ class Committer:
             return
         if None in outcomes:
             if self._job.key in (None, record.key):
-                self._fail(messages.pending(record, outcomes, part.reason))
+                self._fail(messages.pending_error(record, outcomes, part.reason))
             else:
-                self._fail(messages.other_pending(self._session.sink_id, self._key, self._summary, record, part.reason))
+                sink_id = self._session.sink_id
+                self._fail(messages.other_pending_error(sink_id, self._key, self._summary, record, part.reason))
             return
-        closing, self._outcomes = record.ended(part.outcomes, self._job.wall_ms), outcomes
+        closing, self._outcomes = record.with_outcomes(part.outcomes, self._job.wall_ms), outcomes
         if self._session.identity is not None:
             self._write(now_ms, PhaseEvent.CLOSE, closing)
             return
         # Nobody was fenced, so nothing may be written: the next commit finds the decision and closes it.
         self._ledger = self._ledger.with_record(closing)
         if closing.outcomes:
-            self._fail(messages.lost(closing, closing.outcomes))
+            self._fail(messages.lost_error(closing, closing.outcomes))
             return
         remaining = self._ledger.open_intents()
         if remaining:
@@ -320,9 +320,9 @@ class Committer:
         if self._look_again(now_ms, part):
             return
         if part.record.outcomes:
-            self._fail(messages.lost(part.record, part.record.outcomes))
+            self._fail(messages.lost_error(part.record, part.record.outcomes))
         elif part.state is not WriteState.WRITTEN:
-            self._fail(messages.not_recorded(part.record, part.reason))
+            self._fail(messages.not_recorded_error(part.record, part.reason))
         elif self._session.identity is None:
             # Written, but the identity for the next record is gone.
             self._follow(now_ms, NextStep(StepKind.FENCE))
@@ -349,16 +349,15 @@ class Committer:
         if event is PhaseEvent.DECIDE:
             self._abandon(now_ms, reason)
         elif self.phase in (Phase.COMMITTING, Phase.FINISHING):
-            self._fail(messages.not_recorded(record, reason))
+            self._fail(messages.not_recorded_error(record, reason))
         else:
-            self._fail(self._aborted(reason))
+            self._fail(self._aborted_error(reason))
 
     # ---- C2 ----
 
     def _check(self, now_ms: int) -> None:
         self._move(PhaseEvent.CHECK)
-        ids = [transaction.transactional_id for transaction in self._transactions()]
-        self._part = DescribeTransactions(self._settings, ids, now_ms)
+        self._part = DescribeTransactions(self._settings, [tx.transactional_id for tx in self._transactions()], now_ms)
         previous = self._previous()
         if previous is not None and previous.run == self._session.run and previous.since_ms != UNKNOWN_TIME:
             # Nothing in the intent depends on what is being asked: it is appended meanwhile, and not decided.
@@ -392,10 +391,10 @@ class Committer:
             self._abandon(now_ms, part.failure.reason)
             return
         if part.is_supported:
-            found = checked(self._receipts, part.found, self._settings.margin_ms)
+            found = check_transactions(self._receipts, part.found, self._settings.margin_ms)
         else:
             self._notes.append("the brokers do not speak DescribeTransactions: only the time left was checked")
-            found = checked_by_time_alone(self._receipts, self._settings.margin_ms)
+            found = check_time_left(self._receipts, self._settings.margin_ms)
         if found.problem is not None:
             self._abandon(now_ms, found.problem)
             return
@@ -413,7 +412,7 @@ class Committer:
             self._draft.give_up()
             self._draft = None
         self._session.remember(self._key, Decision.NONE)
-        self._intended = CommitResult(Conclusion.FAILED, self._aborted(reason))
+        self._intended = CommitResult(Conclusion.FAILED, self._aborted_error(reason))
         self._discard(now_ms)
 
     # ---- C3 ----
@@ -428,10 +427,10 @@ class Committer:
             self._commit(now_ms)
         elif part.state is not WriteState.NOT_WRITTEN:
             self._session.remember(self._key, Decision.IN_DOUBT)
-            self._fail(messages.in_doubt(part.record, part.reason))
+            self._fail(messages.in_doubt_error(part.record, part.reason))
         else:
             often = "its epoch was refused again and again, although no other run has claimed the ledger"
-            self._fail(self._aborted(f"{often} ({part.reason})" if part.is_fenced else part.reason))
+            self._fail(self._aborted_error(f"{often} ({part.reason})" if part.is_fenced else part.reason))
 
     # ---- C4 ----
 
@@ -452,24 +451,25 @@ class Committer:
         has_lost = any(outcome in (TransactionOutcome.LOST, TransactionOutcome.UNRESOLVED) for outcome in part.outcomes)
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER:
             if has_lost or None in part.outcomes:
-                self._fail(messages.lost_without_ledger(record, part.outcomes, part.reason))
+                self._fail(messages.lost_without_ledger_error(record, part.outcomes, part.reason))
             else:
                 self._on_delivered(now_ms)
         elif None in part.outcomes:
-            self._fail(messages.pending(record, part.outcomes, part.reason))
+            self._fail(messages.pending_error(record, part.outcomes, part.reason))
         else:
             self._outcomes = part.outcomes
             self._has_committed = not has_lost
             self._record_outcome(now_ms, record)
 
     def _record_outcome(self, now_ms: int, record: LedgerRecord) -> None:
-        closing = record.ended(self._outcomes, self._job.wall_ms)
+        closing = record.with_outcomes(self._outcomes, self._job.wall_ms)
         if self._session.identity is not None:
             self._write(now_ms, PhaseEvent.RECORD, closing)
         elif closing.outcomes:
-            self._fail(messages.lost(closing, closing.outcomes))
+            self._fail(messages.lost_error(closing, closing.outcomes))
         else:
-            self._fail(messages.not_recorded(record, "the driver's epoch is unknown since the decision was written"))
+            reason = "the driver's epoch is unknown since the decision was written"
+            self._fail(messages.not_recorded_error(record, reason))
 
     # ---- C5 ----
 
@@ -479,10 +479,10 @@ class Committer:
         if self._look_again(now_ms, part):
             return
         if part.record.outcomes:
-            self._fail(messages.lost(part.record, part.record.outcomes))
+            self._fail(messages.lost_error(part.record, part.record.outcomes))
         elif part.state is not WriteState.WRITTEN:
-            said = messages.choice_not_recorded if is_choice else messages.not_recorded
-            self._fail(said(part.record, part.reason))
+            make_error = messages.choice_not_recorded_error if is_choice else messages.not_recorded_error
+            self._fail(make_error(part.record, part.reason))
         elif is_choice:
             self._end(Conclusion.RESOLVED)
         else:
@@ -560,7 +560,7 @@ class Committer:
 
     def _late_commit(self, now_ms: int, part: CommitStep) -> None:
         assert isinstance(part, CommitTransactions)
-        part.last_call(now_ms)
+        part.stop_retrying(now_ms)
         self._part = part
 
     def _late_courtesy(self, now_ms: int, part: CommitStep) -> None:

@@ -23,11 +23,11 @@ from kafka_sink.exactly_once.log_scan import (
     RawBatch,
     ask_fetch,
     ask_offset,
-    fetched,
-    listed_offset,
     raw_batches,
+    read_fetch_answer,
+    read_offset_answer,
 )
-from kafka_sink.exactly_once.outcome import Meaning, described, end_meaning, meaning
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, end_meaning, meaning
 from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.exactly_once.retry_queue import RetryQueue
 from kafka_sink.exactly_once.session import DeliverySettings
@@ -79,11 +79,11 @@ class CommitTransactions(CommitStep):
         self._search_offsets: dict[int, int] = {}
         # Since when a log has ended before the witness.
         self._short_since_ms: dict[int, int] = {}
-        self._is_last_call = False
+        self._stops_retrying = False
         self._ask_more(now_ms)
 
     @classmethod
-    def searching(
+    def for_search(
         cls, settings: DeliverySettings, ending: PreparedTransaction, witness: LastWrite, now_ms: int
     ) -> CommitTransactions:
         """Only the log is asked, because the coordinator has said already that it does not know."""
@@ -104,16 +104,16 @@ class CommitTransactions(CommitStep):
             return next(iter(self.obstacles.values()))
         return super().reason
 
-    def last_call(self, now_ms: int) -> None:
+    def stop_retrying(self, now_ms: int) -> None:
         """Time is up: every question is still asked once and answered once, but none is repeated."""
-        self._is_last_call = True
+        self._stops_retrying = True
         for key in self.queue.keys:
             if self.queue.has_tried(key) and not self.queue.is_out(key):
                 self.queue.drop(key)
         self._ask_more(now_ms)
 
     def _ask_more(self, now_ms: int) -> None:
-        """Questions are put as there is room for them, so that ten thousand of them cost no more than the room."""
+        """At most `parallel_requests` questions are open at a time, however many transactions there are."""
         while self._next_index < len(self._endings) and self.queue.count < self.settings.parallel_requests:
             key = RequestKey(COMMIT, self._next_index)
             ask_end(self.queue, now_ms, key, self._endings[self._next_index], commit=True)
@@ -121,8 +121,8 @@ class CommitTransactions(CommitStep):
 
     def on_answer(self, now_ms: int, answer: AdminResponse) -> None:
         super().on_answer(now_ms, answer)
-        if self._is_last_call:
-            self.last_call(now_ms)
+        if self._stops_retrying:
+            self.stop_retrying(now_ms)
         self._ask_more(now_ms)
 
     def on_refused(self, now_ms: int, key: RequestKey, reason: str) -> None:
@@ -147,12 +147,12 @@ class CommitTransactions(CommitStep):
         if found is Meaning.DONE:
             self._settle(key, TransactionOutcome.COMMITTED)
         elif found is Meaning.SUPERSEDED:
-            self.last_trouble = described(END_TXN.name, error_code)
+            self.last_trouble = describe_answer(END_TXN.name, error_code)
             self.queue.drop(key)
             self._search_offsets[key.number] = self._witnesses[key.number].last_offset + 1
             self._search_on(now_ms, key.number)
-        elif not self.repeats(now_ms, key, found, END_TXN.name, error_code):
-            self.on_refused(now_ms, key, described(END_TXN.name, error_code))
+        elif not self.repeat_if_needed(now_ms, key, found, END_TXN.name, error_code):
+            self.on_refused(now_ms, key, describe_answer(END_TXN.name, error_code))
 
     # ---- the log, where the coordinator has forgotten ----
 
@@ -161,9 +161,9 @@ class CommitTransactions(CommitStep):
         ask_fetch(self.queue, now_ms, RequestKey(MARKER, index), topic, partition, self._search_offsets[index])
 
     def _on_fetched(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        answer = fetched(body)
+        answer = read_fetch_answer(body)
         found = meaning(FETCH, answer.error_code)
-        if self.repeats(now_ms, key, found, FETCH.name, answer.error_code):
+        if self.repeat_if_needed(now_ms, key, found, FETCH.name, answer.error_code):
             return
         index = key.number
         topic, partition, last_offset = self._witnesses[index]
@@ -172,10 +172,10 @@ class CommitTransactions(CommitStep):
             ask_offset(self.queue, now_ms, RequestKey(MARKER_START, index), topic, partition, EARLIEST)
             return
         if found is not Meaning.DONE:
-            self.on_refused(now_ms, key, f"{topic}-{partition}: {described(FETCH.name, answer.error_code)}")
+            self.on_refused(now_ms, key, f"{topic}-{partition}: {describe_answer(FETCH.name, answer.error_code)}")
             return
         before = self._search_offsets[index]
-        outcome = self._marker(index, answer.records)
+        outcome = self._find_marker(index, answer.records)
         if outcome is not None:
             self._settle(key, outcome)
         elif self._search_offsets[index] > before:
@@ -194,14 +194,14 @@ class CommitTransactions(CommitStep):
         ask_end(self.queue, now_ms, key, self._endings[index], commit=True)
         self.queue.repeat(now_ms, key, find_again=True)
 
-    def _marker(self, index: int, records: bytes) -> TransactionOutcome | None:
+    def _find_marker(self, index: int, records: bytes) -> TransactionOutcome | None:
         for raw in raw_batches(records):
             if raw.next_offset <= self._search_offsets[index]:
                 continue
             self._search_offsets[index] = raw.next_offset
             if not raw.is_control or not _can_end(raw, self._endings[index]):
                 continue
-            marker = raw.decoded()
+            marker = raw.decode()
             if marker.is_commit_marker:
                 return TransactionOutcome.COMMITTED
             if marker.is_abort_marker:
@@ -209,14 +209,14 @@ class CommitTransactions(CommitStep):
         return None
 
     def _on_log_start(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        error_code, offset = listed_offset(body)
+        error_code, offset = read_offset_answer(body)
         found = meaning(LIST_OFFSETS, error_code)
-        if self.repeats(now_ms, key, found, LIST_OFFSETS.name, error_code):
+        if self.repeat_if_needed(now_ms, key, found, LIST_OFFSETS.name, error_code):
             return
         index = key.number
         if found is not Meaning.DONE:
             topic, partition, _ = self._witnesses[index]
-            self.on_refused(now_ms, key, f"{topic}-{partition}: {described(LIST_OFFSETS.name, error_code)}")
+            self.on_refused(now_ms, key, f"{topic}-{partition}: {describe_answer(LIST_OFFSETS.name, error_code)}")
         elif offset > self._search_offsets[index]:
             # Retention took the beginning; the marker may be in what is left.
             self._search_offsets[index] = offset
@@ -283,8 +283,8 @@ class AbortTransactions(CommitStep):
             if error_code == 0:
                 self.aborted.append(self._endings[key.number].transactional_id)
             self.queue.drop(key)
-        elif not self.repeats(now_ms, key, found, END_TXN.name, error_code):
-            self.on_refused(now_ms, key, described(END_TXN.name, error_code))
+        elif not self.repeat_if_needed(now_ms, key, found, END_TXN.name, error_code):
+            self.on_refused(now_ms, key, describe_answer(END_TXN.name, error_code))
 
 
 def transactions_to_end(record: LedgerRecord) -> list[PreparedTransaction]:

@@ -62,7 +62,7 @@ class TaskIdentity:
 
 def sink_id_of_checkpoint(location: str) -> str:
     """The default name of a sink: the same for every spelling of one checkpoint location."""
-    return f"{mmh3.hash128(normalised_location(location).encode()):032x}"
+    return f"{mmh3.hash128(normalize_location(location).encode()):032x}"
 
 
 def label_of(query_name: str | None, location: str | None) -> str:
@@ -73,9 +73,9 @@ def label_of(query_name: str | None, location: str | None) -> str:
     return text if len(text) <= SINK_LABEL_MAX else "..." + text[3 - SINK_LABEL_MAX :]
 
 
-def checked_sink_id(sink_id: str) -> str:
+def check_sink_id(sink_id: str) -> str:
     """The option `sink.id`, if it can be part of a transactional id and of an ACL."""
-    if not _SINK_ID.fullmatch(sink_id) or len(sink_id) > SINK_ID_CHARACTERS_MAX:
+    if not has_letters_of_sink_id(sink_id) or len(sink_id) > SINK_ID_CHARACTERS_MAX:
         raise ConfigError(
             f"sink.id is {sink_id!r}; it may have 1 to {SINK_ID_CHARACTERS_MAX} characters of A-Z a-z 0-9 . _ -, "
             "because it is the beginning of transactional ids and of the ACL for them"
@@ -83,7 +83,11 @@ def checked_sink_id(sink_id: str) -> str:
     return sink_id
 
 
-def normalised_location(location: str) -> str:
+def has_letters_of_sink_id(text: str) -> bool:
+    return bool(_SINK_ID.fullmatch(text))
+
+
+def normalize_location(location: str) -> str:
     """One spelling of a path or URI: `file:/a`, `file:///a/` and `/a` are the same place."""
     parts = urlsplit(location.strip())
     path = _SLASHES.sub("/", parts.path).rstrip("/") or "/"
@@ -131,7 +135,7 @@ def transactional_id_prefix(sink_id: str) -> str:
     return f"{sink_id}-"
 
 
-def parsed_task_identity(transactional_id: str) -> TaskIdentity | None:
+def parse_task_identity(transactional_id: str) -> TaskIdentity | None:
     """None: not an id of a task of any sink, such as the driver's or a foreign one."""
     parts = transactional_id.rsplit("-", 3)
     if len(parts) != 4:

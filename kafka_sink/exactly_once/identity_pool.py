@@ -52,7 +52,7 @@ class Used(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Shelf:
+class _SinkIdentities:
     """The ids of one sink in one run of one query."""
 
     run: str
@@ -66,7 +66,7 @@ class _Shelf:
     def is_of(self, run: str, query_id: str) -> bool:
         return (self.run, self.query_id) == (run, query_id)
 
-    def turn_to(self, batch_id: int) -> None:
+    def advance_to(self, batch_id: int) -> None:
         if batch_id > self.batch_id:
             self.batch_id = batch_id
             self.free |= self.waiting
@@ -75,7 +75,7 @@ class _Shelf:
 
 class IdentityPool:
     def __init__(self) -> None:
-        self._shelves: dict[str, _Shelf] = {}  # by sink id, the longest unused first
+        self._by_sink: dict[str, _SinkIdentities] = {}  # by sink id, the longest unused first
 
     def take(self, sink_id: str, run: str, key: BatchKey, spark_partition: int, attempt: int) -> TaskIdentity:
         """An id of this process that is free for the batch, or else one that is named after this attempt."""
@@ -86,34 +86,35 @@ class IdentityPool:
         """None: there is no id that is free for this batch."""
         if not isinstance(key.batch_id, int):
             return None
-        shelf = self._shelves.pop(sink_id, None)
-        if shelf is None or not shelf.is_of(run, key.query_id):
-            shelf = _Shelf(run, key.query_id, key.batch_id)
-        self._shelves[sink_id] = shelf
-        while len(self._shelves) > SINKS_MAX:
-            del self._shelves[next(iter(self._shelves))]
-        shelf.turn_to(key.batch_id)
+        known = self._by_sink.pop(sink_id, None)
+        if known is None or not known.is_of(run, key.query_id):
+            known = _SinkIdentities(run, key.query_id, key.batch_id)
+        self._by_sink[sink_id] = known
+        while len(self._by_sink) > SINKS_MAX:
+            del self._by_sink[next(iter(self._by_sink))]
+        known.advance_to(key.batch_id)
         # A task of an older batch has been given up by Spark; what is free may have been used since.
-        if key.batch_id < shelf.batch_id or not shelf.free:
+        if key.batch_id < known.batch_id or not known.free:
             return None
-        return Used(*shelf.free.popitem())
+        return Used(*known.free.popitem())
 
     def give_back(self, identity: TaskIdentity, key: BatchKey, transaction: PreparedTransaction | None = None) -> None:
         """Only by an attempt whose receipt is about to be returned, and each of whose InitProducerId was answered."""
-        shelf = self._shelves.get(identity.sink_id)
-        if shelf is None or not isinstance(key.batch_id, int) or not shelf.is_of(identity.run, key.query_id):
+        known = self._by_sink.get(identity.sink_id)
+        if known is None or not isinstance(key.batch_id, int) or not known.is_of(identity.run, key.query_id):
             return
-        shelf.turn_to(key.batch_id)
-        if len(shelf.free) + len(shelf.waiting) < IDENTITIES_PER_SINK_MAX:
-            chosen = shelf.waiting if key.batch_id == shelf.batch_id else shelf.free
+        known.advance_to(key.batch_id)
+        if len(known.free) + len(known.waiting) < IDENTITIES_PER_SINK_MAX:
+            chosen = known.waiting if key.batch_id == known.batch_id else known.free
             chosen[identity] = transaction
 
 
-def is_over(transaction: PreparedTransaction, described: Mapping[str, Any]) -> bool:
-    """`described`: what DescribeTransactions says about its id. Nobody has begun another transaction there, so an epoch
-    of it or a later one is about this transaction; an earlier one is the word of a coordinator that was replaced."""
+def is_over(transaction: PreparedTransaction, description: Mapping[str, Any]) -> bool:
+    """`description` is the row of DescribeTransactions for its id. Nobody has begun another transaction there, so an
+    epoch of it or a later one is about this transaction; an earlier one is the word of a coordinator that was
+    replaced."""
     is_its_own = (
-        described["producer_id"] == transaction.producer_id
-        and described["producer_epoch"] >= transaction.producer_epoch
+        description["producer_id"] == transaction.producer_id
+        and description["producer_epoch"] >= transaction.producer_epoch
     )
-    return described["error_code"] == 0 and described["transaction_state"] in OVER and is_its_own
+    return description["error_code"] == 0 and description["transaction_state"] in OVER and is_its_own

@@ -23,7 +23,7 @@ from enum import Enum
 
 from kafka_sink.error_table.writes import SPARK_UNEXPECTED
 from kafka_sink.errors import LocalProtocolError
-from kafka_sink.exactly_once.identity import TaskIdentity, parsed_task_identity, sink_id_of_query
+from kafka_sink.exactly_once.identity import TaskIdentity, parse_task_identity, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt, digest_of
 
 # A driver that was replaced this many runs ago and still lives is told so by the broker (it is fenced), not by us.
@@ -98,19 +98,19 @@ class LedgerRecord:
     def transactional_id(self, entry: TransactionEntry) -> str:
         return TaskIdentity(self.sink_id, self.run, entry.spark_partition, entry.attempt).transactional_id
 
-    def closed(self, wall_ms: int) -> LedgerRecord:
+    def as_done(self, wall_ms: int) -> LedgerRecord:
         return replace(self, kind=Kind.DONE, entries=(), outcomes=(), wall_ms=wall_ms)
 
-    def ended(self, outcomes: Sequence[TransactionOutcome | None], wall_ms: int) -> LedgerRecord:
+    def with_outcomes(self, outcomes: Sequence[TransactionOutcome | None], wall_ms: int) -> LedgerRecord:
         known = [outcome for outcome in outcomes if outcome is not None]
         if all(outcome is TransactionOutcome.COMMITTED for outcome in known):
-            return self.closed(wall_ms)
-        return self.stuck(known, wall_ms)
+            return self.as_done(wall_ms)
+        return self.as_stuck(known, wall_ms)
 
-    def stuck(self, outcomes: Sequence[TransactionOutcome], wall_ms: int) -> LedgerRecord:
+    def as_stuck(self, outcomes: Sequence[TransactionOutcome], wall_ms: int) -> LedgerRecord:
         return replace(self, kind=Kind.STUCK, outcomes=tuple(outcomes), wall_ms=wall_ms)
 
-    def resolved(self, *, is_accepted: bool, wall_ms: int) -> LedgerRecord:
+    def as_resolved(self, *, is_accepted: bool, wall_ms: int) -> LedgerRecord:
         kind = Kind.DONE if is_accepted else Kind.REPLAY
         return replace(self, kind=kind, entries=(), outcomes=(), is_accepted=is_accepted, wall_ms=wall_ms)
 
@@ -156,7 +156,7 @@ class LedgerState:
     def open_intents(self) -> list[LedgerRecord]:
         return [record for _, record in sorted(self.newest.items()) if record.kind is Kind.INTENT]
 
-    def stuck(self) -> list[LedgerRecord]:
+    def stuck_records(self) -> list[LedgerRecord]:
         return [record for _, record in sorted(self.newest.items()) if record.kind is Kind.STUCK]
 
 
@@ -280,7 +280,7 @@ def record_without_rows(
 ) -> LedgerRecord:
     """There is nothing to decide about; that the batch was here is all it says."""
     intent = intent_of(sink_id, key, run, (), previous=previous, since_ms=UNKNOWN_TIME, wall_ms=wall_ms)
-    return intent.closed(wall_ms)
+    return intent.as_done(wall_ms)
 
 
 def _since_ms(previous: LedgerRecord | None, run: str, since_ms: int) -> int:
@@ -308,7 +308,7 @@ def transaction_entries_of(sink_id: str, run: str, receipts: Sequence[TaskReceip
 def transaction_entry_of(sink_id: str, run: str, receipt: TaskReceipt) -> TransactionEntry:
     transaction = receipt.transaction
     assert transaction is not None
-    identity = parsed_task_identity(transaction.transactional_id)
+    identity = parse_task_identity(transaction.transactional_id)
     if identity is None or (identity.sink_id, identity.run) != (sink_id, run) or receipt.is_empty:
         # The ledger keeps only the numbers of the id; a receipt of another run or sink cannot be recorded.
         raise LocalProtocolError(

@@ -82,7 +82,7 @@ class Unrecordable(KafkaSinkError):
 def encode_record(record: LedgerRecord) -> bytes:
     """Bytes that `decode_record` turns into an equal record; raises `Unrecordable` if there are none."""
     try:
-        value = _encoded(_content(record))
+        value = _encode(_content(record))
         found = decode_record(value)
     except UnicodeEncodeError:
         raise _unrecordable("it has a text that is not Unicode", "") from None
@@ -120,22 +120,22 @@ def _content(record: LedgerRecord) -> dict[str, Any]:
     if record.is_accepted:
         content["accepted"] = True
     if record.entries:
-        content["receipts"] = _packed(record.entries)
+        content["receipts"] = _pack_entries(record.entries)
     if record.outcomes:
         content["fates"] = "".join(outcome.value for outcome in record.outcomes)
     return content
 
 
 def encode_claim(sink_id: str, run: str, wall_ms: int) -> bytes:
-    return _encoded({"kind": "claim", "sink": sink_id, "run": run, "wall_ms": wall_ms})
+    return _encode({"kind": "claim", "sink": sink_id, "run": run, "wall_ms": wall_ms})
 
 
 def decode_claim(value: bytes) -> str:
     """Whose run it names."""
-    return _text(_content_of(value), "run")
+    return _text(_parse_content(value), "run")
 
 
-def _encoded(content: dict[str, Any]) -> bytes:
+def _encode(content: dict[str, Any]) -> bytes:
     body = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     if len(body) < _COMPRESSED_FROM_BYTES:
         return f"{FORMAT} {VERSION} json\n".encode() + body
@@ -143,15 +143,15 @@ def _encoded(content: dict[str, Any]) -> bytes:
 
 
 def decode_record(value: bytes) -> LedgerRecord:
-    return _record(_content_of(value))
+    return _parse_record(_parse_content(value))
 
 
-def _content_of(value: bytes) -> dict[str, Any]:
+def _parse_content(value: bytes) -> dict[str, Any]:
     if len(value) > VALUE_BYTES_MAX:
         raise UnreadableRecord(f"a ledger record of {len(value)} bytes; at most {VALUE_BYTES_MAX} are read", "size")
     encoding, body = _split(value)
     if encoding == "zlib":
-        body = _decompressed(body)
+        body = _decompress(body)
     try:
         content = json.loads(body.decode())
     except (ValueError, RecursionError):
@@ -164,7 +164,7 @@ def _content_of(value: bytes) -> dict[str, Any]:
 # ---- writing ----
 
 
-def _packed(entries: tuple[TransactionEntry, ...]) -> dict[str, Any]:
+def _pack_entries(entries: tuple[TransactionEntry, ...]) -> dict[str, Any]:
     topics = sorted({entry.topic for entry in entries})
     index_of = {topic: index for index, topic in enumerate(topics)}
     packed: dict[str, Any] = {"topics": topics, "topic": [index_of[entry.topic] for entry in entries]}
@@ -198,7 +198,7 @@ def _split(value: bytes) -> tuple[str, bytes]:
     return words[2], value[len(header) + 1 :]
 
 
-def _decompressed(body: bytes) -> bytes:
+def _decompress(body: bytes) -> bytes:
     decompressor = zlib.decompressobj()
     try:
         content = decompressor.decompress(body, JSON_BYTES_MAX)
@@ -209,7 +209,7 @@ def _decompressed(body: bytes) -> bytes:
     return content
 
 
-def _record(content: dict[str, Any]) -> LedgerRecord:
+def _parse_record(content: dict[str, Any]) -> LedgerRecord:
     try:
         kind = Kind(_text(content, "kind"))
     except ValueError:
@@ -281,7 +281,7 @@ def _number(number: Any, name: str, lowest: int, highest: int) -> int:
 
 
 def _text(content: dict[str, Any], name: str) -> str:
-    return next(iter(_checked_texts([content.get(name)], name)))
+    return next(iter(_check_texts([content.get(name)], name)))
 
 
 def _label(found: Any) -> str:
@@ -293,10 +293,10 @@ def _texts(content: dict[str, Any], name: str, count_max: int) -> Iterable[str]:
     found = content.get(name)
     if not isinstance(found, list) or len(found) > count_max:
         raise UnreadableRecord(f"a ledger record whose {name!r} is no list of at most {count_max}", name)
-    return _checked_texts(found, name)
+    return _check_texts(found, name)
 
 
-def _checked_texts(found: list[Any], name: str) -> list[str]:
+def _check_texts(found: list[Any], name: str) -> list[str]:
     for text in found:
         if not isinstance(text, str) or len(text) > TEXT_CHARACTERS_MAX:
             raise UnreadableRecord(f"a ledger record whose {name!r} is no text of at most {TEXT_CHARACTERS_MAX}", name)
@@ -311,7 +311,7 @@ def _batch_id(content: dict[str, Any]) -> BatchId:
 def _topics(found: Any) -> dict[str, int]:
     if not isinstance(found, dict) or len(found) > TOPICS_MAX:
         raise UnreadableRecord(f"a ledger record whose topics are no object of at most {TOPICS_MAX}", "topics")
-    _checked_texts(list(found), "topics")
+    _check_texts(list(found), "topics")
     return {topic: _number(rows, "topics", 0, INT64_MAX) for topic, rows in found.items()}
 
 

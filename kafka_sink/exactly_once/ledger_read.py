@@ -6,7 +6,9 @@ proves that it is the leader: what is found was written, what is not found may h
 
 Records are read uncommitted and judged here by the control records behind them. A read_committed reader would stop at
 the last stable offset, which the open transaction of any other sink in the same ledger holds back; a decision of ours
-behind it would be missed. A record whose marker is not there yet counts as not written.
+behind it would be missed. A record whose marker is not there yet counts as not written. Who only looks (listing.py)
+waits for it, a moment: a coordinator answers a commit before it has written the markers, and a look right after a
+decision would find none.
 
 A record without a marker below the last stable offset has ended; aborted ones are filtered by their marker, which the
 cleaner keeps as long as the records, so it was committed.
@@ -23,6 +25,7 @@ A null value (set_aside.py) takes away what its key had before, as compaction do
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -40,11 +43,11 @@ from kafka_sink.exactly_once.log_scan import (
     RawBatch,
     ask_fetch,
     ask_offset,
-    fetched,
-    listed_offset,
     raw_batches,
+    read_fetch_answer,
+    read_offset_answer,
 )
-from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
 
@@ -54,13 +57,15 @@ READ = RequestKey("read ledger")
 KEYS_MAX = 100_000
 # Stands for a null value; no record begins like this.
 ERASED = b"\0"
+# A live coordinator writes its markers within milliseconds; the open transaction of a driver that died has none.
+MARKER_QUESTIONS, MARKER_WAIT_MS = 5, 100
 
 
 class LedgerRead(CommitStep):
     """`claim_offset`: read up to there, whatever the leader takes for the end; None: up to the high watermark.
 
     `named_sink_id`: the sink id without the query, where the release before kept this stream. `is_of_name`: every sink
-    under the name `sink_id`, those of its queries as well.
+    under the name `sink_id`, those of its queries as well. `awaits_markers`: of records that are there already.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class LedgerRead(CommitStep):
         named_sink_id: str = "",
         claim_offset: int | None = None,
         is_of_name: bool = False,
+        awaits_markers: bool = False,
     ) -> None:
         super().__init__(settings)
         self.state: LedgerState | None = None
@@ -82,6 +88,7 @@ class LedgerRead(CommitStep):
         self._claim_key = claim_key(sink_id).encode()
         self._claim_offset = claim_offset
         self._is_of_name = is_of_name
+        self._questions_left = MARKER_QUESTIONS if awaits_markers else 0
         self._begin(now_ms)
 
     def _begin(self, now_ms: int) -> None:
@@ -90,6 +97,7 @@ class LedgerRead(CommitStep):
         # By producer id and epoch: records that wait for their marker. By ledger key: offset and value of the newest.
         self._waiting: dict[tuple[int, int], list[tuple[int, str, bytes]]] = {}
         self._newest: dict[str, tuple[int, bytes]] = {}
+        self._key_counts = Counter[str]()
         self._claims: dict[str, int] = {}
         topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
         ask_offset(self.queue, now_ms, LOG_START, topic, partition, EARLIEST)
@@ -104,12 +112,12 @@ class LedgerRead(CommitStep):
         if key == READ:
             self._on_fetched(now_ms, body)
             return
-        error_code, offset = listed_offset(body)
+        error_code, offset = read_offset_answer(body)
         found = meaning(LIST_OFFSETS, error_code)
-        if self.repeats(now_ms, key, found, LIST_OFFSETS.name, error_code):
+        if self.repeat_if_needed(now_ms, key, found, LIST_OFFSETS.name, error_code):
             return
         if found is not Meaning.DONE:
-            self.fail(self._about(described(LIST_OFFSETS.name, error_code)))
+            self.fail(self._error_text(describe_answer(LIST_OFFSETS.name, error_code)))
             return
         self.queue.drop(key)
         if key == LOG_START:
@@ -120,9 +128,9 @@ class LedgerRead(CommitStep):
             self._read_on(now_ms, last_stable_offset=-1)
 
     def _on_fetched(self, now_ms: int, body: Mapping[str, Any]) -> None:
-        answer = fetched(body)
+        answer = read_fetch_answer(body)
         found = meaning(FETCH, answer.error_code)
-        if self.repeats(now_ms, READ, found, FETCH.name, answer.error_code):
+        if self.repeat_if_needed(now_ms, READ, found, FETCH.name, answer.error_code):
             return
         if found is Meaning.OUT_OF_RANGE:
             # The cleaner moved the beginning of the log meanwhile.
@@ -130,14 +138,15 @@ class LedgerRead(CommitStep):
             self._begin(now_ms)
             return
         if found is not Meaning.DONE:
-            self.fail(self._about(described(FETCH.name, answer.error_code)))
+            self.fail(self._error_text(describe_answer(FETCH.name, answer.error_code)))
             return
+        assert self._next_offset is not None and self._stop_offset is not None
         before = self._next_offset
         for batch in raw_batches(answer.records):
             self._take(batch)
-        if self._next_offset == before:
+        if self._next_offset == before < self._stop_offset:
             if answer.records:
-                raise RemoteProtocolError(self._about(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
+                raise RemoteProtocolError(self._error_text(f"no whole batch at offset {before}"), LEDGER_UNREADABLE)
             # More has to come: whoever says that there is none is not the leader any more.
             self.queue.repeat(now_ms, READ, find_again=True)
             return
@@ -150,13 +159,13 @@ class LedgerRead(CommitStep):
             return
         self._next_offset = raw.next_offset
         if raw.is_control:
-            marker = raw.decoded()
+            marker = raw.decode()
             if marker.is_commit_marker or marker.is_abort_marker:
                 ended = self._waiting.pop(self._transaction_ended_by(raw), [])
                 for offset, ledger_key, value in ended if marker.is_commit_marker else []:
                     self._keep(offset, ledger_key, value)
         elif raw.is_transactional:
-            decoded = raw.decoded()
+            decoded = raw.decode()
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
                 own_key = self._own_key(record.key)
                 if own_key is not None:
@@ -165,7 +174,7 @@ class LedgerRead(CommitStep):
                     transaction = (raw.producer_id, raw.producer_epoch)
                     self._waiting.setdefault(transaction, []).append((offset, own_key, value))
         else:
-            decoded = raw.decoded()
+            decoded = raw.decode()
             for offset, record in zip(decoded.offsets, decoded.records, strict=True):
                 if record.key == self._claim_key and record.value is not None:
                     self._take_claim(offset, record.value)
@@ -189,17 +198,30 @@ class LedgerRead(CommitStep):
         return text if sink_id == self._sink_id or (text and text == self._named_sink_id) else None
 
     def _keep(self, offset: int, ledger_key: str, value: bytes) -> None:
-        if len(self._newest) >= KEYS_MAX and ledger_key not in self._newest:
-            raise RemoteProtocolError(self._about(f"more than {KEYS_MAX} keys"), LEDGER_UNREADABLE)
+        if ledger_key not in self._newest:
+            sink_id = ledger_key.partition("/")[0]
+            self._key_counts[sink_id] += 1
+            if self._key_counts[sink_id] > KEYS_MAX:
+                text = self._error_text(f"more than {KEYS_MAX} keys of {sink_id}")
+                raise RemoteProtocolError(text, LEDGER_UNREADABLE)
         if offset >= self._newest.get(ledger_key, (-1, b""))[0]:
             self._newest[ledger_key] = (offset, value)
 
     def _read_on(self, now_ms: int, *, last_stable_offset: int) -> None:
         assert self._next_offset is not None and self._stop_offset is not None
+        topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
         if self._next_offset < self._stop_offset:
-            topic, partition = self.settings.ledger_topic, self.settings.ledger_partition
             ask_fetch(self.queue, now_ms, READ, topic, partition, self._next_offset)
-            return
+        elif self._questions_left and self._is_marker_missing(last_stable_offset):
+            self._questions_left -= 1
+            ask_fetch(self.queue, now_ms, READ, topic, partition, self._next_offset, MARKER_WAIT_MS)
+        else:
+            self._conclude(last_stable_offset)
+
+    def _is_marker_missing(self, last_stable_offset: int) -> bool:
+        return any(offset >= last_stable_offset for waiting in self._waiting.values() for offset, _, _ in waiting)
+
+    def _conclude(self, last_stable_offset: int) -> None:
         unmarked: dict[str, list[tuple[int, bytes]]] = {}
         for waiting in self._waiting.values():
             for offset, ledger_key, value in waiting:
@@ -213,11 +235,11 @@ class LedgerRead(CommitStep):
         self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
     ) -> None:
         """Only the newest record of a key is decoded: what an older release wrote before it is nobody's concern."""
-        newest = {key: self._decoded(offset, value) for key, (offset, value) in found.items()}
+        newest = {key: self._decode(offset, value) for key, (offset, value) in found.items()}
         settled = dict(newest)
         doubtful = set()
         for key, found_unmarked in unmarked.items():
-            for offset, record in self._believed(found_unmarked):
+            for offset, record in self._decode_believed(found_unmarked):
                 if key not in doubtful:
                     newest[key] = record
                 self.unmarked_offset = max(self.unmarked_offset, offset)
@@ -243,18 +265,18 @@ class LedgerRead(CommitStep):
         is_known = older is not None and self._sink_id not in newest and is_of_stream(older, self._sink_id)
         return self._named_sink_id if is_known else None
 
-    def _believed(self, unmarked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, LedgerRecord]]:
+    def _decode_believed(self, unmarked: Sequence[tuple[int, bytes]]) -> Iterator[tuple[int, LedgerRecord]]:
         """The newest first."""
         for offset, value in sorted(unmarked, reverse=True):
-            record = None if value == ERASED else self._decoded(offset, value)
+            record = None if value == ERASED else self._decode(offset, value)
             if record is not None and record.kind is not Kind.REPLAY and not record.is_accepted:
                 yield offset, record
 
-    def _decoded(self, offset: int, value: bytes) -> LedgerRecord:
+    def _decode(self, offset: int, value: bytes) -> LedgerRecord:
         try:
             return decode_record(value)
         except RemoteProtocolError as error:
-            raise RemoteProtocolError(self._about(f"{error} (offset {offset})"), LEDGER_UNREADABLE) from None
+            raise RemoteProtocolError(self._error_text(f"{error} (offset {offset})"), LEDGER_UNREADABLE) from None
 
-    def _about(self, text: str) -> str:
+    def _error_text(self, text: str) -> str:
         return f"{self.settings.ledger_title}: {text}"

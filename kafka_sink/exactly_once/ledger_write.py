@@ -25,12 +25,12 @@ from kafka_sink.exactly_once.end_txn import CommitTransactions, LastWrite, ask_e
 from kafka_sink.exactly_once.ledger import LedgerRecord, TransactionOutcome, ledger_key
 from kafka_sink.exactly_once.ledger_codec import Unrecordable, encode_record
 from kafka_sink.exactly_once.ledger_read import KEYS_MAX
-from kafka_sink.exactly_once.log_append import PRODUCE_LAST_BY_NAME, appended, ask_append
-from kafka_sink.exactly_once.outcome import Meaning, described, end_meaning, meaning
+from kafka_sink.exactly_once.log_append import PRODUCE_LAST_BY_NAME, ask_append, read_append_answer
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, end_meaning, meaning
 from kafka_sink.exactly_once.receipt import PreparedTransaction
 from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, encode_batch
 from kafka_sink.wire.apis import ADD_PARTITIONS_TO_TXN, END_TXN, INIT_PRODUCER_ID, PRODUCE, Api
 
@@ -112,7 +112,7 @@ class LedgerWrite(CommitStep):
         # An EndTxn was asked for and not answered definitely: it may have been carried out.
         self._end_is_in_doubt = False
         # Without a timestamp: a broker refuses one that is far ahead, and the driver's clock may be wrong.
-        self._batch = encode_batch([Record(NO_TIMESTAMP, *self._content())], compressor("none"))
+        self._batch = encode_batch([Record(NO_TIMESTAMP, *self._content())], make_compressor("none"))
         transaction_version = settings.transaction_version
         if transaction_version == 1 and session.is_used:
             self.state = WriteState.RENEWING
@@ -244,10 +244,10 @@ class LedgerWrite(CommitStep):
     def _is_done(self, now_ms: int, key: RequestKey, api: Api, error_code: int) -> bool:
         """False: it is repeated, or it was refused."""
         found = meaning(api, error_code)
-        if self.repeats(now_ms, key, found, api.name, error_code):
+        if self.repeat_if_needed(now_ms, key, found, api.name, error_code):
             return False
         if found is not Meaning.DONE:
-            self._refuse(self._about(api, error_code), is_fenced=found is Meaning.FENCED)
+            self._refuse(self._error_text(api, error_code), is_fenced=found is Meaning.FENCED)
             return False
         self.queue.drop(key)
         return True
@@ -279,7 +279,7 @@ class LedgerWrite(CommitStep):
         self._ask_produce(now_ms)
 
     def _on_produced(self, now_ms: int, body: Mapping[str, Any]) -> None:
-        error_code, offset = appended(body)
+        error_code, offset = read_append_answer(body)
         if not self._is_done(now_ms, WRITE, PRODUCE, error_code):
             return
         self._move(WriteEvent.APPENDED)
@@ -290,7 +290,7 @@ class LedgerWrite(CommitStep):
     def _on_ended(self, now_ms: int, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
         found = end_meaning(error_code, commit=True)
-        if self.repeats(now_ms, END, found, END_TXN.name, error_code):
+        if self.repeat_if_needed(now_ms, END, found, END_TXN.name, error_code):
             self._end_is_in_doubt = True
             return
         if found is Meaning.DONE:
@@ -300,7 +300,7 @@ class LedgerWrite(CommitStep):
             self._begin_search(now_ms, error_code)
         else:
             is_fenced = found is Meaning.SUPERSEDED
-            self._refuse(self._about(END_TXN, error_code), is_fenced=is_fenced)
+            self._refuse(self._error_text(END_TXN, error_code), is_fenced=is_fenced)
 
     def _on_committed(self, body: Mapping[str, Any]) -> None:
         self.queue.drop(END)
@@ -320,9 +320,9 @@ class LedgerWrite(CommitStep):
         """Superseded after a try that got no answer. Somebody is the driver now; was this record still written?"""
         self.queue.drop_all()
         self._session.forget_identity()
-        self.last_trouble = described(END_TXN.name, error_code)
+        self.last_trouble = describe_answer(END_TXN.name, error_code)
         witness = LastWrite(self.settings.ledger_topic, self.settings.ledger_partition, self._offset)
-        self._search = CommitTransactions.searching(self.settings, self._ending(), witness, now_ms)
+        self._search = CommitTransactions.for_search(self.settings, self._ending(), witness, now_ms)
         self.queue = self._search.queue
 
     def _on_searched(self) -> None:
@@ -338,11 +338,11 @@ class LedgerWrite(CommitStep):
             # Nobody can say: it stays in doubt.
             self.failure = StepFailure(self._search.obstacles.get(0) or self.last_trouble, is_fenced=True)
 
-    def _about(self, api: Api, error_code: int) -> str:
+    def _error_text(self, api: Api, error_code: int) -> str:
         where = (
             self.settings.ledger_title if api in (PRODUCE, ADD_PARTITIONS_TO_TXN) else self._session.transactional_id
         )
-        text = f"{where}: {described(api.name, error_code)}"
+        text = f"{where}: {describe_answer(api.name, error_code)}"
         if error_code != MESSAGE_TOO_LARGE:
             return text
         return (

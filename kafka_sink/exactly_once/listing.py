@@ -15,11 +15,11 @@ from typing import Any, Generic, TypeVar
 from kafka_sink.client.admin_request import AdminResponse, AllBrokers, RequestKey, ResponseKind
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.exactly_once.commit_step import CommitStep, Progress
-from kafka_sink.exactly_once.identity import TaskIdentity, belongs_to, parsed_task_identity
+from kafka_sink.exactly_once.identity import TaskIdentity, belongs_to, parse_task_identity
 from kafka_sink.exactly_once.ledger import LedgerRecord
 from kafka_sink.exactly_once.ledger_codec import decode_record
 from kafka_sink.exactly_once.ledger_read import LedgerRead
-from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.preflight import DescribeTransactions, TransactionDescription
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
@@ -45,7 +45,7 @@ class SingleStep(Generic[PartT]):
         if now_ms >= self._deadline_ms:
             self._part.fail(f"no time left ({self._part.last_trouble or 'no answer'})")
             return Progress((), None, self._part)
-        requests = self._part.queue.due(now_ms)
+        requests = self._part.queue.take_due(now_ms)
         moments = (self._part.queue.wake_at_ms(), self._deadline_ms)
         return Progress(requests, min(moment for moment in moments if moment is not None), None)
 
@@ -72,7 +72,10 @@ class LedgerListing(LedgerRead):
     ) -> None:
         self.listed: list[Listed] | None = None
         self._is_of_all = sink_id is None
-        super().__init__(settings, sink_id or "", now_ms, claim_offset=claim_offset, is_of_name=True)
+        is_look = claim_offset is None
+        super().__init__(
+            settings, sink_id or "", now_ms, claim_offset=claim_offset, is_of_name=True, awaits_markers=is_look
+        )
 
     @property
     def is_finished(self) -> bool:
@@ -88,10 +91,10 @@ class LedgerListing(LedgerRead):
     def _on_newest(
         self, found: Mapping[str, tuple[int, bytes]], unmarked: Mapping[str, list[tuple[int, bytes]]]
     ) -> None:
-        self.listed = [_listed(ledger_key, *found[ledger_key]) for ledger_key in sorted(found)]
+        self.listed = [_decode_listed(ledger_key, *found[ledger_key]) for ledger_key in sorted(found)]
 
 
-def _listed(ledger_key: str, offset: int, value: bytes) -> Listed:
+def _decode_listed(ledger_key: str, offset: int, value: bytes) -> Listed:
     try:
         return Listed(ledger_key, offset, decode_record(value))
     except RemoteProtocolError as error:
@@ -143,10 +146,10 @@ class OpenTransactions(CommitStep):
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         if meaning(LIST_TRANSACTIONS, body["error_code"]) is not Meaning.DONE:
-            self.notes.append(described(LIST_TRANSACTIONS.name, body["error_code"]))
+            self.notes.append(describe_answer(LIST_TRANSACTIONS.name, body["error_code"]))
             return
         for state in body["transaction_states"]:
-            identity = parsed_task_identity(state["transactional_id"])
+            identity = parse_task_identity(state["transactional_id"])
             if identity is not None and self._is_wanted(identity):
                 self.ids[state["transactional_id"]] = None
 

@@ -37,7 +37,7 @@ def ask_append(
     queue.ask(now_ms, key, target, PRODUCE, body, version_min=version_min, version_max=version_max)
 
 
-def appended(body: Mapping[str, Any]) -> tuple[int, int]:
+def read_append_answer(body: Mapping[str, Any]) -> tuple[int, int]:
     """Error code and offset."""
     partition = body["responses"][0]["partition_responses"][0]
     return partition["error_code"], partition["base_offset"]

@@ -17,7 +17,7 @@ from kafka_sink.exactly_once.log_scan import (
     READ_UNCOMMITTED,
     offsets_body,
 )
-from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import LIST_OFFSETS
 
@@ -54,4 +54,4 @@ class LogEnds(CommitStep):
                 if meaning(LIST_OFFSETS, told["error_code"]) is Meaning.DONE:
                     found[topic["name"], told["partition_index"]] = told["offset"]
                 else:
-                    self.last_trouble = described(LIST_OFFSETS.name, told["error_code"])
+                    self.last_trouble = describe_answer(LIST_OFFSETS.name, told["error_code"])

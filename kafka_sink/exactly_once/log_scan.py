@@ -20,6 +20,7 @@ from kafka_sink.wire.apis import FETCH, LIST_OFFSETS
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 FETCH_BYTES_MAX = 4 * 1024 * 1024
+FETCH_WAIT_MS = 500
 # Up to here requests name topics by name rather than by id.
 FETCH_LAST_BY_NAME = 12
 # The first version of ListOffsets that knows isolation levels.
@@ -36,7 +37,7 @@ class RawBatch:
     is_transactional: bool
     is_control: bool
 
-    def decoded(self) -> DecodedBatch:
+    def decode(self) -> DecodedBatch:
         return decode_batch(self.content)
 
 
@@ -79,15 +80,26 @@ def raw_batches(records: bytes) -> Iterator[RawBatch]:
         position = stop
 
 
-def ask_fetch(queue: RetryQueue, now_ms: int, key: RequestKey, topic: str, partition: int, offset: int) -> None:
-    body = fetch_body(topic, partition, offset, READ_UNCOMMITTED)
+def ask_fetch(
+    queue: RetryQueue,
+    now_ms: int,
+    key: RequestKey,
+    topic: str,
+    partition: int,
+    offset: int,
+    wait_ms: int = FETCH_WAIT_MS,
+) -> None:
+    """`wait_ms`: so long a broker waits for something to come, well below any time limit of a request."""
+    body = fetch_body(topic, partition, offset, READ_UNCOMMITTED, wait_ms)
     queue.ask(now_ms, key, Leader(topic, partition), FETCH, body, version_max=FETCH_LAST_BY_NAME)
 
 
-def fetch_body(topic: str, partition: int, offset: int, isolation_level: int) -> dict[str, Any]:
+def fetch_body(
+    topic: str, partition: int, offset: int, isolation_level: int, wait_ms: int = FETCH_WAIT_MS
+) -> dict[str, Any]:
     asked = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES_MAX}
     return {
-        "max_wait_ms": 500,
+        "max_wait_ms": wait_ms,
         "min_bytes": 1,
         "max_bytes": FETCH_BYTES_MAX,
         "isolation_level": isolation_level,
@@ -113,7 +125,7 @@ def offsets_body(partitions: Iterable[tuple[str, int]], timestamp: int, isolatio
     return {"replica_id": -1, "isolation_level": isolation_level, "topics": topics}
 
 
-def fetched(body: Mapping[str, Any]) -> FetchedPartition:
+def read_fetch_answer(body: Mapping[str, Any]) -> FetchedPartition:
     """The one partition that was asked for; an error of the whole answer stands for it."""
     if body.get("error_code", 0):
         return FetchedPartition(body["error_code"], -1, -1, b"")
@@ -126,7 +138,7 @@ def fetched(body: Mapping[str, Any]) -> FetchedPartition:
     )
 
 
-def listed_offset(body: Mapping[str, Any]) -> tuple[int, int]:
+def read_offset_answer(body: Mapping[str, Any]) -> tuple[int, int]:
     """Error code and offset."""
     partition = _only(body["topics"])
     return partition["error_code"], partition["offset"]

@@ -34,7 +34,7 @@ from kafka_sink.exactly_once.session import DeliverySettings
 NAMED_MAX = 10
 
 
-def aborted(
+def aborted_error(
     sink_id: str, key: BatchKey, summary: BatchSummary, reason: str, entry: ErrorEntry = NOT_COMMITTED
 ) -> CommitAborted:
     text = (
@@ -44,13 +44,13 @@ def aborted(
     return CommitAborted(text, entry, **_facts(sink_id, key, summary.row_count, summary.topics))
 
 
-def not_started(sink_id: str, operation: str, reason: str) -> CommitAborted:
+def not_started_error(sink_id: str, operation: str, reason: str) -> CommitAborted:
     text = f"{operation} of sink {sink_id!r} was not possible: {reason}. Nothing was changed; it may be tried again"
     return CommitAborted(text, NOT_STARTED, sink_id=sink_id)
 
 
-def fenced(sink_id: str, key: BatchKey, summary: BatchSummary, reason: str) -> CommitAborted:
-    return aborted(
+def fenced_error(sink_id: str, key: BatchKey, summary: BatchSummary, reason: str) -> CommitAborted:
+    return aborted_error(
         sink_id,
         key,
         summary,
@@ -60,8 +60,8 @@ def fenced(sink_id: str, key: BatchKey, summary: BatchSummary, reason: str) -> C
     )
 
 
-def superseded(sink_id: str, key: BatchKey, summary: BatchSummary, newest: LedgerRecord) -> CommitAborted:
-    return aborted(
+def superseded_error(sink_id: str, key: BatchKey, summary: BatchSummary, newest: LedgerRecord) -> CommitAborted:
+    return aborted_error(
         sink_id,
         key,
         summary,
@@ -71,8 +71,8 @@ def superseded(sink_id: str, key: BatchKey, summary: BatchSummary, newest: Ledge
     )
 
 
-def rolled_back(sink_id: str, key: BatchKey, summary: BatchSummary, newest: LedgerRecord) -> CommitAborted:
-    return aborted(
+def rolled_back_error(sink_id: str, key: BatchKey, summary: BatchSummary, newest: LedgerRecord) -> CommitAborted:
+    return aborted_error(
         sink_id,
         key,
         summary,
@@ -83,34 +83,44 @@ def rolled_back(sink_id: str, key: BatchKey, summary: BatchSummary, newest: Ledg
     )
 
 
-def other_rows(sink_id: str, record: LedgerRecord, summary: BatchSummary) -> CommitAborted:
+def other_rows_error(
+    sink_id: str, record: LedgerRecord, summary: BatchSummary, how: str, *, is_own: bool
+) -> CommitAborted:
+    """`is_own`: the same run has delivered them."""
     key = record.key
-    cause = (
-        "Either the checkpoint is an older copy and Spark has planned other input under this number, or the query "
-        "makes its rows anew each time it runs. In the first case restore the newer checkpoint, or start with a new one"
-        if key.query_id
-        else "If this is another export, give it a batch.id of its own"
-    )
+    if is_own:
+        cause = (
+            "This very run delivered it: inside foreachBatch each write of one batch needs a sink.id of its own. With "
+            "that, start the query again: it writes what is missing of this batch, and nothing twice"
+        )
+    elif key.query_id:
+        cause = (
+            "Either the checkpoint is an older copy and Spark has planned other input under this number, or the query "
+            "makes its rows anew each time it runs, or writes one batch twice under one sink.id. In the first case "
+            "restore the newer checkpoint, or start with a new one"
+        )
+    else:
+        cause = "If this is another export, give it a batch.id of its own"
     text = (
         f"{_batch(key, summary.row_count, summary.topics)} comes again with other rows: delivered under this name "
-        f"were {_counts(record.topics)}, this time there are {_counts(summary.topic_rows)}. Nothing was written this "
-        f"time, and what was delivered is untouched. {cause}. replay.mismatch=warn drops these rows and goes on with "
-        "what was delivered"
+        f"were {_counts(record.topics)}, this time there are {_counts(summary.topic_rows)} ({how}). Nothing was "
+        f"written this time, and what was delivered is untouched. {cause}. replay.mismatch=warn drops these rows and "
+        "goes on with what was delivered"
     )
     return CommitAborted(text, OTHER_ROWS, **_facts(sink_id, key, summary.row_count, summary.topics))
 
 
-def other_rows_dropped(record: LedgerRecord, summary: BatchSummary, how: str) -> str:
+def dropped_rows_text(record: LedgerRecord, summary: BatchSummary, how: str) -> str:
     return (
         f"{record.key} was delivered before with {_counts(record.topics)}, and came again with "
         f"{_counts(summary.topic_rows)} ({how}). What was delivered stays as it is; the rows of this time were not "
         "written. That is right for a query that makes its rows anew each time it runs (rand(), uuid(), a shuffle "
-        "without order), and a loss if the checkpoint was set back"
+        "without order), and a loss if the checkpoint was set back, or if two things are written under this name"
     )
 
 
-def unknown_sink(sink_id: str, key: BatchKey, summary: BatchSummary, ledger_topic: str) -> CommitAborted:
-    return aborted(
+def unknown_sink_error(sink_id: str, key: BatchKey, summary: BatchSummary, ledger_topic: str) -> CommitAborted:
+    return aborted_error(
         sink_id,
         key,
         summary,
@@ -123,7 +133,7 @@ def unknown_sink(sink_id: str, key: BatchKey, summary: BatchSummary, ledger_topi
     )
 
 
-def other_cluster(record: LedgerRecord, settings: DeliverySettings) -> CommitAborted:
+def other_cluster_error(record: LedgerRecord, settings: DeliverySettings) -> CommitAborted:
     """About the record, whatever batch was to be committed: of that one nothing is visible either."""
     text = (
         f"{_of_record(record)} was decided in the Kafka cluster {record.cluster_id!r}, and this one is "
@@ -135,7 +145,7 @@ def other_cluster(record: LedgerRecord, settings: DeliverySettings) -> CommitAbo
     return CommitAborted(text, OTHER_CLUSTER, **_record_facts(record))
 
 
-def pending(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str) -> CommitPending:
+def pending_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str) -> CommitPending:
     open_count = sum(outcome is None for outcome in outcomes) if outcomes else len(record.entries)
     text = (
         f"{_of_record(record)} is decided, but {open_count} of {len(record.entries)} transactions are not known to be "
@@ -145,7 +155,7 @@ def pending(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None],
     return CommitPending(text, COMMIT_PENDING, **_record_facts(record))
 
 
-def in_doubt(record: LedgerRecord, reason: str) -> CommitPending:
+def in_doubt_error(record: LedgerRecord, reason: str) -> CommitPending:
     text = (
         f"{_of_record(record)}: whether the decision to commit it was written to the ledger is not known: {reason}. "
         "Its transactions are left as they are. Run the query again, or `pykafka-sink recover`, before they time out: "
@@ -154,7 +164,7 @@ def in_doubt(record: LedgerRecord, reason: str) -> CommitPending:
     return CommitPending(text, IN_DOUBT, **_record_facts(record))
 
 
-def not_recorded(record: LedgerRecord, reason: str) -> CommitPending:
+def not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
     text = (
         f"{_of_record(record)} is committed and visible, but the ledger could not be told so: {reason}. Run the query "
         "again: it finds the decision, sees that all is committed, and goes on; nothing is written twice"
@@ -162,7 +172,7 @@ def not_recorded(record: LedgerRecord, reason: str) -> CommitPending:
     return CommitPending(text, NOT_RECORDED, **_record_facts(record))
 
 
-def choice_not_recorded(record: LedgerRecord, reason: str) -> CommitPending:
+def choice_not_recorded_error(record: LedgerRecord, reason: str) -> CommitPending:
     choice = "accepted as it is" if record.is_accepted else "to run again"
     text = (
         f"It is not known whether the ledger has been told that {_of_record(record)} is {choice}: {reason}. If it has "
@@ -172,7 +182,7 @@ def choice_not_recorded(record: LedgerRecord, reason: str) -> CommitPending:
     return CommitPending(text, CHOICE_NOT_RECORDED, **_record_facts(record))
 
 
-def other_pending(
+def other_pending_error(
     sink_id: str, key: BatchKey, summary: BatchSummary, record: LedgerRecord, reason: str
 ) -> CommitPending:
     text = (
@@ -183,7 +193,7 @@ def other_pending(
     return CommitPending(text, EARLIER_PENDING, **_facts(sink_id, key, summary.row_count, summary.topics))
 
 
-def lost(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]) -> CommitLost:
+def lost_error(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]) -> CommitLost:
     committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
     text = (
         f"{_of_record(record)} was decided, but not all of its transactions could be committed, most likely because "
@@ -196,7 +206,9 @@ def lost(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None]) ->
     return CommitLost(text, ROWS_LOST, **_record_facts(record))
 
 
-def lost_without_ledger(record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str) -> CommitLost:
+def lost_without_ledger_error(
+    record: LedgerRecord, outcomes: Sequence[TransactionOutcome | None], reason: str
+) -> CommitLost:
     committed = sum(outcome is TransactionOutcome.COMMITTED for outcome in outcomes)
     open_count = sum(outcome is None for outcome in outcomes)
     text = (

@@ -118,7 +118,7 @@ def next_step(
         successor = session.successor(ledger)
         if successor is not None:
             reason = f"its run {successor} has claimed the ledger"
-            return NextStep(StepKind.END, error=messages.fenced(session.sink_id, job.key, summary, reason))
+            return NextStep(StepKind.END, error=messages.fenced_error(session.sink_id, job.key, summary, reason))
         if not is_fenced and not is_replaced(ledger, job.key, session.run):
             return NextStep(StepKind.FENCE)
         found = _judge_commit(job, session, settings, ledger, summary)
@@ -153,17 +153,17 @@ def _judge_commit(
         nothing = record_without_rows(sink_id, key, session.run, record, job.wall_ms)
         return NextStep(StepKind.RECORD, replace(nothing, label=session.label))
     if found is Finding.UNKNOWN_SINK:
-        return NextStep(StepKind.END, error=messages.unknown_sink(sink_id, key, summary, settings.ledger_topic))
+        return NextStep(StepKind.END, error=messages.unknown_sink_error(sink_id, key, summary, settings.ledger_topic))
     assert record is not None
     if found in (Finding.FINISH_OWN, Finding.FINISH_OTHER):
         return NextStep(StepKind.FINISH, record)
     if found is Finding.DELIVERED:
         return _judge_delivered(session, settings, record, summary)
     if found is Finding.LOST:
-        return NextStep(StepKind.END, error=messages.lost(record, record.outcomes))
+        return NextStep(StepKind.END, error=messages.lost_error(record, record.outcomes))
     if found is Finding.ROLLED_BACK:
-        return NextStep(StepKind.END, error=messages.rolled_back(sink_id, key, summary, record))
-    return NextStep(StepKind.END, error=messages.superseded(sink_id, key, summary, record))
+        return NextStep(StepKind.END, error=messages.rolled_back_error(sink_id, key, summary, record))
+    return NextStep(StepKind.END, error=messages.superseded_error(sink_id, key, summary, record))
 
 
 def _judge_delivered(
@@ -171,25 +171,28 @@ def _judge_delivered(
 ) -> NextStep:
     """What was written again is aborted. It should be the same rows, since Spark logs the input of a batch before it
     runs it. If it is not, a checkpoint was set back, or two things are written under one name: rows would be lost
-    without a word. Equal counts are let pass with a warning: that is what rand() and shuffles do."""
+    without a word. Equal counts are let pass with a warning: that is what rand() and shuffles do. But not within one
+    run: Spark repeats no batch there, so these are two writes inside foreachBatch."""
+    is_own = record.run == session.run
     # By this very run: the transactions at hand may be those of the decision. The sweep ends only what is open.
-    move = StepKind.SWEEP if record.run == session.run else StepKind.DISCARD
+    move = StepKind.SWEEP if is_own else StepKind.DISCARD
     found = likeness(record, summary)
     if found is Likeness.SAME or settings.on_mismatch is OnMismatch.SKIP:
         return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED)
-    if found is Likeness.OTHER_COUNTS and settings.on_mismatch is OnMismatch.FAIL:
-        return NextStep(move, record, error=messages.other_rows(session.sink_id, record, summary))
-    note = messages.other_rows_dropped(record, summary, found.value)
+    if (found is Likeness.OTHER_COUNTS or is_own) and settings.on_mismatch is OnMismatch.FAIL:
+        error = messages.other_rows_error(session.sink_id, record, summary, found.value, is_own=is_own)
+        return NextStep(move, record, error=error)
+    note = messages.dropped_rows_text(record, summary, found.value)
     return NextStep(move, record, conclusion=Conclusion.ALREADY_DELIVERED, note=note)
 
 
 def _judge_choice(job: Job, ledger: LedgerState, settings: DeliverySettings) -> NextStep:
     """Without a batch named, the choice is about the only stuck one. What was decided in another cluster is stuck."""
     foreign = [record for record in ledger.open_intents() if record.is_of_another_cluster(settings.cluster_id)]
-    stuck = [record for record in (*ledger.stuck(), *foreign) if job.key in (None, record.key)]
+    stuck = [record for record in (*ledger.stuck_records(), *foreign) if job.key in (None, record.key)]
     if len(stuck) != 1:
         return NextStep(StepKind.END, conclusion=Conclusion.NOTHING_TO_DO)
-    chosen = stuck[0].resolved(is_accepted=job.operation is DriverOperation.ACCEPT, wall_ms=job.wall_ms)
+    chosen = stuck[0].as_resolved(is_accepted=job.operation is DriverOperation.ACCEPT, wall_ms=job.wall_ms)
     return NextStep(StepKind.RECORD, chosen)
 
 
@@ -198,9 +201,9 @@ def _judge_open(job: Job, ledger: LedgerState) -> NextStep:
     intents = ledger.open_intents()
     if intents:
         return NextStep(StepKind.FINISH, intents[0])
-    for record in ledger.stuck():
+    for record in ledger.stuck_records():
         if isinstance(record.key.batch_id, int):
-            return NextStep(StepKind.END, error=messages.lost(record, record.outcomes))
+            return NextStep(StepKind.END, error=messages.lost_error(record, record.outcomes))
     if job.operation is DriverOperation.SWEEP:
         return NextStep(StepKind.SWEEP)
     return NextStep(StepKind.END)

@@ -162,7 +162,7 @@ _LESS_NEEDED: Mapping[str, str] = {
 }
 
 
-def described(api_name: str, error_code: int) -> str:
+def describe_answer(api_name: str, error_code: int) -> str:
     """A code for an error text."""
     facts = code(error_code)
     text = f"{api_name} was answered with {facts.name} ({facts.number}): {facts.text}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from kafka_sink.client.admin_request import AdminResponse, Coordinators, RequestKey, ResponseKind
 from kafka_sink.exactly_once.commit_step import MORE_TIME, CommitStep
-from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.receipt import PreparedTransaction, TaskReceipt
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.frozen import frozen
@@ -107,10 +107,10 @@ class DescribeTransactions(CommitStep):
             elif found is Meaning.NEVER:
                 del self._missing[transactional_id]
             elif found in (Meaning.UNAUTHORIZED, Meaning.REFUSED):
-                self.fail(f"{transactional_id}: {described(DESCRIBE_TRANSACTIONS.name, error_code)}")
+                self.fail(f"{transactional_id}: {describe_answer(DESCRIBE_TRANSACTIONS.name, error_code)}")
                 return
             else:
-                self.last_trouble = described(DESCRIBE_TRANSACTIONS.name, error_code)
+                self.last_trouble = describe_answer(DESCRIBE_TRANSACTIONS.name, error_code)
 
 
 @frozen
@@ -122,7 +122,7 @@ class PreflightResult:
     since_ms: int
 
 
-def checked(
+def check_transactions(
     receipts: Sequence[TaskReceipt], found: Mapping[str, TransactionDescription], margin_ms: int
 ) -> PreflightResult:
     """`receipts`: with a transaction, each."""
@@ -143,7 +143,7 @@ def checked(
     return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, since_ms)
 
 
-def checked_by_time_alone(receipts: Iterable[TaskReceipt], margin_ms: int) -> PreflightResult:
+def check_time_left(receipts: Iterable[TaskReceipt], margin_ms: int) -> PreflightResult:
     """Where DescribeTransactions is not spoken. How long ago a receipt was made is not known then."""
     left_ms = min(receipt.remaining_ms for receipt in receipts)
     return PreflightResult(_time_problem(left_ms, margin_ms), left_ms, -1)

@@ -52,7 +52,7 @@ class WrittenPartition(NamedTuple):
     first_offset: int
     last_offset: int
 
-    def joined(self, other: WrittenPartition) -> WrittenPartition:
+    def merge(self, other: WrittenPartition) -> WrittenPartition:
         first, last = min(self.first_offset, other.first_offset), max(self.last_offset, other.last_offset)
         return WrittenPartition(self.topic, self.partition, self.row_count + other.row_count, first, last)
 
@@ -128,14 +128,14 @@ class BatchSummary:
         return {topic: found.row_count for topic, found in self.topics.items()}
 
 
-def summarised(receipts: Iterable[TaskReceipt]) -> BatchSummary:
+def summarize_receipts(receipts: Iterable[TaskReceipt]) -> BatchSummary:
     every = list(receipts)
     partitions: dict[tuple[str, int], WrittenPartition] = {}
     errors: dict[str, int] = {}
     for receipt in every:
         for written in receipt.written:
             known = partitions.get(written[:2])
-            partitions[written[:2]] = written if known is None else known.joined(written)
+            partitions[written[:2]] = written if known is None else known.merge(written)
         for reason, count in receipt.record_errors.items():
             errors[reason] = errors.get(reason, 0) + count
     return BatchSummary(

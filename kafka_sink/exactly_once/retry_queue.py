@@ -1,6 +1,6 @@
 """Requests that are out and requests that wait for their next try: the part of asking that all parts share.
 
-A request is put once (`ask`), goes out when `due` finds it due and there is room, comes back through `returned`, and
+A request is put once (`ask`), goes out when `take_due` finds it due and there is room, comes back through `accept`, and
 is then either dropped by its owner (it has what it wanted) or repeated (`repeat`, with the back-off that the reason
 asks for). The owner never counts tries or looks at the clock; it names the request by its key, and the body stays the
 same from try to try: repeating an end with anything else in it would be another request.
@@ -45,7 +45,7 @@ class RetryQueue:
         request = AdminRequest(target, api, body, self._settings.request_timeout_ms, *versions, key=key)
         self._open[key] = _PendingRequest(request, now_ms)
 
-    def due(self, now_ms: int) -> list[AdminRequest]:
+    def take_due(self, now_ms: int) -> list[AdminRequest]:
         """What goes out now. The oldest request first, and no more at once than the settings allow."""
         room = self._settings.parallel_requests - sum(pending.is_out for pending in self._open.values())
         found: list[AdminRequest] = []
@@ -61,7 +61,7 @@ class RetryQueue:
         """When the next request that waits is due; None: only answers can move anything."""
         return min((pending.due_ms for pending in self._open.values() if not pending.is_out), default=None)
 
-    def returned(self, answer: AdminResponse) -> bool:
+    def accept(self, answer: AdminResponse) -> bool:
         """False: nobody asked, or the owner has dropped the request since."""
         pending = self._open.get(answer.key)
         if pending is None or not pending.is_out:

@@ -133,7 +133,7 @@ class DriverSession:
         while len(self.decisions) > DECISIONS_MAX:
             del self.decisions[next(iter(self.decisions))]
 
-    def meet(self, ledger: LedgerState, claimed_at: int) -> None:
+    def note_claim(self, ledger: LedgerState, claimed_at: int) -> None:
         """What this run found when it came first; all that comes later is younger."""
         if self.claimed_at is None:
             # The claim that was answered may be a repeat of one whose answer was lost, or that of another process of
@@ -176,7 +176,7 @@ class Job:
     def has_transactions(self) -> bool:
         return any(receipt.transaction is not None for receipt in self.receipts)
 
-    def prepared_by(self, run: str) -> list[TaskReceipt]:
+    def prepared_receipts(self, run: str) -> list[TaskReceipt]:
         """The receipts with a transaction."""
         prepared = [receipt for receipt in self.receipts if receipt.transaction is not None]
         for receipt in prepared:

@@ -5,7 +5,7 @@ gives something up: what the record said is not known afterwards, so the sink co
 
   Fence, Claim       whoever was the driver is not any more, and what is read next is all there is
   LedgerListing      is the record that the person saw still the newest of its key, and still unreadable?
-  Erasure            a record with the same key and a null value, in a transaction of the driver's id
+  LedgerTombstone    a record with the same key and a null value, in a transaction of the driver's id
 
 A null value means the same to a reader now and after compaction, which removes both. Assumed of the person: that no
 newer release is at hand which could read the record, and that what has become of its batch was looked at.
@@ -72,7 +72,7 @@ class SetAside:
             self._give_up()
         if self._verdict is not None:
             return Progress((), None, self._verdict)
-        requests = self._part.queue.due(now_ms)
+        requests = self._part.queue.take_due(now_ms)
         wake_at_ms = self._part.queue.wake_at_ms()
         return Progress(requests, min(wake_at_ms or self._deadline_ms, self._deadline_ms), None)
 

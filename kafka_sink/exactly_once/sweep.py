@@ -29,7 +29,7 @@ from typing import Any
 from kafka_sink.client.admin_request import AdminResponse, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.end_txn import AbortTransactions
-from kafka_sink.exactly_once.identity import is_of_same_label, parsed_task_identity
+from kafka_sink.exactly_once.identity import is_of_same_label, parse_task_identity
 from kafka_sink.exactly_once.ledger import UNKNOWN_TIME, Kind, LedgerRecord
 from kafka_sink.exactly_once.listing import OpenTransactions
 from kafka_sink.exactly_once.preflight import ONGOING, DescribeTransactions, TransactionDescription
@@ -59,7 +59,7 @@ class SweepRule:
     is_of_label: bool = False
 
     def is_candidate(self, transactional_id: str) -> bool:
-        identity = parsed_task_identity(transactional_id)
+        identity = parse_task_identity(transactional_id)
         if identity is None:
             return False
         if identity.sink_id == self.sink_id:
@@ -67,7 +67,7 @@ class SweepRule:
         return identity.sink_id == self.named_sink_id and identity.run in self.replaced_runs
 
     def is_dangling(self, found: TransactionDescription) -> bool:
-        identity = parsed_task_identity(found.transactional_id)
+        identity = parse_task_identity(found.transactional_id)
         if identity is None or found.state != ONGOING or not self.is_candidate(found.transactional_id):
             return False
         return self._is_over(identity.run) or 0 <= found.start_ms < self.since_ms

@@ -23,11 +23,11 @@ from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.identity import driver_transactional_id
 from kafka_sink.exactly_once.ledger import claim_key
 from kafka_sink.exactly_once.ledger_codec import encode_claim
-from kafka_sink.exactly_once.log_append import appended, ask_append
-from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.log_append import ask_append, read_append_answer
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.session import DeliverySettings, DriverIdentity, DriverSession
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, encode_batch
 from kafka_sink.wire.apis import INIT_PRODUCER_ID, PRODUCE
 
@@ -70,7 +70,7 @@ class Fence(CommitStep):
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
         error_code = body["error_code"]
         found = meaning(INIT_PRODUCER_ID, error_code)
-        if self.repeats(now_ms, key, found, INIT_PRODUCER_ID.name, error_code):
+        if self.repeat_if_needed(now_ms, key, found, INIT_PRODUCER_ID.name, error_code):
             return
         timeout_ms = self._session.timeout_ms(self.settings)
         if error_code == INVALID_TRANSACTION_TIMEOUT and timeout_ms > TIMEOUT_MS_MIN:
@@ -81,20 +81,20 @@ class Fence(CommitStep):
             if key == FENCE:
                 self.identity = DriverIdentity(body["producer_id"], body["producer_epoch"])
         else:
-            reason = f"{self._ids[key]}: {described(INIT_PRODUCER_ID.name, error_code)}"
+            reason = f"{self._ids[key]}: {describe_answer(INIT_PRODUCER_ID.name, error_code)}"
             self.fail(reason, is_fenced=found is Meaning.FENCED)
 
 
 class Claim(CommitStep):
     """Written twice when an answer is lost. What is read goes up to the one that was answered; which of two runs is the
-    younger goes by the first one of each (`DriverSession.meet`)."""
+    younger goes by the first one of each (`DriverSession.note_claim`)."""
 
     def __init__(self, settings: DeliverySettings, session: DriverSession, wall_ms: int, now_ms: int) -> None:
         super().__init__(settings)
         self.offset: int | None = None
         value = encode_claim(session.sink_id, session.run, wall_ms)
         content = Record(NO_TIMESTAMP, claim_key(session.sink_id).encode(), value)
-        batch = encode_batch([content], compressor("none"))
+        batch = encode_batch([content], make_compressor("none"))
         ask_append(self.queue, now_ms, CLAIM, settings, seal(batch) + batch.payload)
 
     @property
@@ -102,12 +102,12 @@ class Claim(CommitStep):
         return self.offset is not None or self.failure is not None
 
     def on_body(self, now_ms: int, key: RequestKey, body: Mapping[str, Any]) -> None:
-        error_code, offset = appended(body)
+        error_code, offset = read_append_answer(body)
         found = meaning(PRODUCE, error_code)
-        if self.repeats(now_ms, key, found, PRODUCE.name, error_code):
+        if self.repeat_if_needed(now_ms, key, found, PRODUCE.name, error_code):
             return
         if found is Meaning.DONE:
             self.queue.drop_all()
             self.offset = offset
         else:
-            self.fail(f"{self.settings.ledger_title}: {described(PRODUCE.name, error_code)}")
+            self.fail(f"{self.settings.ledger_title}: {describe_answer(PRODUCE.name, error_code)}")

@@ -16,7 +16,7 @@ from typing import Any
 from kafka_sink.client.admin_request import AdminResponse, Leaders, RequestKey
 from kafka_sink.exactly_once.commit_step import CommitStep
 from kafka_sink.exactly_once.log_scan import LATEST, LIST_OFFSETS_FIRST_ISOLATED, READ_COMMITTED, offsets_body
-from kafka_sink.exactly_once.outcome import Meaning, described, meaning
+from kafka_sink.exactly_once.outcome import Meaning, describe_answer, meaning
 from kafka_sink.exactly_once.receipt import WrittenPartition
 from kafka_sink.exactly_once.session import DeliverySettings
 from kafka_sink.wire.apis import LIST_OFFSETS
@@ -97,6 +97,6 @@ class Visible(CommitStep):
                 del self._unseen[where]
         elif found in (Meaning.REPEAT, Meaning.REPEAT_SOON, Meaning.FIND_AGAIN):
             self._is_stale = True
-            self.last_trouble = described(LIST_OFFSETS.name, error_code)
+            self.last_trouble = describe_answer(LIST_OFFSETS.name, error_code)
         else:
-            self.fail(f"{where[0]}-{where[1]}: {described(LIST_OFFSETS.name, error_code)}")
+            self.fail(f"{where[0]}-{where[1]}: {describe_answer(LIST_OFFSETS.name, error_code)}")

@@ -1,4 +1,4 @@
-"""An error as a copy of its own, for each of those it is raised to."""
+"""A copy of an error for each caller it is raised to."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from kafka_sink.errors import KafkaSinkError
 
 
 def copy_error(error: KafkaSinkError, text: str | None = None) -> KafkaSinkError:
-    """A copy to raise: one error may be raised to many, and each raise would add to its one traceback."""
-    told = copy.copy(error)
+    """A copy to raise: an error may be raised to many callers, and each raise would add to its one traceback."""
+    copied = copy.copy(error)
     if text is not None:
-        told.args = (text,)
-    told.__cause__ = error.__cause__
-    return told
+        copied.args = (text,)
+    copied.__cause__ = error.__cause__
+    return copied

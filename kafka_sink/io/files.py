@@ -1,7 +1,7 @@
 """Finds the files that options name, and looks up what `${env:NAME}` and `${file:/path:key}` stand for.
 
 A name without a leading slash is looked for in the working directory, where YARN and Kubernetes put what was passed
-with `--files`, and then where Spark itself keeps such files; that place is told by whoever knows Spark.
+with `--files`, and then in the folders of `add_search_folder`, which the Spark side calls with Spark's own one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from kafka_sink.error_table.writes import FILE_UNREADABLE
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.properties import ENCODING, parse_properties
-from kafka_sink.security.reference import resolved
+from kafka_sink.security.reference import replace_references
 
 # A key, a certificate with its chain, a list of authorities: the largest known is below 1 MiB.
 FILE_BYTES_MAX = 16 * 1024 * 1024
@@ -21,13 +21,13 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 _more_folders: list[Callable[[], str | None]] = []
 
 
-def also_look_in(folder: Callable[[], str | None]) -> None:
-    """`folder` gives None while there is none. Told twice it is looked in once."""
+def add_search_folder(folder: Callable[[], str | None]) -> None:
+    """`folder` returns None while there is none. Adding it twice has no effect."""
     if folder not in _more_folders:
         _more_folders.append(folder)
 
 
-def located(option: str, name: str) -> Path:
+def locate_file(option: str, name: str) -> Path:
     path = Path(name)
     places = [path] if path.is_absolute() else [Path.cwd() / path]
     if not path.is_absolute():
@@ -44,7 +44,7 @@ def located(option: str, name: str) -> Path:
 
 
 def read_file(option: str, name: str) -> bytes:
-    path = located(option, name)
+    path = locate_file(option, name)
     try:
         with path.open("rb") as opened:
             content = opened.read(FILE_BYTES_MAX + 1)
@@ -57,8 +57,8 @@ def read_file(option: str, name: str) -> bytes:
     return content
 
 
-def looked_up(option: str, text: str) -> str:
-    """The text with all of its references replaced."""
+def resolve_references(option: str, text: str) -> str:
+    """The text with all of its references replaced by values of this process's environment and of files."""
 
     def look_up(provider: str, place: str) -> str | None:
         if provider == "env":
@@ -70,4 +70,4 @@ def looked_up(option: str, text: str) -> str:
             )
         return parse_properties(read_file(option, name).decode(ENCODING)).get(key)
 
-    return resolved(option, text, look_up)
+    return replace_references(option, text, look_up)

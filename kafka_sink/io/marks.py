@@ -8,10 +8,10 @@ import os
 FAILED = "failed"
 
 
-def unfinished_marks(folder: str) -> list[str]:
+def list_unfinished_marks(folder: str) -> list[str]:
     """Their paths, without those of commits that go on."""
     try:
-        return [os.path.join(folder, name) for name in os.listdir(folder) if not _goes_on(name)]
+        return [os.path.join(folder, name) for name in os.listdir(folder) if not _is_running(name)]
     except OSError:
         return []
 
@@ -26,6 +26,6 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def _goes_on(name: str) -> bool:
+def _is_running(name: str) -> bool:
     state = name.rpartition(".")[2]
     return state.isdecimal() and is_alive(int(state))

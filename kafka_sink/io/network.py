@@ -170,7 +170,7 @@ class Network:
 
     def _connect(self, command: Connect) -> None:
         family, address = command.address
-        peer = title_of(command.address)
+        peer = format_address(command.address)
         try:
             opened = socket.socket(family, socket.SOCK_STREAM)
         except OSError as error:
@@ -309,7 +309,7 @@ class Network:
         connection.socket.close()
 
 
-def title_of(address: Address) -> str:
+def format_address(address: Address) -> str:
     family, parts = address
     if family == socket.AF_INET6:
         return f"[{parts[0]}]:{parts[1]}"

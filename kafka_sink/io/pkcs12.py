@@ -8,13 +8,13 @@ from __future__ import annotations
 from kafka_sink.error_table.brokers import KEY_FILE
 from kafka_sink.error_table.writes import PACKAGE_MISSING
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.values import conversion
+from kafka_sink.options.values import conversion_hint
 
 # The beginning of whatever is encoded as DER.
 DER = b"\x30"
 
 
-def pem_of_pkcs12(what: str, name: str, side: str, content: bytes, password: str | None) -> bytes:
+def pkcs12_to_pem(what: str, name: str, side: str, content: bytes, password: str | None) -> bytes:
     """`what` names the option and the file, `side` is truststore or keystore."""
     try:
         from cryptography.hazmat.primitives import serialization
@@ -22,7 +22,7 @@ def pem_of_pkcs12(what: str, name: str, side: str, content: bytes, password: str
     except ImportError:
         raise ConfigError(
             f"{what} is a PKCS12 file, or DER, and the package cryptography, which reads it, is missing: install "
-            f"pykafka-sink[pkcs12] (on the executors, too), or {conversion('PKCS12', name, side)}",
+            f"pykafka-sink[pkcs12] (on the executors, too), or {conversion_hint('PKCS12', name, side)}",
             PACKAGE_MISSING,
         ) from None
     pem = serialization.Encoding.PEM

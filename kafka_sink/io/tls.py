@@ -15,10 +15,10 @@ from contextlib import contextmanager
 
 from kafka_sink.error_table.brokers import KEY_FILE
 from kafka_sink.errors import ConfigError
-from kafka_sink.io.files import located, looked_up, read_file
-from kafka_sink.io.pkcs12 import DER, pem_of_pkcs12
+from kafka_sink.io.files import locate_file, read_file, resolve_references
+from kafka_sink.io.pkcs12 import DER, pkcs12_to_pem
 from kafka_sink.options import ProducerOptions
-from kafka_sink.options.values import TLS_13_SUITES, conversion
+from kafka_sink.options.values import TLS_13_SUITES, conversion_hint
 
 _LOGGER = logging.getLogger("kafka_sink")
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -32,12 +32,12 @@ class TlsContexts:
 
     def __init__(self, options: ProducerOptions) -> None:
         self._options = options
-        self._seen = _state_of_files(options)
+        self._seen = _stat_files(options)
         self._context = tls_context(options)
 
     def current(self) -> ssl.SSLContext:
         """What changed on disk counts from now on, unless it cannot be used: perhaps it is just being written."""
-        now = _state_of_files(self._options)
+        now = _stat_files(self._options)
         if now != self._seen:
             self._seen = now
             try:
@@ -51,7 +51,7 @@ def tls_context(options: ProducerOptions) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _choose_versions(context, options)
     _choose_trust(context, options)
-    _take_own_certificate(context, options)
+    _load_own_certificate(context, options)
     context.check_hostname = bool(options.ssl_endpoint_identification_algorithm)
     if not options.enable_ssl_certificate_verification:
         context.check_hostname = False
@@ -85,21 +85,21 @@ def _choose_versions(context: ssl.SSLContext, options: ProducerOptions) -> None:
 
 def _choose_trust(context: ssl.SSLContext, options: ProducerOptions) -> None:
     if options.ssl_truststore_certificates is not None:
-        text = looked_up("ssl.truststore.certificates", options.ssl_truststore_certificates)
+        text = resolve_references("ssl.truststore.certificates", options.ssl_truststore_certificates)
         _load_trust(context, "ssl.truststore.certificates", text.encode())
     elif options.ssl_truststore_location is not None:
         name = options.ssl_truststore_location
-        path = located("ssl.truststore.location", name)
+        path = locate_file("ssl.truststore.location", name)
         if path.is_dir():
             context.load_verify_locations(capath=path)
         else:
             password = options.ssl_truststore_password
-            trusted = _pem("ssl.truststore.location", name, "truststore", password)
+            trusted = _read_pem("ssl.truststore.location", name, "truststore", password)
             _load_trust(context, f"ssl.truststore.location={name}", trusted)
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if options.ssl_crl_location is not None:
-        lists = _pem("ssl.crl.location", options.ssl_crl_location, "crl")
+        lists = _read_pem("ssl.crl.location", options.ssl_crl_location, "crl")
         _load_trust(context, f"ssl.crl.location={options.ssl_crl_location}", lists)
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
@@ -107,13 +107,13 @@ def _choose_trust(context: ssl.SSLContext, options: ProducerOptions) -> None:
 def _load_trust(context: ssl.SSLContext, option: str, content: bytes) -> None:
     try:
         # By a file: text given directly may hold certificates only, a file also lists of revoked ones.
-        with _as_file(content) as path:
+        with _temporary_file(content) as path:
             context.load_verify_locations(cafile=path)
     except (ssl.SSLError, OSError) as error:
         raise ConfigError(f"{option} holds no certificate that OpenSSL can read: {_reason(error)}", KEY_FILE) from None
 
 
-def _take_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> None:
+def _load_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> None:
     """OpenSSL takes key and certificates from files only; those that came as text are written to memory for it."""
     parts: list[bytes] = []
     named: list[str] = []
@@ -123,21 +123,21 @@ def _take_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> 
         ("ssl.key.location", options.ssl_key_location, None),
     ):
         if location is not None:
-            parts.append(_pem(name, location, "keystore", store_password))
+            parts.append(_read_pem(name, location, "keystore", store_password))
             named.append(f"{name}={location}")
     for name, text in (
         ("ssl.keystore.certificate.chain", options.ssl_keystore_certificate_chain),
         ("ssl.keystore.key", options.ssl_keystore_key),
     ):
         if text is not None:
-            parts.append(looked_up(name, text).encode())
+            parts.append(resolve_references(name, text).encode())
             named.append(name)
     if not parts:
         return
     password = options.ssl_key_password
-    word = None if password is None else looked_up("ssl.key.password", password)
+    word = None if password is None else resolve_references("ssl.key.password", password)
     try:
-        with _as_file(b"\n".join(parts)) as path:
+        with _temporary_file(b"\n".join(parts)) as path:
             # Without a password OpenSSL would ask for one on the terminal.
             context.load_cert_chain(path, password=lambda: word or "")
     except (ssl.SSLError, OSError, ValueError) as error:
@@ -149,14 +149,14 @@ def _take_own_certificate(context: ssl.SSLContext, options: ProducerOptions) -> 
         raise ConfigError(text, KEY_FILE) from None
 
 
-def _pem(option: str, name: str, side: str, password: str | None = None) -> bytes:
+def _read_pem(option: str, name: str, side: str, password: str | None = None) -> bytes:
     """`password`: that of the file, which PEM has none of."""
     content = read_file(option, name)
     if content.startswith(_JKS):
-        raise ConfigError(f"{option}={name} is a JKS file: {conversion('JKS', name, side)}", KEY_FILE)
+        raise ConfigError(f"{option}={name} is a JKS file: {conversion_hint('JKS', name, side)}", KEY_FILE)
     if content.startswith(DER) and _PEM not in content:
-        word = None if password is None else looked_up(f"ssl.{side}.password", password)
-        return pem_of_pkcs12(f"{option}={name}", name, side, content, word)
+        word = None if password is None else resolve_references(f"ssl.{side}.password", password)
+        return pkcs12_to_pem(f"{option}={name}", name, side, content, word)
     if _PEM not in content:
         raise ConfigError(
             f"{option}={name} is no file of PEM: it has no line that begins with {_PEM.decode().strip()}", KEY_FILE
@@ -171,7 +171,7 @@ def _pem(option: str, name: str, side: str, password: str | None = None) -> byte
 
 
 @contextmanager
-def _as_file(content: bytes) -> Iterator[str]:
+def _temporary_file(content: bytes) -> Iterator[str]:
     """A file that nobody else can read and that is gone afterwards; in memory where the system has such files."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("pem")
@@ -188,12 +188,12 @@ def _as_file(content: bytes) -> Iterator[str]:
         yield opened_file.name
 
 
-def _state_of_files(options: ProducerOptions) -> tuple[object, ...]:
+def _stat_files(options: ProducerOptions) -> tuple[object, ...]:
     state: list[object] = []
     for side in _FILE_OPTIONS:
         name = getattr(options, f"ssl_{side}_location")
         try:
-            found = None if name is None else located(f"ssl.{side}.location", name).stat()
+            found = None if name is None else locate_file(f"ssl.{side}.location", name).stat()
         except (ConfigError, OSError):
             # In the middle of being replaced. Whoever reads it says so.
             found = None

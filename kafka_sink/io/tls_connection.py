@@ -129,13 +129,13 @@ class TlsConnection(PlainConnection):
         assert self._tls is not None
         first = self.outgoing[0]
         # After a call that had to wait OpenSSL wants the same bytes again: the front of `outgoing` still begins so.
-        data = first[:SEND_BYTES] if len(first) >= RECORD_BYTES else self._gathered()
+        data = first[:SEND_BYTES] if len(first) >= RECORD_BYTES else self._gather_buffers()
         try:
             return self._tls.send(data)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise BlockingIOError from None
 
-    def _gathered(self) -> bytes:
+    def _gather_buffers(self) -> bytes:
         size, parts = 0, []
         for part in islice(self.outgoing, BUFFERS_PER_CALL):
             parts.append(part[: SEND_BYTES - size])
@@ -146,11 +146,11 @@ class TlsConnection(PlainConnection):
 
     def failure_of(self, error: Exception | None) -> TransportError | AuthenticationError | ConfigError:
         if isinstance(error, ssl.SSLCertVerificationError):
-            return AuthenticationError(self._about_certificate(error), CERTIFICATE_REFUSED)
+            return AuthenticationError(self._certificate_error_text(error), CERTIFICATE_REFUSED)
         if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):
             error = None
         if isinstance(error, ssl.SSLError):
-            return self._about_tls(error.reason or "")
+            return self._tls_error(error.reason or "")
         if isinstance(error, ValueError):
             return ConfigError(
                 f"{self.peer}: {self._host!a} is no host name that a certificate could be for", CERTIFICATE_REFUSED
@@ -160,7 +160,7 @@ class TlsConnection(PlainConnection):
             return TransportError(f"{said} during the TLS handshake; does this listener speak TLS?", TLS_MISMATCH)
         return super().failure_of(error)
 
-    def _about_certificate(self, error: ssl.SSLCertVerificationError) -> str:
+    def _certificate_error_text(self, error: ssl.SSLCertVerificationError) -> str:
         fault = _CERTIFICATE_FAULTS.get(error.verify_code, error.verify_message)
         text = f"the certificate of {self.peer} does not prove that it is {self._host}: {fault}"
         if error.verify_code in (62, 64):
@@ -169,7 +169,7 @@ class TlsConnection(PlainConnection):
             )
         return f"{text}. Nothing was sent to it"
 
-    def _about_tls(self, reason: str) -> TransportError | AuthenticationError:
+    def _tls_error(self, reason: str) -> TransportError | AuthenticationError:
         if reason in _OWN_CERTIFICATE_ALERTS:
             return AuthenticationError(
                 f"{self.peer}: {_OWN_CERTIFICATE_ALERTS[reason]} (TLS alert {reason})", CERTIFICATE_REFUSED

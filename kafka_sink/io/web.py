@@ -6,7 +6,9 @@ It has time limits, follows no redirects, and reads no more than it should.
 from __future__ import annotations
 
 import http.client
+import io
 import ipaddress
+import socket
 import ssl
 import time
 import urllib.error
@@ -36,8 +38,8 @@ class HttpAnswer:
         return self.status < 300
 
     @property
-    def is_for_now(self) -> bool:
-        """A trouble of the endpoint, not of what was asked."""
+    def is_retriable(self) -> bool:
+        """The endpoint is in trouble, not the request: the same request may succeed later."""
         return self.status == 429 or self.status >= 500
 
 
@@ -48,6 +50,53 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+class _AnswerBytes(io.RawIOBase):
+    """What comes from a socket until one moment for all of it. The time limit of a socket is one for each piece, and a
+    peer may send a byte at a time: of the status, of a header, of the size of a chunk."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket, read_timeout_s: float) -> None:
+        self._raw = raw
+        self._socket = sock
+        self._given_up_s = time.monotonic() + read_timeout_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        left_s = self._given_up_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("timed out")
+        self._socket.settimeout(left_s)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _answer_class(read_timeout_s: float) -> type[http.client.HTTPResponse]:
+    class Answer(http.client.HTTPResponse):
+        def __init__(self, sock: Any, *positional: Any, **more: Any) -> None:
+            super().__init__(sock, *positional, **more)
+            self.fp = io.BufferedReader(_AnswerBytes(self.fp.detach(), sock, read_timeout_s))
+
+    return Answer
+
+
+class _Http(urllib.request.HTTPHandler):
+    def __init__(self, read_timeout_s: float) -> None:
+        super().__init__()
+        self._answer = _answer_class(read_timeout_s)
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(self._connection, req)
+
+    def _connection(self, host: str, /, **more: Any) -> http.client.HTTPConnection:
+        connection = http.client.HTTPConnection(host, **more)
+        connection.response_class = self._answer
+        return connection
+
+
 class _Https(urllib.request.HTTPSHandler):
     """Connecting and reading have time limits of their own."""
 
@@ -55,6 +104,7 @@ class _Https(urllib.request.HTTPSHandler):
         super().__init__(context=context)
         self._tls = context
         self._read_timeout_s = read_timeout_s
+        self._answer = _answer_class(read_timeout_s)
 
     def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
         return self.do_open(self._connection, req)
@@ -63,6 +113,8 @@ class _Https(urllib.request.HTTPSHandler):
         read_timeout_s = self._read_timeout_s
 
         class Connection(http.client.HTTPSConnection):
+            response_class = self._answer
+
             def connect(self) -> None:
                 super().connect()
                 self.sock.settimeout(read_timeout_s)
@@ -84,34 +136,31 @@ def ask(
 ) -> HttpAnswer:
     """`source` names the endpoint in errors; `timeout_ms` is the default of both time limits. `context` makes what TLS
     needs, if it is needed."""
-    is_https = url.startswith("https:")
+    is_https = url[:6].lower() == "https:"
     connect_s, read_s = (
         (timeout_ms if each is None else each) / 1000
         for each in (options.sasl_login_connect_timeout_ms, options.sasl_login_read_timeout_ms)
     )
-    # What is not encrypted must not go through somebody else's hands.
+    # A request that is not encrypted must not go through a proxy.
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler(None if is_https else {}), _NoRedirect()]
-    if is_https:
-        handlers.append(_Https(context(options), read_s))
+    handlers.append(_Https(context(options), read_s) if is_https else _Http(read_s))
     opener = urllib.request.build_opener(*handlers)
     request = urllib.request.Request(url, body, dict(headers or {}), method=method)
     try:
         with opener.open(request, timeout=connect_s if is_https else read_s) as answer:
-            return _answer(answer.status, answer.headers, _read(answer, bytes_max + 1, read_s))
+            return _make_answer(answer.status, answer.headers, _read(answer, bytes_max + 1))
     except urllib.error.HTTPError as error:
         with error:
-            return _answer(error.code, error.headers, _read_refusal(error, bytes_max, read_s))
+            return _make_answer(error.code, error.headers, _read_refusal(error, bytes_max))
     except (OSError, ValueError, http.client.HTTPException) as error:
-        raise TransportError(f"{source} did not answer: {_why(error)}") from None
+        raise TransportError(f"{source} did not answer: {_describe_failure(error)}") from None
 
 
-def _answer(status: int, headers: Any, body: bytes) -> HttpAnswer:
+def _make_answer(status: int, headers: Any, body: bytes) -> HttpAnswer:
     return HttpAnswer(status, body, str(headers.get("Content-Type") or ""), str(headers.get("Retry-After") or ""))
 
 
-def _read(answer: Any, bytes_max: int, read_s: float) -> bytes:
-    """In pieces: the time limit of a socket is one for each piece, and a peer may send a byte at a time."""
-    given_up_s = time.monotonic() + read_s
+def _read(answer: Any, bytes_max: int) -> bytes:
     pieces, count = [], 0
     while count < bytes_max:
         piece = answer.read1(min(PIECE_BYTES, bytes_max - count))
@@ -122,20 +171,18 @@ def _read(answer: Any, bytes_max: int, read_s: float) -> bytes:
             break
         pieces.append(piece)
         count += len(piece)
-        if time.monotonic() > given_up_s:
-            raise TimeoutError("timed out")
     return b"".join(pieces)
 
 
-def _read_refusal(error: urllib.error.HTTPError, bytes_max: int, read_s: float) -> bytes:
+def _read_refusal(error: urllib.error.HTTPError, bytes_max: int) -> bytes:
     """The body of a refusal may break off; the status says enough."""
     try:
-        return _read(error, bytes_max, read_s)
+        return _read(error, bytes_max)
     except (OSError, ValueError, http.client.HTTPException):
         return b""
 
 
-def _why(error: Exception) -> str:
+def _describe_failure(error: Exception) -> str:
     if isinstance(error, http.client.HTTPException):
         return f"{type(error).__name__}, that is no HTTP"  # its text would repeat what the peer sent
     reason = getattr(error, "reason", error)
@@ -162,7 +209,7 @@ def _is_this_host(host: str) -> bool:
         return False
 
 
-def shown(url: str) -> str:
-    """Without what may be secret in it: user and query."""
+def redact_url(url: str) -> str:
+    """Scheme, host and path: user and query may hold secrets."""
     parts = urllib.parse.urlsplit(url)
     return f"{parts.scheme}://{parts.hostname}{parts.path}"

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from kafka_sink.exactly_once.receipt import BatchSummary, summarised
+from kafka_sink.exactly_once.receipt import BatchSummary, summarize_receipts
 from kafka_sink.metrics.figures import DELIVERED, BatchReport
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_options import TelemetryOptions
@@ -60,20 +60,20 @@ def namespace_of(options: ProducerOptions) -> str:
 def _outputs(
     event_type: str, report: BatchReport, fields: Sequence[tuple[str, str]], options: ProducerOptions
 ) -> list[dict[str, Any]]:
-    summary = summarised(report.receipts)
+    summary = summarize_receipts(report.receipts)
     is_told = event_type == "COMPLETE" and report.outcome == DELIVERED
     return [
         {
             "namespace": namespace_of(options),
             "name": topic,
             "facets": {"schema": _schema(fields)} if fields else {},
-            "outputFacets": _written(topic, summary) if is_told else {},
+            "outputFacets": _output_facets(topic, summary) if is_told else {},
         }
         for topic in sorted(summary.topics)
     ]
 
 
-def _written(topic: str, summary: BatchSummary) -> dict[str, Any]:
+def _output_facets(topic: str, summary: BatchSummary) -> dict[str, Any]:
     ranges = [
         {"partition": each.partition, "firstOffset": each.first_offset, "lastOffset": each.last_offset,
          "rowCount": each.row_count}

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from kafka_sink.errors import TransportError
 from kafka_sink.io.files import read_file
-from kafka_sink.io.web import ask, shown
+from kafka_sink.io.web import ask, redact_url
 from kafka_sink.lineage.events import run_event
-from kafka_sink.metrics.breaker import unless_it_failed_lately
+from kafka_sink.metrics.breaker import circuit_breaker
 from kafka_sink.metrics.figures import BatchReport
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.sink_options import TelemetryOptions
@@ -39,15 +39,15 @@ def append_line(path: str, text: str) -> None:
 def _post(url: str, text: str, telemetry: TelemetryOptions, options: ProducerOptions) -> None:
     address = url if urlsplit(url).path else url + PATH
     headers = {"Content-Type": "application/json"}
-    with unless_it_failed_lately(address) as is_wanted:
+    with circuit_breaker(address) as is_wanted:
         if not is_wanted:
             return
         if telemetry.lineage_api_key_file is not None:
             key = read_file("lineage.api.key.file", telemetry.lineage_api_key_file).decode().strip()
             headers["Authorization"] = f"Bearer {key}"
         answer = ask(
-            f"lineage.url {shown(address)}", options, address, method="POST", headers=headers, body=text.encode(),
+            f"lineage.url {redact_url(address)}", options, address, method="POST", headers=headers, body=text.encode(),
             bytes_max=ANSWER_BYTES_MAX, timeout_ms=telemetry.timeout_ms,
         )  # fmt: skip
         if not answer.is_good:
-            raise TransportError(f"lineage.url {shown(address)} answered {answer.status}")
+            raise TransportError(f"lineage.url {redact_url(address)} answered {answer.status}")

@@ -12,8 +12,8 @@ PAUSE_S = 30.0
 
 
 @contextmanager
-def unless_it_failed_lately(receiver: str) -> Iterator[bool]:
-    """False: leave it alone. What is raised inside begins the pause, and goes on."""
+def circuit_breaker(receiver: str) -> Iterator[bool]:
+    """False while the receiver is left alone. What is raised inside begins that pause, and goes on."""
     known = pauses(os.getpid())
     if time.monotonic() < known.get(receiver, 0.0):
         yield False

@@ -18,7 +18,7 @@ from typing import Any
 
 from kafka_sink.metrics.process import facts_of
 from kafka_sink.metrics.prometheus_text import CONTENT_TYPE, prometheus_text
-from kafka_sink.metrics.store import noted
+from kafka_sink.metrics.store import read_streams
 from kafka_sink.metrics.stream_figures import StreamFigures, to_json
 
 LOOK_S = 0.5
@@ -37,9 +37,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
         if path == "/metrics":
-            self._answer(200, CONTENT_TYPE, prometheus_text(noted(self.application_folder)))
+            self._answer(200, CONTENT_TYPE, prometheus_text(read_streams(self.application_folder)))
         elif path == "/metrics.json":
-            self._answer(200, "application/json", json_of(noted(self.application_folder)))
+            self._answer(200, "application/json", json_of(read_streams(self.application_folder)))
         else:
             self._answer(404, "text/plain; charset=utf-8", "figures are at /metrics and /metrics.json\n")
 
@@ -64,16 +64,16 @@ class Server(ThreadingHTTPServer):
         super().__init__(listener.getsockname(), handler, bind_and_activate=False)
         self.socket.close()
         self.socket = listener
-        self._room = threading.Semaphore(CLIENTS_MAX)
+        self._free_clients = threading.Semaphore(CLIENTS_MAX)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._room.release()
+            self._free_clients.release()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self._room.acquire()
+        self._free_clients.acquire()
         super().process_request(request, client_address)
 
 

@@ -80,7 +80,7 @@ DELIVERED, ALREADY_DELIVERED, ABORTED, LEFT_OPEN, FAILED = (
 )  # fmt: skip
 
 
-def added_up(counts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+def sum_counts(counts: Iterable[Mapping[str, float]]) -> dict[str, float]:
     found: dict[str, float] = {}
     for each in counts:
         if not found:

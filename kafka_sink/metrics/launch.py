@@ -22,8 +22,8 @@ LOG = "exporter.log"
 BACKLOG = 16
 
 
-def exporter_runs(application_folder: str, address: str, port: int) -> str:
-    """Why it does not; empty if it does."""
+def ensure_exporter(application_folder: str, address: str, port: int) -> str:
+    """Starts one unless it runs. Returns why none runs; empty if one does."""
     folder = figures_folder(application_folder)
     folder.mkdir(parents=True, exist_ok=True)
     lock = os.open(folder / f"exporter-{port}.lock", os.O_RDWR | os.O_CREAT, 0o600)
@@ -33,7 +33,7 @@ def exporter_runs(application_folder: str, address: str, port: int) -> str:
         except BlockingIOError:
             return ""  # one holds it as long as it lives
         try:
-            with _listening(address, port) as listener:
+            with _open_listener(address, port) as listener:
                 _start(application_folder, folder, listener, lock)
         except OSError as error:
             return f"{address}:{port} cannot be listened at: {error.strerror or error}"
@@ -42,7 +42,7 @@ def exporter_runs(application_folder: str, address: str, port: int) -> str:
         os.close(lock)
 
 
-def _listening(address: str, port: int) -> socket.socket:
+def _open_listener(address: str, port: int) -> socket.socket:
     (family, kind, protocol, _, where), *_ = socket.getaddrinfo(
         address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -59,8 +59,8 @@ def _listening(address: str, port: int) -> socket.socket:
 
 def _start(application_folder: str, folder: Path, listener: socket.socket, lock: int) -> None:
     """In a session of its own: Spark's daemon ends its whole process group."""
-    for ended in [each for each in started(os.getpid()) if each.poll() is not None]:
-        started(os.getpid()).remove(ended)
+    for ended in [each for each in started_exporters(os.getpid()) if each.poll() is not None]:
+        started_exporters(os.getpid()).remove(ended)
     jvm = ancestor_called("java")
     command = [
         sys.executable, "-m", "kafka_sink.metrics.exporter", application_folder, str(listener.fileno()), str(jvm or 0),
@@ -72,10 +72,10 @@ def _start(application_folder: str, folder: Path, listener: socket.socket, lock:
             command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             pass_fds=(listener.fileno(), lock),
         )  # fmt: skip
-    started(os.getpid()).append(child)
+    started_exporters(os.getpid()).append(child)
 
 
 @cache
-def started(pid: int) -> list[subprocess.Popen[bytes]]:
+def started_exporters(pid: int) -> list[subprocess.Popen[bytes]]:
     """Exporters that this process has started: it waits for those that have ended, or they would stay as zombies."""
     return []

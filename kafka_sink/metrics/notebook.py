@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka_sink.error_table.writes import FIGURES_MISSING
 from kafka_sink.errors import ConfigError, TransportError
-from kafka_sink.metrics.store import noted
+from kafka_sink.metrics.store import read_streams
 from kafka_sink.metrics.stream_figures import StreamFigures, from_json
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def sink_metrics(where: SparkSession | str) -> SinkMetrics:
     `where`: the Spark session, as long as this process is on the driver's host; or the address of the endpoint that
     metrics.prometheus.port opens, such as http://driver:9400, which works from anywhere (Spark Connect).
     """
-    return SinkMetrics(_asked(where) if isinstance(where, str) else noted(application_folder_of(where)))
+    return SinkMetrics(_fetch(where) if isinstance(where, str) else read_streams(application_folder_of(where)))
 
 
 def application_folder_of(spark: SparkSession) -> str:
@@ -88,7 +88,7 @@ def application_folder_of(spark: SparkSession) -> str:
         )
     found = None
     for owner, method, result in _WAY_TO_FOLDERS:
-        found = _called(jvm, found, owner, method, result)
+        found = _call_java(jvm, found, owner, method, result)
     if found is None:
         raise ConfigError("this session has no running Spark application, or it has been stopped", FIGURES_MISSING)
     return os.path.join(str(found[0].getPath()), OWN_FOLDER)
@@ -104,7 +104,7 @@ _WAY_TO_FOLDERS = (
 )
 
 
-def _called(jvm: Any, target: Any, owner: str, method: str, result: str) -> Any:
+def _call_java(jvm: Any, target: Any, owner: str, method: str, result: str) -> Any:
     """py4j looks a method up among all of its class, and one of SparkEnv's names a class that Spark's distribution does
     not have (seen on PySpark 4.3). A method handle resolves the one that is asked for. No target: it is static."""
     types = jvm.java.lang.invoke
@@ -118,7 +118,7 @@ def _called(jvm: Any, target: Any, owner: str, method: str, result: str) -> Any:
     return find.findVirtual(cls, method, kind).invokeWithArguments(arguments)
 
 
-def _asked(url: str) -> list[StreamFigures]:
+def _fetch(url: str) -> list[StreamFigures]:
     address = url.rstrip("/") + "/metrics.json"
     if not address.startswith(("http://", "https://")):
         raise ConfigError(

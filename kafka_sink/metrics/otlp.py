@@ -9,8 +9,9 @@ the semantic conventions of messaging where they have one.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from threading import Thread
 from typing import Any, cast
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -37,7 +38,7 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from kafka_sink.errors import TransportError
 from kafka_sink.exactly_once.receipt import TaskReceipt
-from kafka_sink.metrics.breaker import unless_it_failed_lately
+from kafka_sink.metrics.breaker import circuit_breaker
 from kafka_sink.metrics.definitions import BUCKETS_S, METRICS, MetricKind
 from kafka_sink.metrics.definitions import Metric as Definition
 from kafka_sink.metrics.figures import BatchReport, TaskFigures
@@ -56,15 +57,36 @@ _CUMULATIVE = AggregationTemporality.CUMULATIVE
 def export(
     endpoint: str, figures: StreamFigures, report: BatchReport, options: ProducerOptions, timeout_ms: int
 ) -> None:
-    with unless_it_failed_lately(endpoint) as is_wanted:
+    with circuit_breaker(endpoint) as is_wanted:
         if not is_wanted:
             return
         spans, metrics = _exporters(endpoint, timeout_ms / 1000, os.getpid())
         now_ns = report.ended_ms * NS_PER_MS
-        sent = spans.export(spans_of(report, options)) is SpanExportResult.SUCCESS
-        told = metrics.export(metrics_of(figures, now_ns), timeout_ms) is MetricExportResult.SUCCESS
+        of_batch, of_stream = spans_of(report, options), metrics_of(figures, now_ns)
+        sent = _ends_well(lambda: spans.export(of_batch) is SpanExportResult.SUCCESS, timeout_ms)
+        told = _ends_well(lambda: metrics.export(of_stream, timeout_ms) is MetricExportResult.SUCCESS, timeout_ms)
         if not (sent and told):
             raise TransportError(f"{endpoint} did not take figures and spans within {timeout_ms} ms")
+
+
+def _ends_well(export: Callable[[], bool], timeout_ms: int) -> bool:
+    """The exporters' own time limit is one for each piece that comes, and a collector, or what stands in front of it,
+    may send a byte at a time. The thread of one that does stays behind."""
+    answers: list[bool | Exception] = []
+
+    def run() -> None:
+        try:
+            answers.append(export())
+        except Exception as error:
+            answers.append(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(timeout_ms / 1000)
+    answer = answers[0] if answers else False
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 @cache

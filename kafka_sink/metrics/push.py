@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 
 from kafka_sink.errors import TransportError
-from kafka_sink.io.web import ask, shown
-from kafka_sink.metrics.breaker import unless_it_failed_lately
+from kafka_sink.io.web import ask, redact_url
+from kafka_sink.metrics.breaker import circuit_breaker
 from kafka_sink.metrics.prometheus_text import CONTENT_TYPE, prometheus_text
 from kafka_sink.metrics.stream_figures import StreamFigures
 from kafka_sink.options import ProducerOptions
@@ -16,17 +16,17 @@ ANSWER_BYTES_MAX = 64 * 1024
 
 
 def push(url: str, figures: StreamFigures, options: ProducerOptions, timeout_ms: int) -> None:
-    with unless_it_failed_lately(url) as is_wanted:
+    with circuit_breaker(url) as is_wanted:
         if not is_wanted:
             return
         answer = ask(
-            f"the Pushgateway {shown(url)}", options, url + group_path(figures), method="PUT",
+            f"the Pushgateway {redact_url(url)}", options, url + group_path(figures), method="PUT",
             headers={"Content-Type": CONTENT_TYPE}, body=prometheus_text([figures]).encode(),
             bytes_max=ANSWER_BYTES_MAX, timeout_ms=timeout_ms,
         )  # fmt: skip
         if not answer.is_good:
             text = answer.body.decode(errors="replace").strip()[:200]
-            raise TransportError(f"the Pushgateway {shown(url)} answered {answer.status}: {text}")
+            raise TransportError(f"the Pushgateway {redact_url(url)} answered {answer.status}: {text}")
 
 
 def group_path(figures: StreamFigures) -> str:

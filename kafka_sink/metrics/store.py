@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 from kafka_sink.exactly_once.identity import run_hash
-from kafka_sink.io.marks import unfinished_marks
+from kafka_sink.io.marks import list_unfinished_marks
 from kafka_sink.metrics.figures import FAILED, BatchReport
 from kafka_sink.metrics.stream_figures import StreamFigures, from_json, stream_of, to_json
 
@@ -37,12 +37,12 @@ def figures_folder(application_folder: str) -> Path:
 def note(application_folder: str, report: BatchReport) -> StreamFigures:
     """Adds the batch to its stream, and returns all that is known of that."""
     path = _path(application_folder, report)
-    slots = _opened(path)
+    slots = _open_slots(path)
     try:
         fcntl.flock(slots[0], fcntl.LOCK_EX)
-        known = _kept(os.getpid()).get(path)
+        known = _cached_notes(os.getpid()).get(path)
         newest, older = _newest_of_this_process(slots, known) or _newest_of_all(slots)
-        figures = (known[1] if known is not None and known[0] == newest[0] else _parsed(newest)) or stream_of(report)
+        figures = (known[1] if known is not None and known[0] == newest[0] else _parse(newest)) or stream_of(report)
         figures.take(report)
         text = to_json(figures).encode()
         number = newest[0] + 1
@@ -51,11 +51,11 @@ def note(application_folder: str, report: BatchReport) -> StreamFigures:
     finally:
         for slot in slots:
             os.close(slot)
-    _kept(os.getpid())[path] = (number, figures)
+    _cached_notes(os.getpid())[path] = (number, figures)
     return figures
 
 
-def _opened(path: str) -> list[int]:
+def _open_slots(path: str) -> list[int]:
     try:
         return [os.open(path + slot, os.O_RDWR | os.O_CREAT, 0o600) for slot in SLOTS]
     except FileNotFoundError:
@@ -81,10 +81,10 @@ def _newest_of_all(slots: list[int]) -> tuple[tuple[int, bytes], int]:
     return max(found), found.index(min(found))
 
 
-def with_open_decisions(application_folder: str, figures: StreamFigures) -> StreamFigures:
-    """Told by marks that commits leave, so they are looked for when somebody asks."""
+def add_open_decisions(application_folder: str, figures: StreamFigures) -> StreamFigures:
+    """Counted from the marks that commits leave, when somebody asks."""
     folder = os.path.join(application_folder, run_hash(figures.sink))
-    figures.set("open_decisions", len(unfinished_marks(folder)) if figures.sink else 0)
+    figures.set("open_decisions", len(list_unfinished_marks(folder)) if figures.sink else 0)
     return figures
 
 
@@ -98,11 +98,11 @@ def commit_error(application_folder: str, report: BatchReport) -> str:
     return str(newest["error_text"]) if is_same else ""
 
 
-def noted(application_folder: str) -> list[StreamFigures]:
+def read_streams(application_folder: str) -> list[StreamFigures]:
     """Of every stream of the application, in an order that stays."""
     folder = figures_folder(application_folder)
     found = (_read(str(path.with_suffix(""))) for path in sorted(folder.glob(f"*{SLOTS[0]}")))
-    return [with_open_decisions(application_folder, figures) for figures in found if figures is not None]
+    return [add_open_decisions(application_folder, figures) for figures in found if figures is not None]
 
 
 def _path(application_folder: str, report: BatchReport) -> str:
@@ -112,7 +112,7 @@ def _path(application_folder: str, report: BatchReport) -> str:
 
 
 @cache
-def _kept(pid: int) -> dict[str, tuple[int, StreamFigures]]:
+def _cached_notes(pid: int) -> dict[str, tuple[int, StreamFigures]]:
     """What this process noted last: as long as the number in the files is that one, nothing has to be read."""
     return {}
 
@@ -128,10 +128,10 @@ def _read(path: str) -> StreamFigures | None:
             found.append(_number_and_text(opened))
         finally:
             os.close(opened)
-    return _parsed(max(found))
+    return _parse(max(found))
 
 
-def _parsed(newest: tuple[int, bytes]) -> StreamFigures | None:
+def _parse(newest: tuple[int, bytes]) -> StreamFigures | None:
     try:
         return from_json(newest[1].decode()) if newest[0] else None
     except ValueError:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafka_sink.metrics.definitions import BUCKETS_S
-from kafka_sink.metrics.figures import FAILED, BatchReport, ProducerTotals, added_up
+from kafka_sink.metrics.figures import FAILED, BatchReport, ProducerTotals, sum_counts
 
 FORMAT = 1
 RECENT_MAX = 10
 # Kept, because `json.dumps` makes an encoder for each call. Figures are no circle, which would be looked for.
-_ENCODED = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 MS = 1000.0
 
 
@@ -118,11 +118,11 @@ class StreamFigures:
             if receipt.transaction is not None:
                 self.count("transactions", 1, "new" if figures.has_new_id else "reused")
                 self.observe("task_prepare_seconds", figures.prepare_ms / MS)
-        for name, value in added_up(each.own for each in totals).items():
+        for name, value in sum_counts(each.own for each in totals).items():
             self.count(name, value)
-        for error, count in added_up(each.retried for each in totals).items():
+        for error, count in sum_counts(each.retried for each in totals).items():
             self.count("retried_records", count, error)
-        self.java = added_up([self.java, *(each.java for each in totals)])
+        self.java = sum_counts([self.java, *(each.java for each in totals)])
 
 
 def stream_of(report: BatchReport) -> StreamFigures:
@@ -135,8 +135,8 @@ def to_json(figures: StreamFigures) -> str:
     content = {"format": FORMAT, **figures.__dict__}
     recent, texts = content.pop("recent"), content.pop("recent_texts")
     while len(texts) < len(recent):
-        texts.append(_ENCODED(recent[len(texts)]))
-    return f'{_ENCODED(content)[:-1]},"recent":[{",".join(texts)}]}}'
+        texts.append(_encode(recent[len(texts)]))
+    return f'{_encode(content)[:-1]},"recent":[{",".join(texts)}]}}'
 
 
 def from_json(text: str) -> StreamFigures:

@@ -27,7 +27,7 @@ class TaskMeter:
     def begin(self, producer: Producer) -> None:
         self._before = totals_of(producer)
 
-    def sent(self) -> None:
+    def on_sent(self) -> None:
         self._sent_s = time.monotonic()
 
     def end(self, producer: Producer, *, has_new_id: bool) -> None:

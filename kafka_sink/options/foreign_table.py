@@ -11,7 +11,7 @@ from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.option import Alias, Option, Treatment
 from kafka_sink.options.producer_options import INT_MAX, LONG_MAX
-from kafka_sink.options.values import ANY_TEXT, INT_MIN, LONG_MIN, Flag, Rule, Whole, refuse
+from kafka_sink.options.values import ANY_TEXT, INT_MIN, LONG_MIN, Flag, Rule, Whole, invalid_value_error
 
 _OLD = "Kafka 0.8"
 _RD = "librdkafka"
@@ -54,7 +54,9 @@ def _codec(name: str, value: object) -> object:
     if text.isdigit() and int(text) < len(names):
         return names[int(text)]
     if text not in names:
-        raise refuse(name, value, "one of " + ", ".join(f"{codec} ({number})" for number, codec in enumerate(names)))
+        raise invalid_value_error(
+            name, value, "one of " + ", ".join(f"{codec} ({number})" for number, codec in enumerate(names))
+        )
     return text
 
 

@@ -20,7 +20,7 @@ from kafka_sink.options.format_options import (
     USER_INFO,
 )
 from kafka_sink.options.option import Option
-from kafka_sink.options.values import FUNCTION_NAME, Choice, Flag, Names, Rule, Text, Whole, refuse
+from kafka_sink.options.values import FUNCTION_NAME, Choice, Flag, Names, Rule, Text, Whole, invalid_value_error
 from kafka_sink.registry.framing import FRAMINGS, PREFIX
 from kafka_sink.registry.request import LATEST
 from kafka_sink.registry.subject import STRATEGIES, TOPIC_NAME
@@ -49,10 +49,12 @@ class Urls:
             if "@" in url:
                 raise ConfigError(f"{name} holds a user and password: set {REGISTRY}basic.auth.user.info instead")
             if not is_address or parts.query or parts.fragment:
-                raise refuse(name, url, self.valid)
+                raise invalid_value_error(name, url, self.valid)
         if not urls:
             raise ConfigError(f"{name} is empty: expected {self.valid}")
-        return tuple(url.rstrip("/") for url in urls)
+        # A scheme in capitals is the same scheme.
+        parted = (url.rstrip("/").partition(":") for url in urls)
+        return tuple(f"{scheme.lower()}:{rest}" for scheme, _, rest in parted)
 
 
 @frozen
@@ -63,7 +65,7 @@ class Strategy:
         text = value.strip().removeprefix(_SUBJECT_PACKAGE) if isinstance(value, str) else ""
         found = _STRATEGY_WORDS.get(text.upper(), text)
         if found not in STRATEGIES:
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return found
 
 
@@ -78,7 +80,7 @@ class Identity:
         try:
             return str(UUID(text))
         except ValueError:
-            raise refuse(name, value, self.valid) from None
+            raise invalid_value_error(name, value, self.valid) from None
 
 
 @frozen
@@ -91,7 +93,7 @@ class VersionOption:
         try:
             return Whole(1).parse(name, value)
         except ConfigError:
-            raise refuse(name, value, self.valid) from None
+            raise invalid_value_error(name, value, self.valid) from None
 
 
 @frozen
@@ -102,7 +104,7 @@ class ContextOption:
         text = value.strip() if isinstance(value, str) else ""
         text = text.removeprefix(":").removesuffix(":").removeprefix(".")
         if not _CONTEXT.fullmatch(text):
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return text
 
 

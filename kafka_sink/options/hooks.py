@@ -19,7 +19,7 @@ from kafka_sink.error_table.writes import OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
 from kafka_sink.frozen import frozen
 from kafka_sink.options.producer_options import Partitioner, Serializer
-from kafka_sink.options.values import shown
+from kafka_sink.options.values import describe_value
 
 _PARTITIONERS: dict[str, str] = {
     "": "default",
@@ -61,7 +61,8 @@ class PartitionerRule:
         if isinstance(value, str):
             hint = _PARTITIONERS_REFUSED.get(value.strip(), hint)
         raise ConfigError(
-            f"{name}={shown(name, value)} is not supported: {hint} (known are {self.valid})", OPTION_NOT_SUPPORTED
+            f"{name}={describe_value(name, value)} is not supported: {hint} (known are {self.valid})",
+            OPTION_NOT_SUPPORTED,
         )
 
 
@@ -155,7 +156,7 @@ class SerializerRule:
         known = _SERIALIZERS.get(value.strip().removeprefix(_JAVA_PACKAGE)) if isinstance(value, str) else None
         if known is None:
             hint = "pass a Python callable that takes the object and returns bytes or None"
-            raise ConfigError(f"{name}={shown(name, value)} is not supported: {hint}", OPTION_NOT_SUPPORTED)
+            raise ConfigError(f"{name}={describe_value(name, value)} is not supported: {hint}", OPTION_NOT_SUPPORTED)
         return known
 
 

@@ -21,7 +21,7 @@ from kafka_sink.options.option import Option, Treatment
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.rules import RULES, Draft
 from kafka_sink.options.table import OPTIONS, SECURITY_PREFIXES, UNKNOWN_SECURITY
-from kafka_sink.options.values import two_values, written
+from kafka_sink.options.values import format_option_value, two_values_error
 
 _KNOWN_NAMES = (*OPTIONS, *FOREIGN_OPTIONS, *ALIASES)
 
@@ -29,12 +29,13 @@ T = TypeVar("T")
 
 
 class OptionProblems:
-    """What is wrong with some options, gathered so that one error tells all of it."""
+    """Collects what is wrong with some options, so that one error tells all of it."""
 
     def __init__(self) -> None:
         self.found: list[ConfigError] = []
 
-    def tried(self, check: Callable[..., T], *arguments: Any) -> T | None:
+    def attempt(self, check: Callable[..., T], *arguments: Any) -> T | None:
+        """What `check` returns; or None, and its `ConfigError` is kept for `raise_any`."""
         try:
             return check(*arguments)
         except ConfigError as problem:
@@ -56,8 +57,8 @@ def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
         raise ConfigError(f"options must be a mapping of names to values, not {type(settings).__name__}")
     draft, problems = Draft(), OptionProblems()
     for name, value in settings.items():
-        problems.tried(_take, draft, name, value)
-    _take_fallbacks(draft, settings)
+        problems.attempt(_read_option, draft, name, value)
+    _apply_fallbacks(draft, settings)
     if "bootstrap.servers" not in draft.named and not any("bootstrap.servers" in str(each) for each in problems.found):
         missing = "bootstrap.servers is missing: name at least one broker as host:port"
         problems.found.append(ConfigError(missing, OPTION_MISSING))
@@ -66,7 +67,7 @@ def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
         if name not in draft.values and option.treatment is Treatment.HONOURED:
             draft.values[name] = option.default if option.default is None else option.rule.parse(name, option.default)
     for rule in RULES:
-        problems.tried(rule, draft)
+        problems.attempt(rule, draft)
     problems.raise_any()
     fields = {option.field: draft.values[name] for name, option in OPTIONS.items() if option.field}
     fields["send_is_synchronous"] = draft.values["producer.type"] == "sync"
@@ -74,7 +75,7 @@ def parse_producer_options(settings: Mapping[str, object]) -> ProducerOptions:
     return ProducerOptions(**fields, notices=tuple(draft.notices))
 
 
-def _take(draft: Draft, name: str, value: object) -> None:
+def _read_option(draft: Draft, name: str, value: object) -> None:
     """Read one entry of the user's mapping into the draft."""
     if not isinstance(name, str):
         raise ConfigError(f"an option name must be text, not {type(name).__name__}")
@@ -82,18 +83,18 @@ def _take(draft: Draft, name: str, value: object) -> None:
     canonical = alias.target if alias else name
     option = OPTIONS.get(canonical) or FOREIGN_OPTIONS.get(canonical)
     if option is None:
-        raise _unknown(name)
+        raise _unknown_option_error(name)
     if value is None:
         # None stands for "not set" where that is the default; elsewhere it is somebody's unfilled variable.
         if option.default is None and not option.is_required:
             return
         raise ConfigError(f"{name} is None: expected {option.rule.valid}, or leave it out")
     if option.treatment is not Treatment.HONOURED:
-        _answer_without_effect(draft, option, value)
+        _answer_unsupported(draft, option, value)
         return
     parsed = option.rule.parse(name, alias.convert(name, value) if alias and alias.convert else value)
     if canonical in draft.named and draft.values[canonical] != parsed:
-        raise two_values(name, draft.named[canonical])
+        raise two_values_error(name, draft.named[canonical])
     if canonical not in draft.named or canonical == name:
         draft.named[canonical] = name
     draft.values[canonical] = parsed
@@ -104,7 +105,7 @@ def _take(draft: Draft, name: str, value: object) -> None:
         draft.notices.append(f"{name} is a habit of {option.origin}: {option.deprecation}")
 
 
-def _answer_without_effect(draft: Draft, option: Option, value: object) -> None:
+def _answer_unsupported(draft: Draft, option: Option, value: object) -> None:
     if not option.same:
         # The value stays out of the text: most of these options hold secrets or callables.
         raise ConfigError(f"{option.name} is not supported: {option.instead}", OPTION_NOT_SUPPORTED)
@@ -112,30 +113,32 @@ def _answer_without_effect(draft: Draft, option: Option, value: object) -> None:
     if parsed in option.same:
         return
     if option.treatment is Treatment.REFUSED:
-        raise ConfigError(f"{option.name}={written(parsed)} is not supported: {option.instead}", OPTION_NOT_SUPPORTED)
-    draft.notices.append(f"{option.name}={written(parsed)} has no effect: {option.instead}")
+        raise ConfigError(
+            f"{option.name}={format_option_value(parsed)} is not supported: {option.instead}", OPTION_NOT_SUPPORTED
+        )
+    draft.notices.append(f"{option.name}={format_option_value(parsed)} has no effect: {option.instead}")
 
 
-def _take_fallbacks(draft: Draft, settings: Mapping[str, object]) -> None:
+def _apply_fallbacks(draft: Draft, settings: Mapping[str, object]) -> None:
     for alias in ALIASES.values():
         is_wanted = alias.fallback_for and alias.name in settings and alias.fallback_for not in draft.named
         if is_wanted and alias.target in draft.values:
             draft.values[alias.fallback_for] = draft.values[alias.target]
 
 
-def _unknown(name: str) -> ConfigError:
+def _unknown_option_error(name: str) -> ConfigError:
     if name.startswith(SECURITY_PREFIXES):
-        hint = nearest(name, _KNOWN_NAMES, ", ")
+        hint = suggest_name(name, _KNOWN_NAMES, ", ")
         return ConfigError(f"{name} is not supported: {UNKNOWN_SECURITY}{hint}", OPTION_UNKNOWN)
     if name in CONSUMER_OPTIONS:
         return ConfigError(f"{name} is an option of consumers: leave it out", OPTION_UNKNOWN)
     # Underscores are Python's spelling, hyphens the command line's.
     dotted = name.strip().lower().replace("_", ".").replace("-", ".")
-    hint = "" if dotted in CONSUMER_OPTIONS else nearest(dotted, _KNOWN_NAMES)
+    hint = "" if dotted in CONSUMER_OPTIONS else suggest_name(dotted, _KNOWN_NAMES)
     return ConfigError(f"{name!r} is not a producer option{hint}", OPTION_UNKNOWN)
 
 
-def nearest(name: str, known: Iterable[str], joint: str = ": ") -> str:
+def suggest_name(name: str, known: Iterable[str], joint: str = ": ") -> str:
     """The end of a sentence that says which name may have been meant, or nothing."""
     import difflib  # most processes meet no unknown name
 

@@ -63,14 +63,14 @@ def parse_envelope_options(settings: Mapping[str, str], value_format: str | None
     mode = None
     for name, text in sorted(settings.items()):
         if name == CLOUDEVENTS:
-            mode = problems.tried(_MODE.parse, name, text)
+            mode = problems.attempt(_MODE.parse, name, text)
         elif name.startswith(HEADER):
-            problems.tried(_take_header, headers, name, text)
+            problems.attempt(_take_header, headers, name, text)
         elif name.endswith(COLUMN):
-            problems.tried(_take_column, columns, name, text)
+            problems.attempt(_take_column, columns, name, text)
         else:
-            problems.tried(_take_attribute, attributes, name, text)
-    against = _against_each_other(mode, attributes, columns, value_format)
+            problems.attempt(_take_attribute, attributes, name, text)
+    against = _find_contradictions(mode, attributes, columns, value_format)
     problems.found += [ConfigError(text, EVENT_OPTION) for text in against]
     problems.raise_any()
     content_type = None if value_format is None else _CONTENT_TYPES.get(value_format)
@@ -86,7 +86,7 @@ def parse_envelope_options(settings: Mapping[str, str], value_format: str | None
     )
 
 
-def with_trace(options: EnvelopeOptions, column: str | None, of_task: bool) -> EnvelopeOptions:
+def add_trace(options: EnvelopeOptions, column: str | None, of_task: bool) -> EnvelopeOptions:
     """`column`: the one that has the header traceparent of each record; `of_task`: others get that of their task."""
     if TRACEPARENT in dict(options.headers) and (column is not None or of_task):
         other = f"{TRACEPARENT}.task" if column is None else f"{TRACEPARENT}{COLUMN}"
@@ -95,7 +95,7 @@ def with_trace(options: EnvelopeOptions, column: str | None, of_task: bool) -> E
     return replace(options, traceparent_column=column, has_traceparent_of_task=of_task)
 
 
-def _against_each_other(
+def _find_contradictions(
     mode: str | None, attributes: Collection[str], columns: Collection[str], value_format: str | None
 ) -> list[str]:
     given = {*attributes, *columns}
@@ -125,18 +125,18 @@ def _take_header(headers: dict[str, str], name: str, text: str) -> None:
     header = name.removeprefix(HEADER)
     if not header:
         raise ConfigError(f"{name}: a header needs a name, as in {HEADER}source", HEADER_OPTION)
-    headers[header] = _template(name, text)
+    headers[header] = _check_placeholders(name, text)
 
 
 def _take_column(columns: dict[str, str], name: str, text: str) -> None:
-    columns[_attribute(name.removesuffix(COLUMN), name)] = _TEXT.parse(name, text)
+    columns[_parse_attribute_name(name.removesuffix(COLUMN), name)] = _TEXT.parse(name, text)
 
 
 def _take_attribute(attributes: dict[str, str], name: str, text: str) -> None:
-    attributes[_attribute(name, name)] = _template(name, _TEXT.parse(name, text))
+    attributes[_parse_attribute_name(name, name)] = _check_placeholders(name, _TEXT.parse(name, text))
 
 
-def _attribute(name: str, option: str) -> str:
+def _parse_attribute_name(name: str, option: str) -> str:
     attribute = name.removeprefix(f"{CLOUDEVENTS}.")
     if attribute in _FIXED:
         raise ConfigError(f"{option} cannot be set: {_FIXED[attribute]}", EVENT_OPTION)
@@ -145,7 +145,7 @@ def _attribute(name: str, option: str) -> str:
     return attribute
 
 
-def _template(option: str, text: str) -> str:
+def _check_placeholders(option: str, text: str) -> str:
     for name in PLACEHOLDER.findall(text):
         if name not in PLACEHOLDERS:
             known = " and ".join(f"${{{each}}}" for each in PLACEHOLDERS)

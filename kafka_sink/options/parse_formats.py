@@ -36,12 +36,12 @@ from kafka_sink.options.format_options import (
     SideFormat,
 )
 from kafka_sink.options.format_table import FORMAT_OPTIONS, REGISTRY_ALIASES, REGISTRY_OPTIONS
-from kafka_sink.options.parse import OptionProblems, nearest, parse_producer_options
+from kafka_sink.options.parse import OptionProblems, parse_producer_options, suggest_name
 from kafka_sink.options.producer_options import ProducerOptions
-from kafka_sink.options.values import keep_one, two_values
+from kafka_sink.options.values import contradiction_error, two_values_error
 from kafka_sink.registry.framing import BY_GUID, GLUE, NONE
 from kafka_sink.registry.request import LATEST
-from kafka_sink.registry.subject import in_context
+from kafka_sink.registry.subject import add_context
 
 _OPTIONS = {**FORMAT_OPTIONS, **REGISTRY_OPTIONS}
 _ALIASES = {**FORMAT_ALIASES, **REGISTRY_ALIASES}
@@ -63,33 +63,35 @@ def parse_format_options(settings: Mapping[str, str], kafka: ProducerOptions) ->
     """`settings`: those for which `is_format_option` says so. `kafka`: the options of the connection to Kafka. And
     notices."""
     problems = OptionProblems()
-    values, named, of_tls = _values(settings, problems)
+    values, named, of_tls = _parse_values(settings, problems)
     problems.raise_any()
     if values["auto.register.schemas"] and values["use.latest.version"]:
-        problems.found.append(keep_one("auto.register.schemas", "use.latest.version"))
-    problems.tried(_check_login, values)
-    found = {side: problems.tried(_schema_options, side, values) for side in SIDES}
+        problems.found.append(contradiction_error("auto.register.schemas", "use.latest.version"))
+    problems.attempt(_fill_credentials_source, values)
+    found = {side: problems.attempt(_make_schema_options, side, values) for side in SIDES}
     problems.raise_any()
     schemas = {side: options for side, options in found.items() if options is not None}
     registry: RegistryOptions | None = None
     notices: tuple[str, ...] = ()
     if values[f"{REGISTRY}url"] is None:
-        problems.tried(_check_without_registry, values, named, schemas)
+        problems.attempt(_check_without_registry, values, named, schemas)
     else:
-        registry, notices = problems.tried(_registry_options, values, of_tls, kafka) or (None, ())
+        registry, notices = problems.attempt(_make_registry_options, values, of_tls, kafka) or (None, ())
     for side in SIDES:
-        problems.tried(_check_side, side, values, named, schemas[side])
+        problems.attempt(_check_side, side, values, named, schemas[side])
     problems.raise_any()
     if registry is not None and not any(values[f"{side}.format"] in WITH_SCHEMA for side in SIDES):
         raise ConfigError(
             f"{REGISTRY}url is set, but neither value.format nor key.format is one of {', '.join(sorted(WITH_SCHEMA))}",
             OPTION_MISSING,
         )
-    value, key = (_side_format(side, values, schemas[side]) for side in SIDES)
+    value, key = (_make_side_format(side, values, schemas[side]) for side in SIDES)
     return FormatOptions(registry, value, key), notices
 
 
-def _values(settings: Mapping[str, str], problems: OptionProblems) -> tuple[dict[str, Any], list[str], dict[str, str]]:
+def _parse_values(
+    settings: Mapping[str, str], problems: OptionProblems
+) -> tuple[dict[str, Any], list[str], dict[str, str]]:
     """What is set, by its own name; the names that were given; and what is for TLS to read."""
     values: dict[str, Any] = {name: option.default for name, option in _OPTIONS.items()}
     given: dict[str, str] = {}
@@ -97,18 +99,18 @@ def _values(settings: Mapping[str, str], problems: OptionProblems) -> tuple[dict
     for name, text in settings.items():
         canonical = _ALIASES.get(name, name)
         if given.setdefault(canonical, text) != text:
-            problems.found.append(two_values(name, canonical))
+            problems.found.append(two_values_error(name, canonical))
         elif canonical in _OPTIONS:
-            values[canonical] = problems.tried(_OPTIONS[canonical].rule.parse, canonical, text)
+            values[canonical] = problems.attempt(_OPTIONS[canonical].rule.parse, canonical, text)
         elif canonical.startswith(SSL):
             of_tls[canonical.removeprefix(REGISTRY)] = text
         else:
-            hint = nearest(name, REGISTRY_OPTIONS)
+            hint = suggest_name(name, REGISTRY_OPTIONS)
             problems.found.append(ConfigError(f"{name!r} is not an option of this sink{hint}", OPTION_UNKNOWN))
     return values, list(given), of_tls
 
 
-def _side_format(side: str, values: Mapping[str, Any], schema: SchemaOptions) -> SideFormat | None:
+def _make_side_format(side: str, values: Mapping[str, Any], schema: SchemaOptions) -> SideFormat | None:
     if values[f"{side}.format"] is None:
         return None
     return SideFormat(values[f"{side}.format"], schema, values.get(f"{side}.columns"), values[f"{side}.record.name"])
@@ -145,7 +147,7 @@ def _check_side(side: str, values: Mapping[str, Any], given: list[str], schema: 
         )
 
 
-def _check_login(values: dict[str, Any]) -> None:
+def _fill_credentials_source(values: dict[str, Any]) -> None:
     """Fills in where credentials come from, where what is set says so."""
     basic, bearer = f"{_BASIC}credentials.source", f"{_BEARER}credentials.source"
     user_info = values[f"{_BASIC}user.info"]
@@ -154,7 +156,7 @@ def _check_login(values: dict[str, Any]) -> None:
     if values[f"{_BEARER}token"] is not None and values[bearer] is None:
         values[bearer] = STATIC_TOKEN
     if values[basic] is not None and values[bearer] is not None:
-        raise keep_one(f"{_BASIC}*", f"{_BEARER}*")
+        raise contradiction_error(f"{_BASIC}*", f"{_BEARER}*")
     if (values[basic] == USER_INFO) != (user_info is not None):
         raise ConfigError(f"{basic}={USER_INFO} and {_BASIC}user.info belong together", OPTION_MISSING)
     if user_info is not None and ":" not in user_info and "${" not in user_info:
@@ -169,13 +171,13 @@ def _check_login(values: dict[str, Any]) -> None:
         raise ConfigError(f"{_BEARER}scope is for {bearer}={OAUTHBEARER}", OPTIONS_CONTRADICT)
 
 
-def _registry_options(
+def _make_registry_options(
     values: dict[str, Any], of_tls: Mapping[str, str], kafka: ProducerOptions
 ) -> tuple[RegistryOptions, tuple[str, ...]]:
     urls = values[f"{REGISTRY}url"]
     credentials = values[f"{_BASIC}credentials.source"] or values[f"{_BEARER}credentials.source"]
     is_encrypted = all(url.startswith("https:") for url in urls)
-    login = _login(values, of_tls, credentials)
+    login = _parse_login(values, of_tls, credentials)
     _check_inherited(credentials, kafka)
     notices = list(login.notices)
     if of_tls and not any(url.startswith("https:") for url in urls):
@@ -200,7 +202,7 @@ def _registry_options(
     return options, tuple(notices)
 
 
-def _login(values: dict[str, Any], of_tls: Mapping[str, str], credentials: str | None) -> ProducerOptions:
+def _parse_login(values: dict[str, Any], of_tls: Mapping[str, str], credentials: str | None) -> ProducerOptions:
     given: dict[str, object] = {
         # Nobody connects to it: a producer's options have to name a broker.
         "bootstrap.servers": "registry:443",
@@ -239,12 +241,12 @@ def _check_inherited(credentials: str | None, kafka: ProducerOptions) -> None:
 # ---- one side --------------------------------------------------------------------------------------------------------
 
 
-def _schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
+def _make_schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
     text, identity, version = (values[f"{side}.schema{part}"] for part in ("", ".id", ".version"))
     framing = values[f"{side}.schema.framing"]
     registers, is_latest = values["auto.register.schemas"], values["use.latest.version"]
     if identity is not None and version is not None:
-        raise keep_one(f"{side}.schema.id", f"{side}.schema.version")
+        raise contradiction_error(f"{side}.schema.id", f"{side}.schema.version")
     if framing == GLUE and not (isinstance(identity, str) and text is not None):
         raise ConfigError(
             f"{side}.schema.framing={GLUE} needs {side}.schema and, as {side}.schema.id, the UUID of its version: AWS "
@@ -259,7 +261,7 @@ def _schema_options(side: str, values: dict[str, Any]) -> SchemaOptions:
     strategy = values[f"{side}.subject.name.strategy"]
     subject = values[f"{side}.subject.name"]
     if subject is not None:
-        subject = in_context(values[f"{REGISTRY}context"], subject)
+        subject = add_context(values[f"{REGISTRY}context"], subject)
     return SchemaOptions(
         side=side,
         text=text,

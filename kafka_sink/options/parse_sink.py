@@ -22,8 +22,8 @@ from kafka_sink.error_table.writes import (
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.foreign_table import ALIASES
 from kafka_sink.options.format_names import FORMAT_NAMES, is_format_option
-from kafka_sink.options.parse import OptionProblems, nearest, parse_producer_options
-from kafka_sink.options.presets import PREFIX, with_preset
+from kafka_sink.options.parse import OptionProblems, parse_producer_options, suggest_name
+from kafka_sink.options.presets import PREFIX, apply_preset
 from kafka_sink.options.producer_options import ProducerOptions
 from kafka_sink.options.sink_options import (
     DEAD_LETTER,
@@ -76,7 +76,7 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
     of_envelope: dict[str, str] = {}
     notices: list[str] = []
     problems = OptionProblems()
-    for given, value in with_preset(settings).items():
+    for given, value in apply_preset(settings).items():
         name = given.lower()
         prefix = next((each for each in SINK_PREFIXES if name.startswith(each) and name != each), None)
         if prefix is not None:
@@ -92,53 +92,53 @@ def parse_sink_options(settings: Mapping[str, str]) -> SinkOptions:
         elif name in NO_EFFECT:
             notices.append(f"{given} has no effect: {NO_EFFECT[name]}")
         elif name in SINK_OPTIONS:
-            own[name] = problems.tried(SINK_OPTIONS[name].rule.parse, name, value)
+            own[name] = problems.attempt(SINK_OPTIONS[name].rule.parse, name, value)
         else:
-            problems.found.append(ConfigError(_unknown(given), OPTION_UNKNOWN))
-    partitioner = problems.tried(_take_partitioner, of_producer)
-    problems.tried(_check_fixed, of_producer)
-    problems.tried(_check_together, own)
-    problems.tried(_check_topic_creation, own, configs[TOPIC_CONFIG], settings)
-    problems.tried(_check_telemetry, own)
-    producer = problems.tried(_producer_options, of_producer)
+            problems.found.append(ConfigError(_unknown_option_text(given), OPTION_UNKNOWN))
+    partitioner = problems.attempt(_take_partitioner, of_producer)
+    problems.attempt(_check_unsupported, of_producer)
+    problems.attempt(_check_together, own)
+    problems.attempt(_check_topic_creation, own, configs[TOPIC_CONFIG], settings)
+    problems.attempt(_check_telemetry, own)
+    producer = problems.attempt(_parse_producer_options, of_producer)
     if producer is not None and own["delivery.guarantee"] == EXACTLY_ONCE:
-        problems.tried(_check_exactly_once, producer, of_spark)
-    formats = problems.tried(_format_options, of_formats, producer) if producer is not None else None
-    envelope = problems.tried(_envelope_options, of_envelope, formats[0], own) if formats is not None else None
+        problems.attempt(_check_exactly_once, producer, of_spark)
+    formats = problems.attempt(_parse_format_options, of_formats, producer) if producer is not None else None
+    envelope = problems.attempt(_parse_envelope_options, of_envelope, formats[0], own) if formats is not None else None
     problems.raise_any("problems with the options")
     assert producer is not None and formats is not None, "what was not made has left a problem"
-    plan = TopicPlan(own["topic.partitions"], own["topic.replication.factor"], _sorted(configs[TOPIC_CONFIG]))
+    plan = TopicPlan(own["topic.partitions"], own["topic.replication.factor"], _sort_configs(configs[TOPIC_CONFIG]))
     return SinkOptions(
-        **_as_they_are(SinkOptions, own),
+        **_select_fields(SinkOptions, own),
         producer=replace(producer, notices=()),
         transaction_timeout_is_chosen="transaction.timeout.ms" in of_producer,
         is_exactly_once=own["delivery.guarantee"] == EXACTLY_ONCE,
         falls_back=own["delivery.fallback"] == AT_LEAST_ONCE,
         ledger_is_created=own["ledger.create"],
         ledger_accepts_new_sink=own["ledger.accept.new.sink"],
-        ledger_configs=_sorted(configs[LEDGER_CONFIG]),
+        ledger_configs=_sort_configs(configs[LEDGER_CONFIG]),
         topic_plan=plan if own["topic.create"] else None,
         partitioner=partitioner,
         checkpoint_location=of_spark.get("checkpointlocation"),
         query_name=of_spark.get("queryname"),
         formats=formats[0],
         envelope=envelope,
-        telemetry=_telemetry_options(own),
+        telemetry=_make_telemetry_options(own),
         notices=(*notices, *producer.notices, *formats[1]),
     )
 
 
-def _as_they_are(kind: type, own: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _select_fields(kind: type, own: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """The fields that are called after an option, perhaps without its prefix."""
     named = {name.removeprefix(prefix).replace(".", "_"): value for name, value in own.items()}
     return {each.name: named[each.name] for each in fields(kind) if each.name in named}
 
 
-def _sorted(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _sort_configs(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(configs.items()))
 
 
-def _producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
+def _parse_producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
     try:
         return parse_producer_options({**PRODUCER_DEFAULTS, **of_producer})
     except ConfigError as error:
@@ -150,7 +150,7 @@ def _producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
         raise ConfigError(text, error.entry) from None
 
 
-def _format_options(
+def _parse_format_options(
     of_formats: Mapping[str, str], producer: ProducerOptions
 ) -> tuple[FormatOptions | None, tuple[str, ...]]:
     if not of_formats:
@@ -160,20 +160,20 @@ def _format_options(
     return parse_format_options(of_formats, producer)
 
 
-def _envelope_options(
+def _parse_envelope_options(
     of_envelope: Mapping[str, str], formats: FormatOptions | None, own: Mapping[str, Any]
 ) -> EnvelopeOptions | None:
     column, of_task = own["traceparent.column"], own["traceparent.task"]
     if not of_envelope and column is None and not of_task:
         return None
-    from kafka_sink.options.parse_envelope import parse_envelope_options, with_trace  # as above
+    from kafka_sink.options.parse_envelope import add_trace, parse_envelope_options  # as above
 
     value = None if formats is None else formats.value
     parsed = parse_envelope_options(of_envelope, None if value is None else value.format)
-    return with_trace(parsed, column, of_task)
+    return add_trace(parsed, column, of_task)
 
 
-def _check_fixed(of_producer: Mapping[str, str]) -> None:
+def _check_unsupported(of_producer: Mapping[str, str]) -> None:
     for side in ("key", "value"):
         if f"{side}.serializer" in of_producer:
             raise ConfigError(
@@ -263,14 +263,14 @@ def _check_telemetry(own: Mapping[str, Any]) -> None:
         raise ConfigError("lineage.api.key.file needs a lineage.url with https://: a key is sent there", TELLING_OPTION)
 
 
-def _telemetry_options(own: Mapping[str, Any]) -> TelemetryOptions | None:
+def _make_telemetry_options(own: Mapping[str, Any]) -> TelemetryOptions | None:
     """None if no option asks for figures or lineage."""
     if not own[METRICS_ENABLED] and all(own[name] is None for name in _ASKING):
         return None
-    return TelemetryOptions(**_as_they_are(TelemetryOptions, own, prefix="metrics."))
+    return TelemetryOptions(**_select_fields(TelemetryOptions, own, prefix="metrics."))
 
 
-def _unknown(given: str) -> str:
+def _unknown_option_text(given: str) -> str:
     name = given.lower()
     if name in SOURCE_OPTIONS:
         return f"{given} is an option of Kafka as a source: leave it out of the sink"
@@ -278,7 +278,7 @@ def _unknown(given: str) -> str:
         return "a path means nothing to this sink: call save() or start() without it and set the option topic"
     if name in OPTIONS or name in ALIASES:
         return f"{given!r} is not an option of this sink: did you mean {PREFIX}{name}?"
-    hint = nearest(name, [*SINK_OPTIONS, *FORMAT_NAMES, *(PREFIX + each for each in OPTIONS)])
+    hint = suggest_name(name, [*SINK_OPTIONS, *FORMAT_NAMES, *(PREFIX + each for each in OPTIONS)])
     return (
         f"{given!r} is not an option of this sink{hint or f'; options of the Kafka producer have the prefix {PREFIX}'}"
     )

@@ -179,28 +179,28 @@ PRESETS: Mapping[str, Preset] = {
 }
 
 
-def with_preset(given: Mapping[str, str]) -> Mapping[str, str]:
-    """The options as they were given, and under them what their preset sets. A preset that nobody knows is left to
-    whoever reads the option."""
+def apply_preset(given: Mapping[str, str]) -> Mapping[str, str]:
+    """The given options, with those of their preset as defaults. An unknown preset is left to the rule of the option
+    `preset`."""
     named = {name.lower(): value for name, value in given.items()}
     chosen = named.get(PRESET)
     preset = PRESETS.get(chosen.strip()) if isinstance(chosen, str) else None
-    return given if preset is None else {**left_of_preset(preset, named), **given}
+    return given if preset is None else {**unset_preset_settings(preset, named), **given}
 
 
-def left_of_preset(preset: Preset, named: Mapping[str, str]) -> Mapping[str, str]:
-    """What of it nobody has set, under any name that means the same."""
-    taken = {_canonical(name) for name in named}
+def unset_preset_settings(preset: Preset, named: Mapping[str, str]) -> Mapping[str, str]:
+    """The preset's settings that are not given already, under any alias."""
+    taken = {_canonical_name(name) for name in named}
     return {name: value for name, value in preset.settings.items() if name not in taken}
 
 
-def preset_named(name: str) -> Preset:
+def get_preset(name: str) -> Preset:
     try:
         return PRESETS[name]
     except KeyError:
         raise ConfigError(f"there is no preset {name!r}: choose one of {', '.join(PRESETS)}", PRESET_UNKNOWN) from None
 
 
-def _canonical(name: str) -> str:
+def _canonical_name(name: str) -> str:
     alias = ALIASES.get(name.removeprefix(PREFIX)) if name.startswith(PREFIX) else None
     return name if alias is None else f"{PREFIX}{alias.target}"

@@ -179,11 +179,11 @@ class ProducerOptions:
             value = getattr(self, field.name)
             if field.default is not MISSING and value == field.default:
                 continue
-            shown.append(f"{field.name}={_shown(field.name, value)}")
+            shown.append(f"{field.name}={_format_value(field.name, value)}")
         return f"ProducerOptions({', '.join(shown)})"
 
 
-def _shown(name: str, value: object) -> str:
+def _format_value(name: str, value: object) -> str:
     if SECRET_NAME.search(name):
         return "[hidden]"
     if name == "interceptors" and isinstance(value, tuple):

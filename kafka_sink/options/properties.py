@@ -26,7 +26,7 @@ def parse_properties(text: str) -> dict[str, str]:
     for line in _logical_lines(text):
         entry = _ENTRY.fullmatch(line)
         assert entry is not None, "the pattern takes every text"
-        found[_unescaped(entry[1])] = _unescaped(entry[2])
+        found[_unescape(entry[1])] = _unescape(entry[2])
     return found
 
 
@@ -46,8 +46,8 @@ def _logical_lines(text: str) -> Iterator[str]:
         yield begun
 
 
-def _unescaped(text: str) -> str:
-    def meant(match: re.Match[str]) -> str:
+def _unescape(text: str) -> str:
+    def replace_escape(match: re.Match[str]) -> str:
         escaped = match[1]
         if len(escaped) > 1:
             return chr(int(escaped[1:], 16))
@@ -57,4 +57,4 @@ def _unescaped(text: str) -> str:
             )
         return _LETTERS.get(escaped, escaped)
 
-    return _ESCAPE.sub(meant, text)
+    return _ESCAPE.sub(replace_escape, text)

@@ -17,7 +17,7 @@ from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED, 
 from kafka_sink.errors import ConfigError
 from kafka_sink.options.producer_options import INT_MAX
 from kafka_sink.options.table import OPTIONS, SECURITY_OPTIONS
-from kafka_sink.options.values import TLS_13_SUITES, conversion, keep_one, schemes
+from kafka_sink.options.values import TLS_13_SUITES, contradiction_error, conversion_hint, parse_schemes
 
 IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
 
@@ -26,7 +26,7 @@ IN_FLIGHT_MAX_WITH_IDEMPOTENCE = 5
 class Draft:
     """Parsed values by canonical option name; the user may have named some of them under another name.
 
-    `raw` holds what he wrote."""
+    `raw` holds the values as they were written."""
 
     values: dict[str, Any] = field(default_factory=dict)
     named: dict[str, str] = field(default_factory=dict)
@@ -149,9 +149,9 @@ def check_compression(draft: Draft) -> None:
     if codec != "none":
         # An optional package that is missing must show up here, not when the first batch is full. Imported only
         # then, because it pulls the codecs in.
-        from kafka_sink.records.compression import compressor
+        from kafka_sink.records.compression import make_compressor
 
-        compressor(codec, None if values.get(level_name) == -1 else values.get(level_name))
+        make_compressor(codec, None if values.get(level_name) == -1 else values.get(level_name))
 
 
 def fill_client_id(draft: Draft) -> None:
@@ -178,7 +178,7 @@ def check_security(draft: Draft) -> None:
 
 
 def _check_schemes(draft: Draft, protocol: str) -> None:
-    for scheme in schemes(draft.raw.get("bootstrap.servers")):
+    for scheme in parse_schemes(draft.raw.get("bootstrap.servers")):
         is_secure = scheme == "SSL" or scheme.startswith("SASL_")
         if is_secure and scheme != protocol:
             raise ConfigError(f"bootstrap.servers asks for {scheme}, but security.protocol={protocol}: make them agree")
@@ -196,7 +196,7 @@ def _check_tls(draft: Draft) -> None:
         ("ssl.keystore.certificate.chain", "ssl.certificate.location"),
     ):
         if values[name] is not None and values[other] is not None:
-            raise keep_one(named[name], named[other])
+            raise contradiction_error(named[name], named[other])
     has_key = values["ssl.keystore.key"] is not None or values["ssl.key.location"] is not None
     has_chain = values["ssl.keystore.certificate.chain"] is not None or values["ssl.certificate.location"] is not None
     if has_key != has_chain:
@@ -207,7 +207,7 @@ def _check_tls(draft: Draft) -> None:
         kind = values[f"ssl.{side}.type"]
         if f"ssl.{side}.type" in named and kind == "JKS":
             raise ConfigError(
-                f"ssl.{side}.type={kind} is not supported: {conversion(kind, f'<your {side}>', side)}",
+                f"ssl.{side}.type={kind} is not supported: {conversion_hint(kind, f'<your {side}>', side)}",
                 OPTION_NOT_SUPPORTED,
             )
         if values[f"ssl.{side}.password"] is not None and values[f"ssl.{side}.location"] is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafka_sink.error_table.brokers import LOGIN_OPTIONS
 from kafka_sink.error_table.writes import OPTION_MISSING, OPTION_NOT_SUPPORTED
 from kafka_sink.errors import ConfigError
-from kafka_sink.options.values import JWT_BEARER, keep_one
+from kafka_sink.options.values import JWT_BEARER, contradiction_error
 from kafka_sink.security.jaas import parse_jaas
 from kafka_sink.security.kerberos import KRB5_OPTIONS, KRB5_SILENT, kerberos_login
 from kafka_sink.security.mechanisms import AWS_MSK_IAM, GSSAPI, MECHANISMS, OAUTHBEARER, PLAIN
@@ -53,7 +53,7 @@ def check_sasl(draft: Draft, has_tls: bool) -> None:
     if jaas is not None:
         for name in ("sasl.username", "sasl.password"):
             if values[name] is not None:
-                raise keep_one(name, "sasl.jaas.config")
+                raise contradiction_error(name, "sasl.jaas.config")
         if not is_reference(jaas):
             _check_jaas(draft, jaas, mechanism)
     if mechanism == OAUTHBEARER:
@@ -142,12 +142,12 @@ def _check_aws(draft: Draft) -> None:
             "sasl.aws.access.key.id and sasl.aws.secret.access.key belong together: set both or none", OPTION_MISSING
         )
     if key_id is not None and values["sasl.aws.profile"] is not None:
-        raise keep_one("sasl.aws.access.key.id", "sasl.aws.profile")
+        raise contradiction_error("sasl.aws.access.key.id", "sasl.aws.profile")
     jaas = values["sasl.jaas.config"]
     module = {} if jaas is None or is_reference(jaas) else parse_jaas(jaas).options
     for name, java in (("profile", "awsProfileName"), ("role.arn", "awsRoleArn"), ("access.key.id", "awsProfileName")):
         if values[f"sasl.aws.{name}"] is not None and java in module:
-            raise keep_one(f"sasl.aws.{name}", f"{java} of sasl.jaas.config")
+            raise contradiction_error(f"sasl.aws.{name}", f"{java} of sasl.jaas.config")
 
 
 def _check_kerberos(draft: Draft) -> None:

@@ -127,6 +127,6 @@ def is_envelope_option(name: str) -> bool:
     return name.startswith((HEADER, f"{CLOUDEVENTS}.")) or name == CLOUDEVENTS
 
 
-def rendered(text: str, known: Mapping[str, str]) -> str:
-    """A header or an attribute, with what its placeholders stand for."""
+def fill_placeholders(text: str, known: Mapping[str, str]) -> str:
+    """The text of a header or an attribute, its placeholders replaced."""
     return PLACEHOLDER.sub(lambda found: known[found[1]], text)

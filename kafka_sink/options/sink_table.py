@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from kafka_sink.frozen import frozen
 from kafka_sink.options.option import Option
-from kafka_sink.options.presets import PRESETS, preset_named
+from kafka_sink.options.presets import PRESETS, get_preset
 from kafka_sink.options.sink_options import DEAD_LETTER, DROP, FAIL
 from kafka_sink.options.values import (
     ANY_TEXT,
@@ -19,7 +19,7 @@ from kafka_sink.options.values import (
     Rule,
     Text,
     Whole,
-    refuse,
+    invalid_value_error,
 )
 
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
@@ -42,7 +42,7 @@ class PresetName:
 
     def parse(self, name: str, value: object) -> str:
         text = str(value).strip()
-        preset_named(text)
+        get_preset(text)
         return text
 
 
@@ -55,7 +55,9 @@ class Label:
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
         if not 1 <= len(text) <= LABEL_CHARACTERS_MAX:
-            raise refuse(name, value if len(text) <= LABEL_CHARACTERS_MAX else f"{len(text)} characters", self.valid)
+            raise invalid_value_error(
+                name, value if len(text) <= LABEL_CHARACTERS_MAX else f"{len(text)} characters", self.valid
+            )
         return text
 
 
@@ -68,7 +70,7 @@ class PlainUrl:
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
         if not _URL.fullmatch(text):
-            raise refuse(name, "***@" + text.rpartition("@")[2] if "@" in text else value, self.valid)
+            raise invalid_value_error(name, "***@" + text.rpartition("@")[2] if "@" in text else value, self.valid)
         return text.rstrip("/")
 
 
@@ -106,7 +108,8 @@ _ROWS = (
     _row("replay.mismatch", MISMATCHES[0], Choice(MISMATCHES), "What to do when a batch that was delivered comes again "
          "with other rows: because a checkpoint was restored from an older copy, because two things are written under "
          "one name, or because the query makes its rows anew each time. fail: stop if the counts of rows differ, warn "
-         "if only the contents do. warn: warn in both cases, and keep what was delivered. skip: keep it silently."),
+         "if only the contents do (stop there, too, if the same run delivered it). warn: warn in all cases, and keep "
+         "what was delivered. skip: keep it silently."),
     _row("commit.visible.timeout.ms", 0, Whole(0, 2**31 - 1), "After a batch is committed: how long to wait until "
          "read_committed readers can see all of it. Brokers answer a commit before its markers are written, some "
          "milliseconds as a rule. What cannot be seen in time is said in a warning that names the partitions; the "

@@ -82,7 +82,7 @@ def _text(name: str, meaning: str, **more: Any) -> Option:
     return _row(name, Text(empty_allowed=False), meaning, **more)
 
 
-def _refused(name: str, meaning: str, instead: str, *, rule: Rule = ANY_TEXT, **more: Any) -> Option:
+def _refusal(name: str, meaning: str, instead: str, *, rule: Rule = ANY_TEXT, **more: Any) -> Option:
     return Option(name, rule, meaning, treatment=Treatment.REFUSED, instead=instead, **more)
 
 
@@ -108,7 +108,7 @@ _PLAIN_OPTIONS = (
     _text("transactional.id", "Turns transactions on and fences older producers with the same id. Needs idempotence."),
     _int("transaction.timeout.ms", "After this long the coordinator aborts an open transaction by itself. Counted from "
          "the first partition in it; the broker refuses more than its transaction.max.timeout.ms.", minimum=1),
-    _refused("transaction.two.phase.commit.enable", "Transactions that never expire, ended by an outside coordinator "
+    _refusal("transaction.two.phase.commit.enable", "Transactions that never expire, ended by an outside coordinator "
              "(KIP-939).",
              "no released broker can keep prepared transactions; set transaction.timeout.ms to the time the outside "
              "decision may take", rule=Flag(), default=False, same=(False,)),
@@ -168,11 +168,11 @@ _PLAIN_OPTIONS = (
     _long("connections.max.idle.ms", "Close connections unused for this long; negative: never.", minimum=LONG_MIN),
     _int("send.buffer.bytes", "Socket send buffer (SO_SNDBUF); -1: the system's choice.", minimum=-1),
     _int("receive.buffer.bytes", "Socket receive buffer (SO_RCVBUF); -1: the system's choice.", minimum=-1),
-    _refused("client.dns.lookup", "Which addresses of a host name are tried.",
+    _refusal("client.dns.lookup", "Which addresses of a host name are tried.",
              "canonical host names matter to Kerberos only; every address of a name is tried in turn",
              rule=Choice(("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")), default="use_all_dns_ips",
              same=("use_all_dns_ips",)),
-    _refused("bootstrap.resolve.timeout.ms", "Since Java 4.4: how long names that cannot be resolved are tried again "
+    _refusal("bootstrap.resolve.timeout.ms", "Since Java 4.4: how long names that cannot be resolved are tried again "
              "before the client is given up; 0: resolved once, while it is made. Here no producer is given up for "
              "that: names are resolved when a connection is wanted, at each attempt anew.",
              "a call waits for names up to max.block.ms, and fails with their errors; set that",
@@ -197,14 +197,14 @@ _PLAIN_OPTIONS = (
     _row("value.serializer", SerializerRule(), "The same for values."),
     _row("interceptor.classes", InterceptorsRule(), "Objects that see and may replace each record before it is sent, "
          "and see each outcome. Python objects, not class names.", field="interceptors"),
-    _refused("config.providers", "Names of JVM classes that look secrets up.",
+    _refusal("config.providers", "Names of JVM classes that look secrets up.",
              "look the values up in Python and pass the results", rule=Names(), default=(), same=((),)),
     # Metrics.
     _int("metrics.num.samples", "Windows over which rates and averages reach.", minimum=1),
     _long("metrics.sample.window.ms", "Length of one such window.", minimum=1),
     _without_effect("metrics.recording.level", "How many metrics are kept.", "the producer has no metrics beyond INFO",
                     rule=Choice(("INFO", "DEBUG", "TRACE")), default="INFO", same=("INFO",)),
-    _refused("metric.reporters", "JVM classes that publish metrics.", "read Producer.metrics() and publish its values",
+    _refusal("metric.reporters", "JVM classes that publish metrics.", "read Producer.metrics() and publish its values",
              rule=Names(), default=("org.apache.kafka.common.metrics.JmxReporter",),
              same=((), ("org.apache.kafka.common.metrics.JmxReporter",))),
     _without_effect("enable.metrics.push", "Let the broker ask for the client's metrics (KIP-714).",
@@ -216,7 +216,7 @@ SECURITY_OPTIONS = (
     _row("security.protocol", Choice(("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"), any_case=True), "Encryption "
          "(SSL) and authentication (SASL) of connections. SASL_PLAINTEXT shows what is sent, with PLAIN even the "
          "password, to whoever can read the network."),
-    _refused("security.providers", "JVM security providers.", _JVM),
+    _refusal("security.providers", "JVM security providers.", _JVM),
     # Encryption.
     _row("ssl.protocol", TLS_VERSION, "The newest TLS version that may be used."),
     _row("ssl.enabled.protocols", TlsVersions(), "TLS versions that may be used."),
@@ -235,11 +235,11 @@ SECURITY_OPTIONS = (
     _text("ssl.key.password", "Password of that key, if it is encrypted."),
     _row("ssl.keystore.type", STORE_TYPE, _STORE_TYPE),
     _text("ssl.keystore.password", "Password of that file and of the key in it, if it is PKCS12."),
-    _refused("ssl.provider", "JVM provider of TLS.", _JVM),
-    _refused("ssl.engine.factory.class", "JVM class that makes TLS engines.", _JVM),
-    _refused("ssl.secure.random.implementation", "JVM source of randomness.", _JVM),
-    _refused("ssl.keymanager.algorithm", "JVM algorithm for own keys.", _JVM, default="SunX509"),
-    _refused("ssl.trustmanager.algorithm", "JVM algorithm for trust.", _JVM, default="PKIX"),
+    _refusal("ssl.provider", "JVM provider of TLS.", _JVM),
+    _refusal("ssl.engine.factory.class", "JVM class that makes TLS engines.", _JVM),
+    _refusal("ssl.secure.random.implementation", "JVM source of randomness.", _JVM),
+    _refusal("ssl.keymanager.algorithm", "JVM algorithm for own keys.", _JVM, default="SunX509"),
+    _refusal("ssl.trustmanager.algorithm", "JVM algorithm for trust.", _JVM, default="PKIX"),
     _text("ssl.certificate.location", f"{_PEM_FILE} with the client's own certificates.", origin=_RD),
     _text("ssl.key.location", f"{_PEM_FILE} with the client's own key.", origin=_RD),
     _text("ssl.crl.location", f"{_PEM_FILE} with lists of revoked certificates: one from each authority that signed a "
@@ -252,12 +252,12 @@ SECURITY_OPTIONS = (
           "ScramLoginModule (also with tokenauth), OAuthBearerLoginModule, IAMLoginModule or Krb5LoginModule."),
     _text("sasl.username", "User name for PLAIN and SCRAM.", origin=_RD),
     _text("sasl.password", "Password for PLAIN and SCRAM.", origin=_RD),
-    _refused("sasl.client.callback.handler.class", "JVM class asked for credentials. That of AWS_MSK_IAM is "
+    _refusal("sasl.client.callback.handler.class", "JVM class asked for credentials. That of AWS_MSK_IAM is "
              "understood: it says what happens anyway.", _JVM,
              same=("software.amazon.msk.auth.iam.IAMClientCallbackHandler",)),
     _row("sasl.login.callback.handler.class", CallbackHandler(), "Kafka's own handlers for OAUTHBEARER are understood: "
          "they say what happens anyway."),
-    _refused("sasl.login.class", "JVM class that logs in.", _JVM),
+    _refusal("sasl.login.class", "JVM class that logs in.", _JVM),
     # AWS_MSK_IAM.
     _row("sasl.aws.region", Region(), "AWS_MSK_IAM: region of the brokers. By default that of their host names, else "
          "AWS_REGION or AWS_DEFAULT_REGION.", origin=_OWN),
@@ -300,7 +300,7 @@ SECURITY_OPTIONS = (
           "cache.", origin=_RD),
     _text("sasl.kerberos.keytab", "GSSAPI: file with the key of that principal. Without it the ticket cache of the "
           "process (KRB5CCNAME) is used.", origin=_RD),
-    _refused("sasl.kerberos.kinit.cmd", "Program that gets tickets.",
+    _refusal("sasl.kerberos.kinit.cmd", "Program that gets tickets.",
              "no program is run; the Kerberos library gets tickets from a keytab, or takes those of a cache",
              default="/usr/bin/kinit", same=("/usr/bin/kinit",)),
     _without_effect("sasl.kerberos.min.time.before.relogin", "Least time between two Kerberos logins.", _KERBEROS,
@@ -309,7 +309,7 @@ SECURITY_OPTIONS = (
                     rule=Fraction(0.0, 1.0), default=0.05, same=(0.05,)),
     _without_effect("sasl.kerberos.ticket.renew.window.factor", "Share of a ticket's life after which it is renewed.",
                     _KERBEROS, rule=Fraction(0.0, 1.0), default=0.8, same=(0.8,)),
-    *(_refused(name, meaning, _BROKER_SIDE, default=default) for name, default, meaning in (
+    *(_refusal(name, meaning, _BROKER_SIDE, default=default) for name, default, meaning in (
         ("sasl.oauthbearer.scope.claim.name", "scope", "Claim that holds the scope."),
         ("sasl.oauthbearer.sub.claim.name", "sub", "Claim that holds the subject."),
         ("sasl.oauthbearer.clock.skew.seconds", 30, "Allowed difference of clocks."),
@@ -324,7 +324,7 @@ SECURITY_OPTIONS = (
         ("sasl.oauthbearer.jwt.validator.class", f"{_OAUTHBEARER}.DefaultJwtValidator",
          "JVM class that checks tokens."),
     )),
-    *(_refused(name, meaning, _ASSERTION, default=default) for name, default, meaning in (
+    *(_refusal(name, meaning, _ASSERTION, default=default) for name, default, meaning in (
         ("sasl.oauthbearer.assertion.algorithm", "RS256", "Algorithm that signs an assertion."),
         ("sasl.oauthbearer.assertion.claim.aud", None, "Audience in an assertion."),
         ("sasl.oauthbearer.assertion.claim.iss", None, "Issuer in an assertion."),

@@ -34,7 +34,7 @@ class Rule(Protocol):
     def parse(self, name: str, value: object) -> object: ...
 
 
-def shown(name: str, value: object) -> str:
+def describe_value(name: str, value: object) -> str:
     """The value for an error text: short, and hidden where the option's name sounds like a secret."""
     if SECRET_NAME.search(name):
         return "[hidden]"
@@ -42,22 +42,23 @@ def shown(name: str, value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "..."
 
 
-def written(value: object) -> str:
+def format_option_value(value: object) -> str:
     """A parsed value as a user would write it."""
     if isinstance(value, bool):
         return str(value).lower()
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
-def refuse(name: str, value: object, valid: str) -> ConfigError:
-    return ConfigError(f"{name}={shown(name, value)} is not valid: expected {valid}")
+def invalid_value_error(name: str, value: object, valid: str) -> ConfigError:
+    return ConfigError(f"{name}={describe_value(name, value)} is not valid: expected {valid}")
 
 
-def keep_one(name: str, other: str) -> ConfigError:
+def contradiction_error(name: str, other: str) -> ConfigError:
+    """For two options of which one may be set."""
     return ConfigError(f"{name} and {other} contradict each other: keep one", OPTIONS_CONTRADICT)
 
 
-def two_values(name: str, other: str) -> ConfigError:
+def two_values_error(name: str, other: str) -> ConfigError:
     """For an option and another name of it."""
     text = f"{name} and {other} mean the same and have different values: keep one"
     return ConfigError(text, OPTIONS_CONTRADICT)
@@ -82,11 +83,11 @@ class Whole:
         if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value.strip()) and len(value.strip()) <= 20:
             number = int(value)
         elif isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         else:
             number = value.__index__()
         if number != self.besides and not self.minimum <= number <= self.maximum:
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return number
 
 
@@ -99,7 +100,7 @@ class Flag:
             return value
         text = value.strip().lower() if isinstance(value, str) else ""
         if text not in ("true", "false"):
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return text == "true"
 
 
@@ -113,7 +114,7 @@ class Text:
 
     def parse(self, name: str, value: object) -> str:
         if not isinstance(value, str) or not (self.empty_allowed or value.strip()):
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return value.strip()
 
 
@@ -136,7 +137,7 @@ class Choice:
         for word in self.words:
             if text == word or (self.any_case and isinstance(text, str) and text.lower() == word.lower()):
                 return word
-        raise refuse(name, value, self.valid)
+        raise invalid_value_error(name, value, self.valid)
 
 
 @frozen
@@ -149,7 +150,7 @@ class Words:
 
     def parse(self, name: str, value: object) -> str:
         if not isinstance(value, str) or self.fold(value.strip()) not in self.meanings:
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return self.meanings[self.fold(value.strip())]
 
 
@@ -161,7 +162,7 @@ class Pattern:
     def parse(self, name: str, value: object) -> str:
         text = value.strip() if isinstance(value, str) else ""
         if not self.form.fullmatch(text):
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return text
 
 
@@ -172,7 +173,7 @@ class Acks:
     def parse(self, name: str, value: object) -> int:
         text = str(value).strip() if isinstance(value, (str, int)) and not isinstance(value, bool) else ""
         if text not in ("all", "-1", "0", "1"):
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return -1 if text == "all" else int(text)
 
 
@@ -187,7 +188,7 @@ class Names:
             return tuple(item.strip() for item in value.split(",")) if value.strip() else ()
         items = tuple(value) if isinstance(value, Iterable) and not isinstance(value, bytes) else (None,)
         if not all(isinstance(item, str) for item in items):
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return tuple(str(item).strip() for item in items)
 
 
@@ -212,9 +213,9 @@ class Servers:
         entries = Names(self.valid).parse(name, value)
         if not entries:
             raise ConfigError(f"{name} is empty: expected {self.valid}")
-        return tuple(self._server(name, entry) for entry in entries)
+        return tuple(self._parse_server(name, entry) for entry in entries)
 
-    def _server(self, name: str, entry: str) -> tuple[str, int]:
+    def _parse_server(self, name: str, entry: str) -> tuple[str, int]:
         match = _SERVER.fullmatch(entry)
         # An entry may carry a user and password by mistake; what stands before an @ is not repeated.
         said = repr("***@" + entry.rpartition("@")[2] if "@" in entry else entry)
@@ -226,7 +227,7 @@ class Servers:
         return match["v6"] or match["host"], port
 
 
-def schemes(value: object) -> set[str]:
+def parse_schemes(value: object) -> set[str]:
     """What stands before the :// of bootstrap servers, in capitals."""
     entries = value.split(",") if isinstance(value, str) else value if isinstance(value, Iterable) else ()
     return {str(entry).partition("://")[0].strip().upper() for entry in entries if "://" in str(entry)}
@@ -271,7 +272,7 @@ class TlsVersions:
     def parse(self, name: str, value: object) -> tuple[str, ...]:
         versions = Names(self.valid).parse(name, value)
         if not versions or not set(versions) <= set(TLS_VERSIONS):
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return tuple(version for version in TLS_VERSIONS if version in versions)
 
 
@@ -284,7 +285,7 @@ class CipherSuites:
     def parse(self, name: str, value: object) -> tuple[str, ...]:
         suites = Names(self.valid).parse(name, value)
         if not all(_SUITE.fullmatch(suite) for suite in suites):
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return tuple(suite if suite in TLS_13_SUITES else _openssl_name(suite) for suite in suites)
 
 
@@ -305,7 +306,7 @@ class Region:
 
         text = value.strip() if isinstance(value, str) else ""
         if not REGION.fullmatch(text):
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return text
 
 
@@ -324,7 +325,7 @@ class Fraction:
         except ValueError:
             number = -1.0
         if not self.least <= number <= self.most:
-            raise refuse(name, value, self.valid)
+            raise invalid_value_error(name, value, self.valid)
         return number
 
 
@@ -367,7 +368,7 @@ class TokenProvider:
         return Pattern(self.valid, _FUNCTION).parse(name, value)
 
 
-def conversion(kind: str, path: str, side: str) -> str:
+def conversion_hint(kind: str, path: str, side: str) -> str:
     """The command that makes PEM of a JKS or PKCS12 file."""
     if kind == "JKS":
         first = f"keytool -importkeystore -srckeystore {path} -destkeystore {side}.p12 -deststoretype PKCS12"

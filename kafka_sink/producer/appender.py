@@ -5,10 +5,11 @@ asked for; then they are routed and framed by whole columns in the assembler, wh
 `send_columns` skips the collector, but empties it first, so that all records of a thread keep their order.
 
 The sender thread comes in as well, to close what has lingered long enough. It never waits for the lock: whoever holds
-it is working, and the sender looks again a millisecond later. Nobody waits for anything else while holding it.
+it is working, and the sender looks again a millisecond later. Nobody waits for anything else while holding it. Who
+holds it already is refused (`refuse_reentry`).
 
-Who finds no room (room.py) closes everything that is open, so that it drains, queues up behind those who came before,
-and waits outside the lock for batches to end.
+Who finds no room (buffer_pool.py) closes everything that is open, so that it drains, queues up behind those who came
+before, and waits outside the lock for batches to end.
 
 An exception in the middle of assembling (Ctrl-C, or no memory) leaves batches in a state nobody knows. Then the
 producer is finished: every record that is not done fails, rather than some silently vanishing.
@@ -32,13 +33,13 @@ from kafka_sink.producer.buffer_pool import BufferPool, BufferWaiter
 from kafka_sink.producer.collector import Collector, Row
 from kafka_sink.producer.future import OnDelivery, PendingBatch, RecordFuture
 from kafka_sink.producer.interceptors import Interceptors
-from kafka_sink.producer.mailbox import Mailbox, PendingOperation
+from kafka_sink.producer.mailbox import Mailbox, PendingOperation, refuse_reentry
 from kafka_sink.producer.metrics import ProducerMetrics
-from kafka_sink.producer.pieces import pieces
+from kafka_sink.producer.pieces import cut_pieces
 from kafka_sink.producer.topic_wait import partition_view
 from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.compression import Compressor, compressor
+from kafka_sink.records.compression import Compressor, make_compressor
 from kafka_sink.records.routing import Router
 from kafka_sink.records.varint import Array
 
@@ -67,8 +68,8 @@ class Appender:
         random_number: Callable[[], float],
         interceptors: Interceptors | None,
     ) -> None:
-        self.lock = threading.Lock()
-        self.room = BufferPool(options, mailbox, metrics)
+        self.lock = threading.RLock()
+        self.buffer_pool = BufferPool(options, mailbox, metrics)
         self._mailbox = mailbox
         self._interceptors = interceptors
         self._linger_ms = options.linger_ms
@@ -106,9 +107,10 @@ class Appender:
 
     # ---- collecting, for `send` ------------------------------------------------------------------------------------
 
-    def refreshed(self, topic: str) -> Collector | None:
+    def refresh_collector(self, topic: str) -> Collector | None:
         """The topic's collector, up to date with what the brokers said last. None: the topic is not known (yet)."""
         mailbox = self._mailbox
+        refuse_reentry(self.lock)
         with self.lock:
             cluster, slow_node_ids = mailbox.cluster, mailbox.slow_node_ids
             view = partition_view(cluster, topic, slow_node_ids, self._rack)
@@ -123,11 +125,13 @@ class Appender:
 
     def collect(self, collector: Collector, row: Row, byte_count: int, on_delivery: OnDelivery | None) -> RecordFuture:
         """The path of every single record: one lock, no call that can be spared."""
-        room, mailbox = self.room, self._mailbox
-        with self.lock:
+        pool, mailbox, lock = self.buffer_pool, self._mailbox, self.lock
+        if lock._is_owned():  # type: ignore[attr-defined]  # asked here, as a call of ours would cost more
+            refuse_reentry(lock)
+        with lock:
             if (
-                byte_count <= room.free_bytes
-                and room.free_records > 0
+                byte_count <= pool.free_bytes
+                and pool.free_records > 0
                 and mailbox.refusal is None
                 and not mailbox.waiters
             ):
@@ -145,6 +149,9 @@ class Appender:
     ) -> RecordFuture:
         rows = collector.rows
         index = len(rows)
+        if not index:
+            # First of all: an interrupt may leave an empty collector that is looked at, never a row that is not.
+            self._on_first_row(collector)
         future = RecordFuture(collector.pending, index)
         if on_delivery is not None:
             collector.pending.add_on_delivery(index, on_delivery)
@@ -153,12 +160,10 @@ class Appender:
         if row[4] is not None:
             collector.has_partitions = True
         rows.append(row)
-        room = self.room
-        room.free_bytes -= byte_count
-        room.free_records -= 1
+        pool = self.buffer_pool
+        pool.free_bytes -= byte_count
+        pool.free_records -= 1
         collected_bytes = collector.byte_count = collector.byte_count + byte_count
-        if not index:
-            self._on_first_row(collector)
         if collected_bytes >= self._batch_bytes_max and (
             not self._has_full_collector or index >= COLLECTED_ROWS_MAX or collected_bytes >= self._collected_bytes_max
         ):
@@ -184,12 +189,12 @@ class Appender:
 
     def send_columns(self, by_collector: list[tuple[Collector, RecordColumns]], future: ArrowFuture) -> None:
         """Rows go in by pieces, each when there is room for it. Raises only if none went in; then none does."""
-        room, mailbox = self.room, self._mailbox
-        bytes_max = min(room.total_bytes, max(COLLECTED_BYTES_MAX, room.total_bytes // PORTION))
+        pool, mailbox = self.buffer_pool, self._mailbox
+        bytes_max = min(pool.total_bytes, max(COLLECTED_BYTES_MAX, pool.total_bytes // PORTION))
         left = sum(columns.row_count for _, columns in by_collector)
         is_any_accepted = False
         for collector, columns in by_collector:
-            for start, stop in pieces(columns, bytes_max, min(room.total_records, columns.row_count)):
+            for start, stop in cut_pieces(columns, bytes_max, min(pool.total_records, columns.row_count)):
                 piece = columns.slice(start, stop)
                 try:
                     self.admit(piece.bytes_max, piece.row_count, partial(self._take_columns, collector, piece, future))
@@ -209,26 +214,28 @@ class Appender:
         partitions = self._route(collector, columns)
         append = partial(self._assembler.append, collector.topic, columns, partitions, token=future)
         self._post(lambda: append(now_ms=clock.monotonic_ms(), timestamp_ms=clock.timestamp_ms()))
-        self.room.give(0, -columns.row_count)
+        self.buffer_pool.give(0, -columns.row_count)
         self._note_oldest()
 
-    # ---- room ------------------------------------------------------------------------------------------------------
+    # ---- waiting for memory ------------------------------------------------------------------------------------------
 
     def admit(self, byte_count: int, record_count: int, take: Callable[[], T]) -> T:
         """Runs `take` under the lock as soon as there is room and nobody waits who came earlier."""
-        room, mailbox = self.room, self._mailbox
-        if byte_count > room.total_bytes:
+        pool, mailbox, lock = self.buffer_pool, self._mailbox, self.lock
+        if lock._is_owned():  # type: ignore[attr-defined]
+            refuse_reentry(lock)
+        if byte_count > pool.total_bytes:
             raise DataError(
-                f"a record that takes up to {byte_count} bytes never fits into buffer.memory={room.total_bytes}",
+                f"a record that takes up to {byte_count} bytes never fits into buffer.memory={pool.total_bytes}",
                 ROW_TOO_LARGE,
             )
-        with BufferWaiter(room) as place:
+        with BufferWaiter(pool) as waiter:
             while True:
                 with self.lock:
                     if mailbox.refusal is not None:
                         raise copy_error(mailbox.refusal)
                     seen_change_count = mailbox.change_count
-                    if room.has_room(byte_count, record_count, place):
+                    if pool.has_room(byte_count, record_count, waiter):
                         taken = take()
                         break
                     # What is open cannot end, and what does not end gives no room back. But while a batch is under
@@ -237,10 +244,10 @@ class Appender:
                     if self._posted_records <= mailbox.completed_records:
                         self._close_open()
                 self._wake()
-                if not place.wait(seen_change_count):
+                if not waiter.wait(seen_change_count):
                     now_ms = mailbox.clock.monotonic_ms()
-                    room.metrics.on_buffer_exhausted(records=record_count, now_ms=now_ms)
-                    raise room.exhausted(byte_count, record_count)
+                    pool.metrics.on_buffer_exhausted(records=record_count, now_ms=now_ms)
+                    raise pool.exhausted_error(byte_count, record_count)
         self._wake()
         return taken
 
@@ -276,6 +283,7 @@ class Appender:
         self, name: str, wish: Callable[[int], Input], *, refusal: KafkaSinkError | None = None
     ) -> PendingOperation:
         """Posts a wish behind everything that was sent so far."""
+        refuse_reentry(self.lock)
         with self.lock:
             if not self._mailbox.is_ended:
                 self._close_open()
@@ -286,6 +294,8 @@ class Appender:
 
     def end(self, error: KafkaSinkError, refusal: KafkaSinkError) -> None:
         with self.lock:
+            for collector in self._collecting.values():
+                collector.pending.row_count = len(collector.rows)
             self._mailbox.end(error, refusal)
             self._collecting.clear()
             self.oldest_ms = None
@@ -302,11 +312,14 @@ class Appender:
     def _convert(self, collector: Collector) -> None:
         """Collected rows become columns and go into batches. A row that cannot be routed fails all of them."""
         if not collector.rows:
+            self._collecting.pop(collector.topic, None)
             return
         topic, pending = collector.topic, collector.pending
         byte_count, row_count = collector.byte_count, len(collector.rows)
+        are_columns = False
         try:
             columns = collector.columns()
+            are_columns = True
             partitions = self._route(collector, columns)
 
             def assemble() -> list[ProducerBatch]:
@@ -321,12 +334,15 @@ class Appender:
         except Exception as error:  # the user's partitioner may raise anything
             if self._mailbox.broken is not None:
                 raise
+            if not are_columns and not isinstance(error, MemoryError):
+                raise  # of a signal handler: the rows are as they were
+            pending.row_count = row_count
             self._restart(collector)
-            self.room.give(byte_count, row_count)
-            failure = error if isinstance(error, KafkaSinkError) else _not_routed(topic, error)
+            self.buffer_pool.give(byte_count, row_count)
+            failure = error if isinstance(error, KafkaSinkError) else _partitioner_error(topic, error)
             self._mailbox.reject(pending, failure)
         else:
-            self.room.give(byte_count, 0)
+            self.buffer_pool.give(byte_count, 0)
         self._note_oldest()
 
     def _restart(self, collector: Collector) -> None:
@@ -345,12 +361,12 @@ class Appender:
         return self._router.route(collector.topic, columns, collector.view, loads)
 
     def _post(self, assemble: Callable[[], list[ProducerBatch]]) -> None:
-        """Lets the assembler work, counts the room it takes, and hands over what it closed."""
-        assembler, room = self._assembler, self.room
+        """Lets the assembler work, accounts for the memory it takes, and posts the batches it closed."""
+        assembler, pool = self._assembler, self.buffer_pool
         open_bytes = assembler.open_bytes
         try:
             batches = assemble()
-            room.give(open_bytes - assembler.open_bytes - sum([batch.size for batch in batches]), 0)
+            pool.give(open_bytes - assembler.open_bytes - sum([batch.size for batch in batches]), 0)
             if batches:
                 self._posted_records += sum([batch.record_count for batch in batches])
                 self._mailbox.post(Append(batches))
@@ -383,11 +399,11 @@ class Appender:
         wanted = self._options.compression_of(topic)
         found = self._compressors.get(wanted)
         if found is None:
-            found = self._compressors[wanted] = compressor(*wanted)
+            found = self._compressors[wanted] = make_compressor(*wanted)
         return found
 
 
-def _not_routed(topic: str, error: Exception) -> DataError:
+def _partitioner_error(topic: str, error: Exception) -> DataError:
     failure = DataError(
         f"the partitioner raised {type(error).__name__} for records of topic {topic}", PARTITIONER_FAILED
     )

@@ -1,4 +1,4 @@
-"""buffer.memory and the limit of records: how much may still come in, and the queue of those who wait for room.
+"""buffer.memory and the limit of records: how much is free, and the queue of threads that wait for memory.
 
 What is held are collected rows, open batches, and closed batches that are not done. The appender takes from what is
 free and gives back, under its lock; what the sender has completed meanwhile is credited when somebody needs it, so a
@@ -40,11 +40,11 @@ class BufferPool:
         self.free_bytes += byte_count
         self.free_records += record_count
 
-    def has_room(self, byte_count: int, record_count: int, place: BufferWaiter) -> bool:
+    def has_room(self, byte_count: int, record_count: int, waiter: BufferWaiter) -> bool:
         """Those who came first go first: a large request would wait for ever if small ones could overtake it."""
         self._credit()
         waiters = self.mailbox.waiters
-        if waiters and waiters[0] is not place:
+        if waiters and waiters[0] is not waiter:
             return False
         return byte_count <= self.free_bytes and record_count <= self.free_records
 
@@ -53,7 +53,7 @@ class BufferPool:
         self.give(completed_bytes - self._credited_bytes, completed_records - self._credited_records)
         self._credited_bytes, self._credited_records = completed_bytes, completed_records
 
-    def exhausted(self, byte_count: int, record_count: int) -> BufferExhausted:
+    def exhausted_error(self, byte_count: int, record_count: int) -> BufferExhausted:
         mailbox = self.mailbox
         limit = f"within max.block.ms={self.max_block_ms}"
         if mailbox.is_sender_thread:
@@ -68,10 +68,10 @@ class BufferPool:
 
 
 class BufferWaiter:
-    """A place in the queue for room, as a context: taken at the first wait, left at the end however it ends."""
+    """One thread in the queue for memory, as a context: queued at its first wait, out of the queue however it ends."""
 
-    def __init__(self, room: BufferPool) -> None:
-        self._room = room
+    def __init__(self, pool: BufferPool) -> None:
+        self._pool = pool
         self._deadline_ms: int | None = None
         self._started_ns = 0
 
@@ -80,14 +80,14 @@ class BufferWaiter:
 
     def wait(self, seen_change_count: int) -> bool:
         """Until anything changed since. False when max.block.ms is over."""
-        room, mailbox = self._room, self._room.mailbox
+        pool, mailbox = self._pool, self._pool.mailbox
         clock = mailbox.clock
         if self._deadline_ms is None:
-            self._deadline_ms = clock.monotonic_ms() + room.max_block_ms
+            self._deadline_ms = clock.monotonic_ms() + pool.max_block_ms
             self._started_ns = clock.monotonic_ns()
             with mailbox.changed:
                 mailbox.waiters.append(self)
-        if mailbox.is_sender_thread or room.max_block_ms == 0:
+        if mailbox.is_sender_thread or pool.max_block_ms == 0:
             return False
         return mailbox.wait_for(
             lambda: mailbox.change_count != seen_change_count, self._deadline_ms, "waiting for room"
@@ -98,10 +98,10 @@ class BufferWaiter:
     ) -> None:
         if self._deadline_ms is None:
             return
-        mailbox, metrics = self._room.mailbox, self._room.metrics
+        mailbox, metrics = self._pool.mailbox, self._pool.metrics
         with mailbox.changed:
             mailbox.waiters.remove(self)
             # There may be room for the next one, too.
-            mailbox.tell_change()
+            mailbox.notify_change()
         clock = mailbox.clock
         metrics.on_buffer_wait(wait_ns=clock.monotonic_ns() - self._started_ns, now_ms=clock.monotonic_ms())

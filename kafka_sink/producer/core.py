@@ -70,10 +70,10 @@ class Core:
         # Until the sender has taken its first turn, others see the engine as it was made.
         self.mailbox.refusal = engine.refusal
         self.sender = Sender(options, engine, self.network, self.mailbox, self.appender, self.metrics)
-        room, network, sender = self.appender.room, self.network, self.sender
-        self.metrics.add_gauge("buffer-total-bytes", lambda: room.total_bytes)
-        self.metrics.add_gauge("buffer-available-bytes", lambda: room.total_bytes - room.used_bytes)
-        self.metrics.add_gauge("waiting-threads", lambda: len(room.mailbox.waiters))
+        pool, network, sender = self.appender.buffer_pool, self.network, self.sender
+        self.metrics.add_gauge("buffer-total-bytes", lambda: pool.total_bytes)
+        self.metrics.add_gauge("buffer-available-bytes", lambda: pool.total_bytes - pool.used_bytes)
+        self.metrics.add_gauge("waiting-threads", lambda: len(pool.mailbox.waiters))
         self.metrics.add_gauge("requests-in-flight", lambda: sender.requests_in_flight)
         self.metrics.add_gauge("connection-count", lambda: network.connection_count)
         self.metrics.add_gauge("metadata-age", lambda: sender.metadata_age_s)
@@ -103,7 +103,7 @@ class Core:
     def after_fork_in_child(self) -> None:
         self.network.close_descriptors()
         self.mailbox.after_fork_in_child()
-        self.appender.lock = threading.Lock()
+        self.appender.lock = threading.RLock()
 
     @property
     def is_ended(self) -> bool:
@@ -119,7 +119,7 @@ def _after_fork_in_child() -> None:
 def _at_exit() -> None:
     """The interpreter ends, and with it every daemon thread: the last chance to say so."""
     for core in list(_alive):
-        unsent = core.appender.room.used_records
+        unsent = core.appender.buffer_pool.used_records
         if core.is_ended:
             continue
         if unsent:

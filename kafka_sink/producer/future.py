@@ -22,7 +22,7 @@ from kafka_sink.errors import KafkaSinkError, OperationTimeout
 from kafka_sink.io.error_copy import copy_error
 from kafka_sink.producer.callback import run_callback
 from kafka_sink.producer.interceptors import Interceptors
-from kafka_sink.producer.mailbox import Calls, Mailbox
+from kafka_sink.producer.mailbox import Calls, Mailbox, deadline_of
 from kafka_sink.records.batch import Share
 
 UNKNOWN_OFFSET = -1
@@ -69,6 +69,7 @@ class PendingBatch:
         "interceptors",
         "mailbox",
         "open_count",
+        "row_count",
         "topic",
     )  # fmt: skip
 
@@ -79,6 +80,8 @@ class PendingBatch:
         # Set when nothing that is still open will ever be delivered.
         self.error: KafkaSinkError | None = None
         self.open_count = 0
+        # Of rows that fail before they are sealed.
+        self.row_count = 0
         self._outcomes: list[_Outcome] = []
         # Index into the outcomes; -1: none yet. None: rows still come in.
         self._outcome_of: Array | None = None
@@ -125,8 +128,7 @@ class PendingBatch:
         """All rows without an outcome, and all that might still come in."""
         self.error = error
         if self._outcome_of is None:
-            waited_for = sorted(self._on_delivery.keys() | self._callbacks.keys())
-            self._collect_calls(np.array(waited_for, np.int64), calls)
+            self._collect_calls(np.arange(self.row_count), calls)
         else:
             self._settle(np.flatnonzero(self._outcome_of < 0), _Outcome(UNKNOWN_PARTITION, -1, error), calls)
 
@@ -243,6 +245,5 @@ class RecordFuture:
 
 
 def wait_until_done(mailbox: Mailbox, is_done: Callable[[], bool], timeout: float | None, what: str) -> None:
-    deadline_ms = None if timeout is None else mailbox.clock.monotonic_ms() + int(timeout * 1000)
-    if not mailbox.wait_for(is_done, deadline_ms, "waiting for a result"):
+    if not mailbox.wait_for(is_done, deadline_of(mailbox.clock, timeout), "waiting for a result"):
         raise OperationTimeout(f"no result for {what} within {timeout} s; it may still come")

@@ -8,10 +8,15 @@ changed; whoever waits looks for himself whether it was his.
 Attributes are written under the lock and may be read without it: each is replaced as a whole, and an old value is
 merely old. The lock is held for bookkeeping only, never during a system call, user code or encoding. Whoever needs the
 appender's lock as well takes that one first.
+
+A signal handler or a finalizer may interrupt a thread that holds one of these locks, and call the producer again. It
+would wait for a lock that only the code below it can give back. So they are reentrant, and whoever may block, or could
+disturb what is half done, asks first whether its own thread holds one (`refuse_reentry`).
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -38,6 +43,10 @@ FORKED = (
     "this producer belongs to the process that made it: its sender thread did not come along through fork(). "
     "Make a producer in the child process"
 )
+REENTERED = (
+    "this call came in the middle of another one of the same thread and producer (from a signal handler, a finalizer "
+    "or a partitioner) and would wait for itself. Have a signal handler set a flag, and flush or close where it is seen"
+)
 
 
 # What is to be called once the lock is free: callbacks of the user.
@@ -54,6 +63,17 @@ class PendingRecords(Protocol):
     def on_failed(self, share: Share, failed: Failed, calls: Calls) -> None: ...
 
     def fail_rest(self, error: KafkaSinkError, calls: Calls) -> None: ...
+
+
+def refuse_reentry(lock: threading.RLock) -> None:
+    """Before the lock is taken. `threading.Condition` asks the same way."""
+    if lock._is_owned():  # type: ignore[attr-defined]  # its stubs leave it out
+        raise LocalProtocolError(REENTERED)
+
+
+def deadline_of(clock: Clock, timeout_s: float | None) -> int | None:
+    """None, and infinity, wait for ever."""
+    return None if timeout_s is None or timeout_s == math.inf else clock.monotonic_ms() + int(timeout_s * 1000)
 
 
 @dataclass(slots=True, eq=False)
@@ -80,7 +100,7 @@ class Mailbox:
         self.clock = clock
         self.wake = wake
         # The condition's own lock: taken without it where nobody is told anything, which is cheaper.
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self._waiting_count = 0
         # Moved on at every change, for those who wait for any.
@@ -137,6 +157,7 @@ class Mailbox:
 
         `refusal` is valid from now on, before the sender has seen the wish: nothing may slip in behind it.
         """
+        refuse_reentry(self.lock)
         with self.changed:
             operation = PendingOperation(name, self._next_operation_id)
             self._next_operation_id += 1
@@ -163,6 +184,7 @@ class Mailbox:
 
     def wait_for(self, is_over: Callable[[], bool], deadline_ms: int | None, what: str) -> bool:
         """False when the deadline passed. Ctrl-C interrupts it; nothing is left behind then."""
+        refuse_reentry(self.lock)
         with self.changed:
             while not is_over():
                 if self.is_forked:
@@ -194,7 +216,7 @@ class Mailbox:
             raise copy_error(operation.error)
         return operation.result
 
-    def tell_change(self) -> None:
+    def notify_change(self) -> None:
         """Under the lock: whoever waits has to look again."""
         self.change_count += 1
         if self._waiting_count:
@@ -205,7 +227,7 @@ class Mailbox:
         with self.changed:
             pending.fail_rest(error, self.calls)
             self.pending_records.discard(pending)
-            self.tell_change()
+            self.notify_change()
         self.wake()
 
     def add_pending(self, pending: PendingRecords) -> None:
@@ -221,14 +243,14 @@ class Mailbox:
         with self.changed:
             self.is_closing = True
             self.refusal = self.broken or LocalProtocolError(CLOSED)
-            self.tell_change()
+            self.notify_change()
 
     def break_down(self, error: KafkaSinkError) -> None:
         """The sender ends with this error; nothing is accepted meanwhile."""
         with self.changed:
             self.broken = self.broken or error
             self.refusal = self.broken
-            self.tell_change()
+            self.notify_change()
         self.wake()
 
     # ---- from the sender -------------------------------------------------------------------------------------------
@@ -258,11 +280,11 @@ class Mailbox:
             for pending in self.pending_records:
                 pending.fail_rest(error, self.calls)
             self.pending_records.clear()
-            self.tell_change()
+            self.notify_change()
 
     def after_fork_in_child(self) -> None:
         """The child's one thread may have come away from between a lock and its release, taken by another thread."""
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
         self.refusal = LocalProtocolError(FORKED)
         self.is_forked = self.is_ended = True

@@ -203,7 +203,8 @@ class ProducerMetrics:
             return MetricWindow(options.metrics_num_samples, options.metrics_sample_window_ms)
 
         self._new = new
-        self._lock = threading.Lock()
+        # Reentrant: a signal handler that calls the producer may interrupt whoever has it.
+        self._lock = threading.RLock()
         self._client_tag: Tags = (("client-id", client_id),)
         self._totals = _Totals(*(new() for _ in fields(_Totals)))
         self._call_ns = dict.fromkeys(TIMED_CALLS, 0.0)

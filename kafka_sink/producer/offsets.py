@@ -1,4 +1,4 @@
-"""What a user says of consumed offsets that become part of a transaction -> the engine's wish."""
+"""Consumed offsets that become part of a transaction: from what a user passes to the command for the engine."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def read_offsets(offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], gro
     return SendOffsets(
         0,
         member.group_id,
-        {_topic_partition(place): _offset(place, offset) for place, offset in offsets.items()},
+        {_topic_partition(partition): _offset(partition, offset) for partition, offset in offsets.items()},
         member.generation_id,
         member.member_id,
         member.group_instance_id,
     )
 
 
-def _topic_partition(place: Any) -> tuple[str, int]:
-    if isinstance(place, tuple) and len(place) == 2 and isinstance(place[0], str) and isinstance(place[1], int):
-        return place
+def _topic_partition(given: Any) -> tuple[str, int]:
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], int):
+        return given
     raise DataError("offsets are given by (topic, partition)", column="offsets")
 
 
-def _offset(place: Any, given: int | OffsetAndMetadata) -> tuple[int, int, str]:
+def _offset(partition: Any, given: int | OffsetAndMetadata) -> tuple[int, int, str]:
     known = OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
     if known.offset < 0:
-        raise DataError(f"offset {known.offset} of {place} is negative", column="offsets")
+        raise DataError(f"offset {known.offset} of {partition} is negative", column="offsets")
     return known.offset, known.leader_epoch, known.metadata

@@ -2,7 +2,8 @@
 
 A step of a transaction that ran out of time goes on. Its outcome must not get lost (a commit that nobody knows the fate
 of), nor be taken for that of a later one. So it is kept until the same method is called again, which waits for the same
-end, and until then no other step is taken. Only aborting may replace a prepare: it ends the same transaction.
+end, and until then no other step is taken. Only aborting may replace a prepare, or offsets that are being sent: it ends
+the same transaction.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Callable
 from kafka_sink.engine.commands import Input
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout
 from kafka_sink.producer.appender import Appender
-from kafka_sink.producer.mailbox import Mailbox, PendingOperation
+from kafka_sink.producer.mailbox import Mailbox, PendingOperation, deadline_of
 from kafka_sink.producer.metrics import ProducerMetrics
 
 Wish = Callable[[int], Input]
-ABORT, PREPARE = "abort_transaction()", "prepare_transaction()"
+ABORT, PREPARE, OFFSETS = "abort_transaction()", "prepare_transaction()", "send_offsets_to_transaction()"
 
 
 class Operations:
@@ -30,8 +31,7 @@ class Operations:
 
     def flush(self, name: str, wish: Wish, timeout_s: float | None) -> None:
         """Behind everything that was sent so far; None waits for ever."""
-        mailbox = self._mailbox
-        deadline_ms = None if timeout_s is None else mailbox.clock.monotonic_ms() + int(timeout_s * 1000)
+        deadline_ms = deadline_of(self._mailbox.clock, timeout_s)
         operation = self._post(name, wish, is_behind_rows=True)
         self._wait(operation, deadline_ms, f"{timeout_s} s", metric="flush")
 
@@ -47,7 +47,7 @@ class Operations:
         """A step of a transaction, within max.block.ms."""
         deadline_ms = self._mailbox.clock.monotonic_ms() + self._max_block_ms
         limit = f"max.block.ms={self._max_block_ms}"
-        unfinished, self._unfinished = self._unfinished_for(name), None
+        unfinished, self._unfinished = self._find_unfinished(name), None
         operation = unfinished or self._post(name, wish, is_behind_rows=is_behind_rows, refusal=refusal)
         try:
             return self._wait(operation, deadline_ms, limit, metric=metric)
@@ -55,11 +55,11 @@ class Operations:
             self._unfinished = operation
             raise
 
-    def _unfinished_for(self, name: str) -> PendingOperation | None:
+    def _find_unfinished(self, name: str) -> PendingOperation | None:
         unfinished = self._unfinished
         if unfinished is None or unfinished.name == name:
             return unfinished
-        if (name, unfinished.name) == (ABORT, PREPARE):
+        if name == ABORT and unfinished.name in (PREPARE, OFFSETS):
             return None
         raise LocalProtocolError(
             f"{name}: {unfinished.name} ran out of time before, and its outcome has not been told; call it again first"

@@ -1,4 +1,4 @@
-"""Cuts the rows of a large append call, so that each piece finds room in buffer.memory."""
+"""Cuts the rows of a large append call, so that each piece fits into buffer.memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from kafka_sink.records.columns import RECORD_OVERHEAD_BYTES_MAX, RecordColumns
 
 
-def pieces(columns: RecordColumns, bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:
+def cut_pieces(columns: RecordColumns, bytes_max: int, rows_max: int) -> Iterator[tuple[int, int]]:
     """Start and stop of each piece: within the limits, or a single row."""
     sizes, row_count = columns.sizes, columns.row_count
     if isinstance(sizes, int):

@@ -30,11 +30,11 @@ from kafka_sink.producer.collector import Collector, HeaderPairs
 from kafka_sink.producer.core import Core
 from kafka_sink.producer.future import OnDelivery, RecordFuture
 from kafka_sink.producer.interceptors import HeaderList, ProducerRecord
-from kafka_sink.producer.mailbox import CLOSED
+from kafka_sink.producer.mailbox import CLOSED, deadline_of, refuse_reentry
 from kafka_sink.producer.metrics import MetricName
 from kafka_sink.producer.offsets import ConsumerGroup, OffsetAndMetadata, read_offsets
-from kafka_sink.producer.operations import Operations
-from kafka_sink.producer.serialize import ROW_OVERHEAD_BYTES, check_row, check_size, read_headers, serialized
+from kafka_sink.producer.operations import OFFSETS, Operations
+from kafka_sink.producer.serialize import ROW_OVERHEAD_BYTES, check_row, check_size, read_headers, serialize
 from kafka_sink.producer.topic_wait import wait_for_topic
 from kafka_sink.records.batch import HEADER_BYTES
 from kafka_sink.records.columns import RECORD_OVERHEAD_BYTES_MAX, ArrowData, RecordColumns, columns_by_topic
@@ -44,7 +44,7 @@ class Producer:
     """Options by their Java names, or parsed `ProducerOptions`."""
 
     def __init__(self, config: Mapping[str, object] | ProducerOptions) -> None:
-        options = config if isinstance(config, ProducerOptions) else _parsed(config)
+        options = config if isinstance(config, ProducerOptions) else _parse_options(config)
         core = Core(options)
         self._options = options = core.options
         self._mailbox = core.mailbox
@@ -92,10 +92,10 @@ class Producer:
     ) -> RecordFuture:
         """The path of every single record: no call that can be spared."""
         if type(value) is not bytes or self._value_serializer is not None:
-            value = serialized("value", topic, value, self._value_serializer)
+            value = serialize("value", topic, value, self._value_serializer)
         byte_count = ROW_OVERHEAD_BYTES if value is None else ROW_OVERHEAD_BYTES + len(value)
         if key is not None or self._key_serializer is not None:
-            key = serialized("key", topic, key, self._key_serializer)
+            key = serialize("key", topic, key, self._key_serializer)
             if key is not None:
                 byte_count += len(key)
         pairs: HeaderPairs | None = None
@@ -172,7 +172,7 @@ class Producer:
     def _find_collector(self, topic: str, partition: int) -> Collector:
         mailbox = self._mailbox
         while True:
-            collector = self._appender.refreshed(topic)
+            collector = self._appender.refresh_collector(topic)
             if collector is not None and partition < collector.partition_count:
                 return collector
             started_ns = self._clock.monotonic_ns()
@@ -256,7 +256,7 @@ class Producer:
             return
         checked = read_offsets(offsets, group)
         self._operations.step(
-            "send_offsets_to_transaction()",
+            OFFSETS,
             lambda operation_id: replace(checked, operation_id=operation_id),
             metric="txn-send-offsets",
         )
@@ -335,6 +335,8 @@ class Producer:
         if mailbox.is_ended:
             core.join()
             return
+        refuse_reentry(self._appender.lock)
+        deadline_ms = deadline_of(self._clock, timeout_s)
         mailbox.begin_closing()
         if timeout_s == 0 or mailbox.is_sender_thread:
             core.abandon("the producer was closed without waiting")
@@ -342,10 +344,9 @@ class Producer:
             return
         operation = self._appender.post_behind("close()", c.Close)
         try:
-            deadline_ms = None if timeout_s is None else self._clock.monotonic_ms() + int(timeout_s * 1000)
             mailbox.wait_for_operation(operation, deadline_ms, f"{timeout_s} s")
         except OperationTimeout:
-            unsent = self._appender.room.used_records
+            unsent = self._appender.buffer_pool.used_records
             core.abandon(f"close() did not end within {timeout_s} s")
             core.join()
             raise OperationTimeout(
@@ -391,7 +392,7 @@ def _byte_count(columns: RecordColumns) -> int:
     return sizes * columns.row_count if isinstance(sizes, int) else int(sizes.sum())
 
 
-def _parsed(config: Mapping[str, object]) -> ProducerOptions:
+def _parse_options(config: Mapping[str, object]) -> ProducerOptions:
     """Imported here: a task of Spark has its options parsed already, and the tables take longer to load than a batch
     to send."""
     from kafka_sink.options.parse import parse_producer_options

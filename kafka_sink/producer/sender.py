@@ -90,7 +90,7 @@ class Sender:
                 pass
         except BaseException as error:
             _LOGGER.critical("the sender of producer %s stops: unexpected error", self._client_id, exc_info=error)
-            self._reason = refusal = _unexpected(error)
+            self._reason = refusal = _unexpected_error(error)
         finally:
             self._end(refusal)
 
@@ -128,7 +128,10 @@ class Sender:
             return None
         now_ms = self._clock.monotonic_ms()
         if due_ms is not None:
-            if self._appender.lock.locked():
+            lock = self._appender.lock
+            if lock.acquire(blocking=False):
+                lock.release()
+            else:
                 due_ms = max(due_ms, now_ms + RETRY_MS)
             wake_at_ms = due_ms if wake_at_ms is None else min(due_ms, wake_at_ms)
         assert wake_at_ms is not None
@@ -197,7 +200,7 @@ class Sender:
                     for topic in mailbox.wanted_topics
                 }
             mailbox.slow_node_ids = slow_node_ids
-            mailbox.tell_change()
+            mailbox.notify_change()
 
     def _finish(self, inputs: list[c.Input]) -> bool:
         """Ends operations. True when the producer is at its end, too."""
@@ -215,7 +218,7 @@ class Sender:
                 for each in finished:
                     mailbox.finish(each.operation_id, each.error, each.result)
                     is_over = is_over or each.operation_id in self._closing
-                mailbox.tell_change()
+                mailbox.notify_change()
         return is_over
 
     def _deliver(self, delivered: c.Delivered) -> None:
@@ -227,7 +230,7 @@ class Sender:
                 if not token.open_count:
                     mailbox.pending_records.discard(token)
             mailbox.completed_records += batch.record_count
-            mailbox.completed_bytes += batch.size if batch.split_from is None else self._given_back(batch)
+            mailbox.completed_bytes += batch.size if batch.split_from is None else self._bytes_to_release(batch)
 
     def _fail(self, failed: c.Failed, now_ms: int) -> None:
         mailbox, batch = self._mailbox, failed.batch
@@ -238,10 +241,10 @@ class Sender:
                 mailbox.pending_records.discard(token)
         self._metrics.on_failed(batch.topic, records=batch.record_count, now_ms=now_ms)
         mailbox.completed_records += batch.record_count
-        mailbox.completed_bytes += self._given_back(batch)
+        mailbox.completed_bytes += self._bytes_to_release(batch)
 
-    def _given_back(self, batch: ProducerBatch) -> int:
-        """The room of a batch that was split is given back when the last of its records is done."""
+    def _bytes_to_release(self, batch: ProducerBatch) -> int:
+        """The memory of a batch that was split is released as a whole, when the last of its records is done."""
         if batch.split_from is None:
             return batch.size
         root = batch.split_from
@@ -259,7 +262,7 @@ class Sender:
         nodes, limit_ms = self._engine.nodes, self._availability_timeout_ms
         slow = set()
         for node_id in self._engine.cluster.brokers:
-            since_ms = nodes.is_unavailable_since_ms(node_id)
+            since_ms = nodes.stalled_since_ms(node_id)
             if since_ms is not None and now_ms - since_ms >= limit_ms:
                 slow.add(node_id)
         known = self._mailbox.slow_node_ids
@@ -323,7 +326,7 @@ class Sender:
             self._metrics.on_split(now_ms=now_ms)
 
 
-def _unexpected(error: BaseException) -> KafkaSinkError:
+def _unexpected_error(error: BaseException) -> KafkaSinkError:
     text = str(error) if isinstance(error, KafkaSinkError) else f"unexpected {type(error).__name__}: {error}"
     text = f"the producer stopped: {text}. What was not acknowledged may be in the log all the same"
     failure = DeliveryError(text, ambiguous=True)

@@ -17,7 +17,7 @@ ROW_OVERHEAD_BYTES = 32
 PARTITION_MAX = 2**31 - 1
 
 
-def serialized(field: str, topic: str, content: Any, serializer: Serializer | None) -> bytes | None:
+def serialize(field: str, topic: str, content: Any, serializer: Serializer | None) -> bytes | None:
     """Without a serializer bytes stay what they are, and text is UTF-8."""
     if serializer is not None:
         try:
@@ -50,17 +50,17 @@ def read_headers(topic: str, headers: HeaderList) -> tuple[HeaderPairs | None, i
         try:
             name, content = item
         except (TypeError, ValueError):
-            raise _bad_headers(topic, type(item).__name__) from None
+            raise _headers_error(topic, type(item).__name__) from None
         if not isinstance(name, str):
-            raise _bad_headers(topic, f"a name of type {type(name).__name__}")
-        serialized("name of a header", topic, name, None)
-        pair = name, serialized(f"header {name!a}", topic, content, None)
+            raise _headers_error(topic, f"a name of type {type(name).__name__}")
+        serialize("name of a header", topic, name, None)
+        pair = name, serialize(f"header {name!a}", topic, content, None)
         pairs.append(pair)
         byte_count += 4 * len(name) + len(pair[1] or b"") + 2 * 5
     return tuple(pairs) or None, byte_count
 
 
-def _bad_headers(topic: str, found: str) -> DataError:
+def _headers_error(topic: str, found: str) -> DataError:
     text = f"headers of a record for topic {topic}: expected pairs of a name and bytes or None, not {found}"
     return DataError(text, ROW_HEADERS, column="headers")
 

@@ -1,6 +1,5 @@
-"""Waiting until a topic, or one of its partitions, is known: at most max.block.ms, as in the Java client, and for a
-partition of a known topic at most five seconds: a wrong
-number is far more common than a partition that is on its way.
+"""Waiting until a topic, or one of its partitions, is known: at most max.block.ms, as in the Java client. For a
+partition of a known topic at most five seconds: a wrong number is far more common than a partition that is being made.
 
 The engine asks the brokers; here only the published view is watched. A verdict that waiting is pointless counts only
 if it came after the question: the permission that was missing yesterday may have been granted.
@@ -69,7 +68,7 @@ def wait_for_topic(
                 deadline_ms,
                 "waiting for a topic",
             ):
-                raise _overdue(mailbox, topic, partition, max_block_ms)
+                raise _timeout_error(mailbox, topic, partition, max_block_ms)
             report = mailbox.topic_reports.get(topic)
             if report is not None and report.error is not None:
                 raise copy_error(report.error)
@@ -80,7 +79,7 @@ def wait_for_topic(
                 del mailbox.wanted_topics[topic]
 
 
-def _overdue(mailbox: Mailbox, topic: str, partition: int, max_block_ms: int) -> KafkaSinkError:
+def _timeout_error(mailbox: Mailbox, topic: str, partition: int, max_block_ms: int) -> KafkaSinkError:
     limit = f"within max.block.ms={max_block_ms}"
     if mailbox.is_sender_thread:
         limit = "yet, and a delivery callback cannot wait for it"

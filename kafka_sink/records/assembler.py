@@ -8,8 +8,8 @@ nothing, so whatever fails until the bytes are there leaves the open batches as 
 A batch closes when the next record does not fit, when it is full to the limit, or when the caller says so (its linger
 is over, a flush). Closing joins the sections and compresses them. Whether a record fits is judged by an upper bound
 that is exact but for two or three bytes; so no batch passes the limit unless a single record does, which then is alone
-in its batch. The limit is meant for the compressed batch: how far those of the topic shrink is learnt (shrinkage.py),
-and the limit before compression grows with that, up to the largest request and to a fair share of the memory.
+in its batch. The limit is meant for the compressed batch: the ratio of the topic is estimated (compression_ratio.py),
+and the limit before compression grows with it, up to the largest request and to a fair share of the memory.
 
 It knows no clock, no thread and no broker. One caller at a time.
 """
@@ -89,7 +89,7 @@ class Assembler(Generic[B]):
         self._open_bytes_max = open_bytes_max
         self._compression = compression
         self._compressors: dict[str, Compressor] = {}
-        self._shrinkage = CompressionRatio()
+        self._compression_ratio = CompressionRatio()
         self._chunk_bytes = chunk_bytes
         # In the order of opening: a batch that closes leaves, the next of its partition comes in at the end.
         self._open: dict[tuple[str, int], _OpenBatch] = {}
@@ -112,7 +112,7 @@ class Assembler(Generic[B]):
         """Takes in all rows or, with `DataError`, none. `timestamp_ms` is for rows that have no timestamp."""
         columns.check_record_sizes(self._request_bytes_max)
         closed: list[B] = []
-        for start, stop in _chunks(columns, partitions, self._chunk_bytes):
+        for start, stop in _split_into_chunks(columns, partitions, self._chunk_bytes):
             chunk = _Chunk.of(columns.slice(start, stop), partitions[start:stop], timestamp_ms)
             pieces = self._plan(topic, chunk)
             closed += self._carry_out(topic, chunk, pieces, now_ms, token)
@@ -134,7 +134,9 @@ class Assembler(Generic[B]):
 
     def _limits(self, topic: str) -> tuple[int, int]:
         """Bytes before compression, and records."""
-        bytes_max = min(self._shrinkage.before(topic, self._batch_bytes_max), self._request_bytes_max)
+        bytes_max = min(
+            self._compression_ratio.bytes_before_compression(topic, self._batch_bytes_max), self._request_bytes_max
+        )
         if self._open_bytes_max is not None:
             bytes_max = min(bytes_max, self._open_bytes_max // (len(self._open) or 1))
         bytes_max = max(bytes_max, self._batch_bytes_max)
@@ -212,7 +214,7 @@ class Assembler(Generic[B]):
         content = batch.sections[0] if len(batch.sections) == 1 else b"".join(batch.sections)
         payload = compressor.compress(content)
         if batch.records_bytes > self._batch_bytes_max // 2 and compressor.codec_id != NONE:
-            self._shrinkage.on_compressed(batch.topic, batch.records_bytes, len(payload))
+            self._compression_ratio.on_compressed(batch.topic, batch.records_bytes, len(payload))
         encoded = EncodedBatch(
             codec=compressor.codec_id,
             payload=payload,
@@ -238,7 +240,7 @@ class _Chunk:
 
     @classmethod
     def of(cls, columns: RecordColumns, partitions: Array, timestamp_ms: int) -> _Chunk:
-        order, of_groups, stops = _grouped(partitions)
+        order, of_groups, stops = _sort_by_partition(partitions)
         timestamps: Array | int = timestamp_ms
         if columns.timestamps is not None:
             own = columns.timestamps if order is None else columns.timestamps[order]
@@ -286,7 +288,7 @@ class _Chunk:
         return self.timestamps - np.repeat(np.array(bases, np.int64), counts)
 
 
-def _grouped(partitions: Array) -> tuple[Array | None, list[int], list[int]]:
+def _sort_by_partition(partitions: Array) -> tuple[Array | None, list[int], list[int]]:
     """The order that sorts rows by partition (None: they are), the partitions, and where the rows of each end."""
     row_count = len(partitions)
     lowest, highest = int(partitions.min()), int(partitions.max())
@@ -301,7 +303,7 @@ def _grouped(partitions: Array) -> tuple[Array | None, list[int], list[int]]:
     return order, sorted_partitions[firsts].tolist(), [*stops.tolist(), row_count]
 
 
-def _chunks(columns: RecordColumns, partitions: Array, chunk_bytes: int) -> Iterator[tuple[int, int]]:
+def _split_into_chunks(columns: RecordColumns, partitions: Array, chunk_bytes: int) -> Iterator[tuple[int, int]]:
     """Pieces of about `chunk_bytes`; of more, up to eight times, where partitions would get few rows of each."""
     row_count = columns.row_count
     if not row_count:

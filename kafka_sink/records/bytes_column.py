@@ -15,7 +15,7 @@ import pyarrow as pa
 from kafka_sink.error_table.writes import COLUMN_TYPE
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
-from kafka_sink.records.varint import Array, binary_array, length_counts
+from kafka_sink.records.varint import Array, binary_array, length_varint_sizes
 
 STRING_TYPES = "string, large_string or string_view"
 BYTES_TYPES = f"binary, large_binary, binary_view, fixed_size_binary, {STRING_TYPES}"
@@ -37,7 +37,7 @@ class BytesColumn:
 
     @classmethod
     def from_arrow(cls, array: pa.Array, column: str, *, text_only: bool = False) -> BytesColumn:
-        array = plain(array)
+        array = to_plain(array)
         check_bytes_type(array.type, column, text_only=text_only)
         kind = array.type
         if pa.types.is_null(kind):
@@ -107,8 +107,8 @@ class BytesColumn:
         """Bytes of each row in a record, its length's varint included; a number if all rows have the same."""
         if self.is_equal_length:
             lengths = self.lengths[:1]
-            return int(length_counts(lengths)[0]) + max(self.longest, 0)
-        counts = length_counts(self.lengths).astype(np.int64)
+            return int(length_varint_sizes(lengths)[0]) + max(self.longest, 0)
+        counts = length_varint_sizes(self.lengths).astype(np.int64)
         counts += np.maximum(self.lengths, 0) if self.has_nulls else self.lengths
         return counts
 
@@ -118,7 +118,7 @@ class BytesColumn:
         return None if length < 0 else self.data[start : start + length].tobytes()
 
 
-def plain(array: pa.Array) -> pa.Array:
+def to_plain(array: pa.Array) -> pa.Array:
     """The values themselves, where Arrow holds them encoded."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
@@ -149,10 +149,10 @@ def check_bytes_type(kind: pa.DataType, column: str, *, text_only: bool = False)
     if not text_only:
         is_accepted = is_accepted or is_binary or types.is_fixed_size_binary(kind)
     if not is_accepted:
-        raise wrong_type(column, kind, STRING_TYPES if text_only else BYTES_TYPES)
+        raise wrong_type_error(column, kind, STRING_TYPES if text_only else BYTES_TYPES)
 
 
-def wrong_type(column: str, kind: pa.DataType, accepted: str) -> DataError:
+def wrong_type_error(column: str, kind: pa.DataType, accepted: str) -> DataError:
     return DataError(f"column {column} has type {kind}; accepted are {accepted}", COLUMN_TYPE, column=column)
 
 

@@ -2,8 +2,8 @@
 
 The package crc32c brings a command line with it: its import loads argparse, email and importlib.metadata, ten times
 what the function itself needs, in each of Spark's Python processes. So the compiled module is loaded from the package's
-folder, without the package around it. Where that is not to be had so, as another release may have it, the package is
-imported as ever.
+folder, without the package around it. Where the module is not found there, as in another release, the package is
+imported.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Checksum(Protocol):
         """`value` is the checksum of what comes before the data."""
 
 
-def _found() -> Checksum:
+def _import_crc32c() -> Checksum:
     package = find_spec("crc32c")
     places = None if package is None else package.submodule_search_locations
     spec = PathFinder.find_spec(_COMPILED, places) if places else None
@@ -36,4 +36,4 @@ def _found() -> Checksum:
     return whole
 
 
-crc32c = _found()
+crc32c = _import_crc32c()

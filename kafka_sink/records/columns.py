@@ -27,10 +27,10 @@ from kafka_sink.error_table.writes import (
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.frozen import frozen
 from kafka_sink.records.batch import HEADER_BYTES, NO_TIMESTAMP
-from kafka_sink.records.bytes_column import BytesColumn, check_bytes_type, plain, plain_type, wrong_type
-from kafka_sink.records.headers import check_headers_type, header_blocks
+from kafka_sink.records.bytes_column import BytesColumn, check_bytes_type, plain_type, to_plain, wrong_type_error
+from kafka_sink.records.headers import check_headers_type, encode_header_column
 from kafka_sink.records.scalar import Headers, encode_headers
-from kafka_sink.records.varint import Array, count_of, length_counts
+from kafka_sink.records.varint import Array, length_varint_sizes, varint_size
 
 # What a record takes at most besides its sizes: length, attributes, timestamp delta, offset delta.
 RECORD_OVERHEAD_BYTES_MAX = 5 + 1 + 10 + 5
@@ -38,8 +38,8 @@ RECORD_OVERHEAD_BYTES_MAX = 5 + 1 + 10 + 5
 NO_PARTITION = -1
 
 INTEGER_TYPES = "int32 and int64"
-_OF_COLUMN = {"timestamp": ROW_TIMESTAMP, "partition": ROW_PARTITION}
-_WANTED = {
+_ENTRIES = {"timestamp": ROW_TIMESTAMP, "partition": ROW_PARTITION}
+_EXPECTED = {
     "timestamp": "Kafka counts milliseconds from 1970 on, and null means now",
     "partition": "partitions count from 0, and null leaves the choice to the key",
 }
@@ -77,7 +77,7 @@ class RecordColumns:
         partitions: Array | None = None,
     ) -> RecordColumns:
         row_ids = np.arange(row_count, dtype=np.int32)
-        return cls(row_ids, _sizes(key, value, headers), key, value, headers, timestamps, partitions)
+        return cls(row_ids, _record_sizes(key, value, headers), key, value, headers, timestamps, partitions)
 
     @classmethod
     def from_arrow(cls, data: ArrowData) -> RecordColumns:
@@ -85,11 +85,11 @@ class RecordColumns:
         check_schema(data.schema)
         return cls.of(
             data.num_rows,
-            _bytes(data, "key"),
-            _bytes(data, "value"),
-            _headers(data),
-            _numbers(data, "timestamp", _timestamps),
-            _numbers(data, "partition", _partitions),
+            _read_bytes(data, "key"),
+            _read_bytes(data, "value"),
+            _read_headers(data),
+            _read_numbers(data, "timestamp", _read_timestamps),
+            _read_numbers(data, "partition", _read_partitions),
         )
 
     @classmethod
@@ -115,14 +115,12 @@ class RecordColumns:
         return len(self.row_ids)
 
     def slice(self, start: int, stop: int) -> RecordColumns:
-        return self._each(lambda column: column.slice(start, stop), lambda array: array[start:stop])
+        return self._map(lambda column: column.slice(start, stop), lambda array: array[start:stop])
 
     def take(self, rows: Array) -> RecordColumns:
-        return self._each(lambda column: column.take(rows), lambda array: array[rows])
+        return self._map(lambda column: column.take(rows), lambda array: array[rows])
 
-    def _each(
-        self, of_bytes: Callable[[BytesColumn], BytesColumn], of_array: Callable[[Array], Array]
-    ) -> RecordColumns:
+    def _map(self, of_bytes: Callable[[BytesColumn], BytesColumn], of_array: Callable[[Array], Array]) -> RecordColumns:
         return RecordColumns(
             of_array(self.row_ids),
             self.sizes if isinstance(self.sizes, int) else of_array(self.sizes),
@@ -135,10 +133,10 @@ class RecordColumns:
 
     def record_sizes(self, *, timestamp_span_ms: int, records_max: int) -> Array | int:
         """No record takes more than this in a batch of so many records and so long a time; nearly exact."""
-        body = self.sizes + (1 + count_of(timestamp_span_ms) + count_of(records_max))
+        body = self.sizes + (1 + varint_size(timestamp_span_ms) + varint_size(records_max))
         if isinstance(body, int):
-            return count_of(body) + body
-        body += length_counts(body)
+            return varint_size(body) + body
+        body += length_varint_sizes(body)
         return body
 
     @property
@@ -208,13 +206,13 @@ def columns_by_topic(data: ArrowData, *, topic: str | None) -> list[tuple[str, R
         )
     encoded = names.elements().dictionary_encode()
     index = encoded.indices.to_numpy()
-    topics = [_topic_name(name, number, index) for number, name in enumerate(encoded.dictionary.to_pylist())]
+    topics = [_decode_topic(name, number, index) for number, name in enumerate(encoded.dictionary.to_pylist())]
     if len(topics) == 1:
         return [(topics[0], columns)]
     return [(name, columns.take(np.flatnonzero(index == number))) for number, name in enumerate(topics)]
 
 
-def _topic_name(name: bytes, number: int, index: Array) -> str:
+def _decode_topic(name: bytes, number: int, index: Array) -> str:
     try:
         return name.decode()
     except UnicodeDecodeError:
@@ -222,7 +220,7 @@ def _topic_name(name: bytes, number: int, index: Array) -> str:
         raise DataError(f"the topic of row {row} is not UTF-8", row=row, column="topic") from None
 
 
-def _sizes(key: BytesColumn | None, value: BytesColumn | None, headers: BytesColumn | None) -> Array | int:
+def _record_sizes(key: BytesColumn | None, value: BytesColumn | None, headers: BytesColumn | None) -> Array | int:
     total: Array | int = 1 if headers is None else headers.longest if headers.is_equal_length else headers.lengths
     for column in (key, value):
         total = total + (1 if column is None else column.sizes())
@@ -244,21 +242,21 @@ def _chunks(data: ArrowData, name: str) -> list[pa.Array]:
     return [column]
 
 
-def _bytes(data: ArrowData, name: str) -> BytesColumn | None:
+def _read_bytes(data: ArrowData, name: str) -> BytesColumn | None:
     if name not in data.schema.names:
         return None
     column = BytesColumn.concat([BytesColumn.from_arrow(chunk, name) for chunk in _chunks(data, name)])
     return None if column.longest < 0 else column
 
 
-def _headers(data: ArrowData) -> BytesColumn | None:
+def _read_headers(data: ArrowData) -> BytesColumn | None:
     if "headers" not in data.schema.names:
         return None
     chunks = _chunks(data, "headers")
     blocks = []
     first_row = 0
     for chunk in chunks:
-        blocks.append(_located(header_blocks, chunk, first_row))
+        blocks.append(_read_chunk(encode_header_column, chunk, first_row))
         first_row += len(chunk)
     if all(block is None for block in blocks):
         return None
@@ -273,21 +271,21 @@ def _no_headers(row_count: int) -> BytesColumn:
     )
 
 
-def _numbers(data: ArrowData, name: str, read: Callable[[pa.Array], Array]) -> Array | None:
+def _read_numbers(data: ArrowData, name: str, read: Callable[[pa.Array], Array]) -> Array | None:
     if name not in data.schema.names:
         return None
     parts = []
     first_row = 0
     for chunk in _chunks(data, name):
-        parts.append(_located(read, plain(chunk), first_row))
+        parts.append(_read_chunk(read, to_plain(chunk), first_row))
         first_row += len(chunk)
     numbers = np.concatenate(parts)
     # All null is the same as no column.
     return numbers if int(numbers.max(initial=-1)) >= 0 else None
 
 
-def _located(read: Callable[[pa.Array], T], chunk: pa.Array, first_row: int) -> T:
-    """Rows in errors count from the start of the chunk until here."""
+def _read_chunk(read: Callable[[pa.Array], T], chunk: pa.Array, first_row: int) -> T:
+    """`read` numbers rows from the start of the chunk; errors that leave here number them from the start of all."""
     try:
         return read(chunk)
     except DataError as error:
@@ -301,17 +299,17 @@ def _located(read: Callable[[pa.Array], T], chunk: pa.Array, first_row: int) -> 
 def _check_timestamp_type(kind: pa.DataType) -> None:
     types = pa.types
     if not (types.is_timestamp(kind) or types.is_int64(kind) or types.is_null(kind)):
-        raise wrong_type("timestamp", kind, TIMESTAMP_TYPES)
+        raise wrong_type_error("timestamp", kind, TIMESTAMP_TYPES)
 
 
 def _check_partition_type(kind: pa.DataType) -> None:
     types = pa.types
     if not (types.is_int32(kind) or types.is_int64(kind) or types.is_null(kind)):
-        raise wrong_type("partition", kind, INTEGER_TYPES)
+        raise wrong_type_error("partition", kind, INTEGER_TYPES)
 
 
-def _timestamps(array: pa.Array) -> Array:
-    numbers = _valid_numbers("timestamp", array)
+def _read_timestamps(array: pa.Array) -> Array:
+    numbers = _read_valid_numbers("timestamp", array)
     if not pa.types.is_timestamp(array.type) or not len(numbers):
         return numbers
     if array.type.unit != "s":
@@ -321,13 +319,13 @@ def _timestamps(array: pa.Array) -> Array:
     return np.where(numbers < 0, NO_TIMESTAMP, numbers * _MS_PER_SECOND)
 
 
-def _partitions(array: pa.Array) -> Array:
-    numbers = _valid_numbers("partition", array)
+def _read_partitions(array: pa.Array) -> Array:
+    numbers = _read_valid_numbers("partition", array)
     _refuse_above("partition", numbers, 2**31 - 1)
     return numbers.astype(np.int32, copy=False)
 
 
-def _valid_numbers(column: str, array: pa.Array) -> Array:
+def _read_valid_numbers(column: str, array: pa.Array) -> Array:
     """Nulls become -1; a number below 0 is an error."""
     if pa.types.is_null(array.type):
         return np.full(len(array), -1, np.int64)
@@ -349,8 +347,8 @@ def _refuse_first(column: str, is_bad: Array, what: str) -> None:
     bad = np.flatnonzero(is_bad)
     if len(bad):
         row = int(bad[0])
-        text = f"column {column} {what} in row {row}: {_WANTED[column]}"
-        raise DataError(text, _OF_COLUMN[column], row=row, column=column)
+        text = f"column {column} {what} in row {row}: {_EXPECTED[column]}"
+        raise DataError(text, _ENTRIES[column], row=row, column=column)
 
 
 # ---- from rows -------------------------------------------------------------------------------------------------
@@ -360,13 +358,13 @@ def _bytes_from_rows(column: str, contents: Sequence[bytes | None]) -> BytesColu
     try:
         array = pa.array(contents, pa.large_binary())
     except (pa.ArrowException, TypeError, ValueError):
-        raise _not_bytes(column, contents) from None
+        raise _not_bytes_error(column, contents) from None
     if array.null_count == len(array) and len(array):
         return None
     return BytesColumn.from_arrow(array, column)
 
 
-def _not_bytes(column: str, contents: Sequence[Any]) -> DataError:
+def _not_bytes_error(column: str, contents: Sequence[Any]) -> DataError:
     for row, content in enumerate(contents):
         if content is not None and not isinstance(content, bytes | bytearray | memoryview | str):
             text = f"{column} of row {row} is of type {type(content).__name__}; accepted are bytes and None"
@@ -393,6 +391,6 @@ def _numbers_from_rows(column: str, rows: Sequence[int | None], highest: int) ->
     for row, number in enumerate(rows):
         if number is not None and not (isinstance(number, int) and 0 <= number <= highest):
             raise DataError(
-                f"{column} of row {row} is no number in 0..{highest}", _OF_COLUMN.get(column), row=row, column=column
+                f"{column} of row {row} is no number in 0..{highest}", _ENTRIES.get(column), row=row, column=column
             )
     return np.array([-1 if number is None else number for number in rows], np.int64)

@@ -51,7 +51,7 @@ class Compressor:
     compress: Callable[[Data], bytes]
 
 
-def compressor(codec_name: str, level: int | None = None) -> Compressor:
+def make_compressor(codec_name: str, level: int | None = None) -> Compressor:
     if codec_name not in CODEC_IDS:
         raise ConfigError(f"compression codec {codec_name!r} is unknown; known are {', '.join(CODEC_IDS)}")
     codec_id = CODEC_IDS[codec_name]
@@ -162,17 +162,17 @@ _MAKERS: dict[int, Callable[[int | None], Callable[[Data], bytes]]] = {
 # ---- decompressing ---------------------------------------------------------------------------------------------
 
 
-def _too_large(codec_name: str, bytes_max: int) -> RemoteProtocolError:
+def _too_large_error(codec_name: str, bytes_max: int) -> RemoteProtocolError:
     return RemoteProtocolError(f"{codec_name} data holds more than the allowed {bytes_max} bytes")
 
 
-def _broken(codec_name: str, reason: str) -> RemoteProtocolError:
+def _broken_error(codec_name: str, reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"{codec_name} data is broken: {reason}")
 
 
 def _read_none(data: Data, bytes_max: int) -> bytes:
     if len(data) > bytes_max:
-        raise _too_large("uncompressed", bytes_max)
+        raise _too_large_error("uncompressed", bytes_max)
     return bytes(data)
 
 
@@ -198,13 +198,13 @@ def _read_frames(
             while not frame.eof and len(part) < room and (more := feed(b"", room - len(part))):
                 part += more
         except failures:
-            raise _broken(codec_name, "not decodable") from None
+            raise _broken_error(codec_name, "not decodable") from None
         parts.append(part)
         room -= len(part)
         if room == 0:
-            raise _too_large(codec_name, bytes_max)
+            raise _too_large_error(codec_name, bytes_max)
         if not frame.eof:
-            raise _broken(codec_name, "truncated")
+            raise _broken_error(codec_name, "truncated")
         rest = frame.unused_data or b""
         if not rest:
             return b"".join(parts)
@@ -233,13 +233,13 @@ def _read_zstd(data: Data, bytes_max: int) -> bytes:
     import pyarrow as pa
 
     if not data:
-        raise _broken("zstd", "truncated")
+        raise _broken_error("zstd", "truncated")
     try:
         content = pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(bytes_max + 1)
     except OSError:
-        raise _broken("zstd", "not decodable") from None
+        raise _broken_error("zstd", "not decodable") from None
     if len(content) > bytes_max:
-        raise _too_large("zstd", bytes_max)
+        raise _too_large_error("zstd", bytes_max)
     return bytes(content)
 
 
@@ -251,7 +251,7 @@ def _read_snappy(data: Data, bytes_max: int) -> bytes:
         # Clients other than Java write one bare block; Java reads that too.
         return _read_snappy_block(codec, view, bytes_max)
     if len(view) < len(XERIAL_HEADER):
-        raise _broken("snappy", "truncated")
+        raise _broken_error("snappy", "truncated")
     parts: list[bytes] = []
     room = bytes_max
     position = len(XERIAL_HEADER)
@@ -259,7 +259,7 @@ def _read_snappy(data: Data, bytes_max: int) -> bytes:
         block_bytes = int.from_bytes(view[position : position + 4], "big")
         position += 4
         if block_bytes > len(view) - position:
-            raise _broken("snappy", "truncated")
+            raise _broken_error("snappy", "truncated")
         part = _read_snappy_block(codec, view[position : position + block_bytes], room)
         parts.append(part)
         room -= len(part)
@@ -275,13 +275,13 @@ def _read_snappy_block(codec: pa.Codec, block: memoryview, room: int) -> bytes:
         if byte < 0x80:
             break
     else:
-        raise _broken("snappy", "no length")
+        raise _broken_error("snappy", "no length")
     if claimed > room:
-        raise _too_large("snappy", room)
+        raise _too_large_error("snappy", room)
     try:
         return bytes(codec.decompress(block, decompressed_size=claimed, asbytes=True))
     except OSError:
-        raise _broken("snappy", "not decodable") from None
+        raise _broken_error("snappy", "not decodable") from None
 
 
 _READERS: dict[int, Callable[[Data, int], bytes]] = {

@@ -23,7 +23,7 @@ class RowDigest:
         for name in DIGESTED:
             index = rows.schema.get_field_index(name)
             if index >= 0:
-                self._checksums[name] = _continued(self._checksums[name], rows.column(index))
+                self._checksums[name] = _extend_checksum(self._checksums[name], rows.column(index))
 
     @property
     def value(self) -> int:
@@ -31,7 +31,8 @@ class RowDigest:
         return (self._checksums["key"] << 31) ^ self._checksums["value"]
 
 
-def _continued(checksum: int, column: pa.Array) -> int:
+def _extend_checksum(checksum: int, column: pa.Array) -> int:
+    """A column that is neither binary nor text leaves it as it is."""
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
         starts_type = np.int32

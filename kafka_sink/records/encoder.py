@@ -20,11 +20,19 @@ import pyarrow as pa
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.taking import taken
-from kafka_sink.records.varint import Array, VarintField, binary_array, constant, fields_of, length_elements, pack
+from kafka_sink.records.taking import take_elements
+from kafka_sink.records.varint import (
+    Array,
+    VarintField,
+    binary_array,
+    constant_field,
+    encode_varints,
+    length_elements,
+    pack,
+)
 
-_ATTRIBUTES = constant(b"\x00")
-_NO_HEADERS = constant(b"\x00")
+_ATTRIBUTES = constant_field(b"\x00")
+_NO_HEADERS = constant_field(b"\x00")
 _EMPTY = pa.array([b""], pa.binary())
 
 
@@ -60,13 +68,13 @@ def encode_rows(
     ends_early = headers is None
 
     # What follows the length, as far as it is part of the prefix; without a key the value's length belongs to it too.
-    fields = [_ATTRIBUTES, *fields_of(timestamp_deltas), *fields_of(offset_deltas)]
+    fields = [_ATTRIBUTES, *encode_varints(timestamp_deltas), *encode_varints(offset_deltas)]
     record_bytes = columns.sizes if isinstance(columns.sizes, int) else columns.sizes[rows]
     for field in fields:
         # Counts are bytes; a sum of them with a large size is not.
         counts = field.counts if isinstance(field.counts, int) else field.counts.astype(np.int64)
         record_bytes = record_bytes + counts
-    fields = [*fields_of(record_bytes), *fields, *_length_fields(key, rows)]
+    fields = [*encode_varints(record_bytes), *fields, *_length_fields(key, rows)]
     if key is None:
         fields += _length_fields(value, rows)
     if ends_early:
@@ -94,15 +102,15 @@ def encode_rows(
             places = np.where(column.lengths[rows] < 0, used, places)
             used += 1
         index.append(places)
-    return _joined(parts, index, row_count, ends_early)
+    return _interleave(parts, index, row_count, ends_early)
 
 
-def _joined(parts: list[pa.Array], index: list[Array], row_count: int, ends_early: bool) -> EncodedRows:
+def _interleave(parts: list[pa.Array], index: list[Array], row_count: int, ends_early: bool) -> EncodedRows:
     interleaved = np.empty((row_count, len(index)), np.int32)
     for number, places in enumerate(index):
         interleaved[:, number] = places
     indices = pa.Array.from_buffers(pa.int32(), interleaved.size, [None, pa.py_buffer(interleaved)])
-    joined = taken(pa.concat_arrays(parts), indices)
+    joined = take_elements(pa.concat_arrays(parts), indices)
     _, starts_buffer, data_buffer = joined.buffers()
     starts = np.frombuffer(starts_buffer, np.int32)[: interleaved.size + 1 : len(index)]
     return EncodedRows(memoryview(data_buffer)[: int(starts[-1])], starts, ends_early)
@@ -110,7 +118,7 @@ def _joined(parts: list[pa.Array], index: list[Array], row_count: int, ends_earl
 
 def _length_fields(column: BytesColumn | None, rows: Array) -> list[VarintField]:
     if column is None:
-        return fields_of(-1)
+        return encode_varints(-1)
     if column.is_equal_length:
-        return fields_of(column.longest)
-    return fields_of(column.lengths[rows])
+        return encode_varints(column.longest)
+    return encode_varints(column.lengths[rows])

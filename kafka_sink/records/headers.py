@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from kafka_sink.error_table.writes import ROW_HEADERS
 from kafka_sink.errors import DataError
-from kafka_sink.records.bytes_column import BytesColumn, check_bytes_type, plain, plain_type, wrong_type
-from kafka_sink.records.taking import taken
+from kafka_sink.records.bytes_column import BytesColumn, check_bytes_type, plain_type, to_plain, wrong_type_error
+from kafka_sink.records.taking import take_elements
 from kafka_sink.records.varint import Array, length_elements
 
 COLUMN = "headers"
@@ -31,17 +31,17 @@ def check_headers_type(kind: pa.DataType) -> None:
     elif types.is_list(kind) or types.is_large_list(kind):
         entry_type = kind.value_type
         if not types.is_struct(entry_type) or entry_type.num_fields != 2:
-            raise wrong_type(COLUMN, kind, HEADERS_TYPES)
-        key_type, value_type = (entry_type.field(index).type for index in _key_and_value(entry_type))
+            raise wrong_type_error(COLUMN, kind, HEADERS_TYPES)
+        key_type, value_type = (entry_type.field(index).type for index in _key_and_value_index(entry_type))
     else:
-        raise wrong_type(COLUMN, kind, HEADERS_TYPES)
+        raise wrong_type_error(COLUMN, kind, HEADERS_TYPES)
     check_bytes_type(key_type, f"{COLUMN}.key", text_only=True)
     check_bytes_type(value_type, f"{COLUMN}.value")
 
 
-def header_blocks(array: pa.Array) -> BytesColumn | None:
+def encode_header_column(array: pa.Array) -> BytesColumn | None:
     """None if no row has a header."""
-    array = plain(array)
+    array = to_plain(array)
     check_headers_type(array.type)
     if pa.types.is_null(array.type):
         return None
@@ -58,7 +58,7 @@ def header_blocks(array: pa.Array) -> BytesColumn | None:
     ends = np.cumsum(counts)
     rows = np.repeat(np.arange(row_count), counts)
     sources = np.arange(header_count) + np.repeat(list_starts[:-1] - first - (ends - counts), counts)
-    keys, values = _keys_and_values(array, first, last, sources, rows)
+    keys, values = _split_entries(array, first, last, sources, rows)
 
     count_elements, count_index = length_elements(counts)
     key_lengths, key_length_index = length_elements(keys.lengths)
@@ -75,19 +75,19 @@ def header_blocks(array: pa.Array) -> BytesColumn | None:
     index[positions + 1] = bases[2] + sources
     index[positions + 2] = bases[3] + value_length_index[sources]
     index[positions + 3] = np.where(values.lengths[sources] < 0, bases[5], bases[4] + sources)
-    return _joined(parts, index, row_positions)
+    return _take_rows(parts, index, row_positions)
 
 
-def _joined(parts: list[pa.Array], index: Array, row_positions: Array) -> BytesColumn:
+def _take_rows(parts: list[pa.Array], index: Array, row_positions: Array) -> BytesColumn:
     """The indexed elements of `parts`, of which each row takes those from its position to the next row's."""
-    joined = taken(pa.concat_arrays(parts), pa.array(index))
+    joined = take_elements(pa.concat_arrays(parts), pa.array(index))
     _, starts_buffer, data_buffer = joined.buffers()
     element_starts = np.frombuffer(starts_buffer, np.int32)
     starts = np.append(element_starts[row_positions], element_starts[len(index)])
     return BytesColumn.of(np.frombuffer(data_buffer, np.uint8), starts, np.diff(starts))
 
 
-def _keys_and_values(
+def _split_entries(
     array: pa.Array, first: int, last: int, sources: Array, rows: Array
 ) -> tuple[BytesColumn, BytesColumn]:
     if pa.types.is_map(array.type):
@@ -96,7 +96,7 @@ def _keys_and_values(
         entries = array.values.slice(first, last - first)
         if entries.null_count:
             _refuse(entries.is_null().to_numpy(zero_copy_only=False)[sources], rows, "a null header")
-        key_index, value_index = _key_and_value(entries.type)
+        key_index, value_index = _key_and_value_index(entries.type)
         keys, values = entries.field(key_index), entries.field(value_index)
     key_column = BytesColumn.from_arrow(keys, f"{COLUMN}.key", text_only=True)
     if key_column.has_nulls:
@@ -104,7 +104,7 @@ def _keys_and_values(
     return key_column, BytesColumn.from_arrow(values, f"{COLUMN}.value")
 
 
-def _key_and_value(entry_type: pa.StructType) -> tuple[int, int]:
+def _key_and_value_index(entry_type: pa.StructType) -> tuple[int, int]:
     names = [entry_type.field(index).name for index in range(2)]
     return (1, 0) if names == ["value", "key"] else (0, 1)
 

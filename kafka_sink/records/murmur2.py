@@ -35,21 +35,21 @@ def murmur2(content: bytes) -> int:
     whole_bytes = len(content) - len(content) % WORD_BYTES
     for position in range(0, whole_bytes, WORD_BYTES):
         word = int.from_bytes(content[position : position + WORD_BYTES], "little")
-        hashed = _step(hashed, word)
-    hashed = _with_tail(hashed, content[whole_bytes:])
+        hashed = _mix_word(hashed, word)
+    hashed = _mix_tail(hashed, content[whole_bytes:])
     hashed ^= hashed >> 13
     hashed = hashed * MULTIPLIER & MASK
     return hashed ^ hashed >> 15
 
 
-def _step(hashed: int, word: int) -> int:
+def _mix_word(hashed: int, word: int) -> int:
     word = word * MULTIPLIER & MASK
     word ^= word >> 24
     word = word * MULTIPLIER & MASK
     return (hashed * MULTIPLIER & MASK) ^ word
 
 
-def _with_tail(hashed: int, tail: bytes) -> int:
+def _mix_tail(hashed: int, tail: bytes) -> int:
     return (hashed ^ int.from_bytes(tail, "little")) * MULTIPLIER & MASK if tail else hashed
 
 
@@ -98,10 +98,10 @@ def _hash_window(hashed: Array, window: Array, remaining: Array) -> None:
     shortest = int(word_counts.min())
     for index in range(int(word_counts.max())):
         if index < shortest:
-            _step_rows(hashed, words[:, index].copy())
+            _mix_words(hashed, words[:, index].copy())
         else:
             advanced = hashed.copy()
-            _step_rows(advanced, words[:, index].copy())
+            _mix_words(advanced, words[:, index].copy())
             np.copyto(hashed, advanced, where=word_counts > index)
     if int(remaining.min()) >= WINDOW_BYTES:
         return
@@ -120,10 +120,10 @@ def _hash_rest(hashed: int, rest: Array) -> int:
     for word in words.tolist():
         hashed = (hashed * MULTIPLIER & MASK) ^ word
     tail = rest[whole_bytes:].tobytes()
-    return _with_tail(hashed, tail)
+    return _mix_tail(hashed, tail)
 
 
-def _step_rows(hashed: Array, words: Array) -> None:
+def _mix_words(hashed: Array, words: Array) -> None:
     words *= _M
     words ^= words >> np.uint32(24)
     words *= _M

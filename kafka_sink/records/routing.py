@@ -67,13 +67,13 @@ class Router:
         self._ignores_keys = ignores_keys
         self._sticky: dict[str, _Sticky] = {}
         self._turns: dict[str, int] = {}
-        self._place = self._placement(partitioner)
+        self._partition = self._select_partitioner(partitioner)
 
     def route(self, topic: str, columns: RecordColumns, view: PartitionView, loads: Loads | None = None) -> Array:
         """A partition for every row, as int32. `loads` of None places unkeyed rows evenly (not adaptive)."""
         explicit = columns.partitions
         if explicit is None:
-            return self._place(topic, columns, view, loads, None)
+            return self._partition(topic, columns, view, loads, None)
         outside = np.flatnonzero(explicit >= view.partition_count)
         if len(outside):
             row = int(columns.row_ids[outside[0]])
@@ -86,15 +86,15 @@ class Router:
         rows = np.flatnonzero(explicit == NO_PARTITION)
         if not len(rows):
             return explicit
-        return np.where(explicit == NO_PARTITION, self._place(topic, columns, view, loads, rows), explicit)
+        return np.where(explicit == NO_PARTITION, self._partition(topic, columns, view, loads, rows), explicit)
 
     # ---- partitioners: each answers for all rows, and may leave rows out of `rows` (None: all) undefined -------------
 
-    def _placement(
+    def _select_partitioner(
         self, partitioner: str | CustomPartitioner
     ) -> Callable[[str, RecordColumns, PartitionView, Loads | None, Array | None], Array]:
         if callable(partitioner):
-            return lambda topic, columns, view, _loads, rows: _custom(partitioner, topic, columns, view, rows)
+            return lambda topic, columns, view, _loads, rows: _call_partitioner(partitioner, topic, columns, view, rows)
         placements = {
             "default": self._default,
             "round_robin": self._round_robin,
@@ -122,7 +122,7 @@ class Router:
         """Rows without key and with the empty key go anywhere, as in librdkafka, which sticks for a while as well."""
         if columns.key is None or self._ignores_keys:
             return self._stick(topic, columns, view, loads, rows)
-        partitions = _crc32_partitions(columns.key, view.partition_count)
+        partitions = _crc32_partitions_of_keys(columns.key, view.partition_count)
         self._stick_rows(partitions, columns.key.lengths <= 0, topic, columns, view, loads, rows)
         return partitions
 
@@ -135,7 +135,7 @@ class Router:
         self._turns[topic] = turn + count
         choices = np.array(view.available or range(view.partition_count), np.int32)
         dealt = choices[np.arange(turn, turn + count) % len(choices)]
-        return dealt if rows is None else _spread(dealt, rows, columns.row_count)
+        return dealt if rows is None else _scatter(dealt, rows, columns.row_count)
 
     def _random(
         self, topic: str, columns: RecordColumns, view: PartitionView, _loads: Loads | None, rows: Array | None
@@ -144,7 +144,7 @@ class Router:
         count = columns.row_count if rows is None else len(rows)
         choices = np.array(view.available or range(view.partition_count), np.int32)
         drawn = choices[[int(self._random_number() * len(choices)) for _ in range(count)]]
-        return drawn if rows is None else _spread(drawn, rows, columns.row_count)
+        return drawn if rows is None else _scatter(drawn, rows, columns.row_count)
 
     # ---- unkeyed rows ----------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Router:
             if start < count:
                 sticky = self._sticky[topic] = self._next_stay(view, loads)
         placed = np.repeat(np.array(stays, np.int32), lengths)
-        return placed if rows is None else _spread(placed, rows, columns.row_count)
+        return placed if rows is None else _scatter(placed, rows, columns.row_count)
 
     def _record_ends(self, columns: RecordColumns, rows: Array | None) -> Array:
         sizes = columns.record_sizes(
@@ -225,13 +225,13 @@ def _is_usable(partition: int, view: PartitionView) -> bool:
     return not view.available or partition in view.available
 
 
-def _spread(placed: Array, rows: Array, row_count: int) -> Array:
+def _scatter(placed: Array, rows: Array, row_count: int) -> Array:
     partitions = np.zeros(row_count, np.int32)
     partitions[rows] = placed
     return partitions
 
 
-def _crc32_partitions(key: BytesColumn, partition_count: int) -> Array:
+def _crc32_partitions_of_keys(key: BytesColumn, partition_count: int) -> Array:
     content = key.data.data
     starts = key.starts[:-1].tolist()
     lengths = np.maximum(key.lengths, 0).tolist()
@@ -245,7 +245,7 @@ def _crc32_partitions(key: BytesColumn, partition_count: int) -> Array:
     )
 
 
-def _custom(
+def _call_partitioner(
     partitioner: CustomPartitioner, topic: str, columns: RecordColumns, view: PartitionView, rows: Array | None
 ) -> Array:
     answer = np.asarray(partitioner(topic, columns, view))

@@ -16,7 +16,7 @@ from kafka_sink.frozen import frozen
 from kafka_sink.records import batch as layout
 from kafka_sink.records.batch import EncodedBatch
 from kafka_sink.records.checksum import crc32c
-from kafka_sink.records.compression import CODEC_NAMES, Compressor, compressor, decompress
+from kafka_sink.records.compression import CODEC_NAMES, Compressor, decompress, make_compressor
 
 Headers = tuple[tuple[str, bytes | None], ...]
 # A fetched batch is at most what a broker lets into its log, a few megabytes; compressed it may hold far more.
@@ -138,7 +138,7 @@ class _Reader:
     def remaining(self) -> int:
         return len(self.data) - self.position
 
-    def varint(self, bits: int) -> int:
+    def read_varint(self, bits: int) -> int:
         unsigned = shift = 0
         while True:
             if self.position >= len(self.data):
@@ -162,23 +162,23 @@ class _Reader:
         self.position += size
         return self.data[start : self.position]
 
-    def nullable(self) -> bytes | None:
-        size = self.varint(32)
+    def read_nullable(self) -> bytes | None:
+        size = self.read_varint(32)
         return None if size == -1 else self.take(size)
 
-    def headers(self) -> Headers:
-        count = self.varint(32)
+    def read_headers(self) -> Headers:
+        count = self.read_varint(32)
         # Each header takes two bytes at least.
         if not 0 <= count <= self.remaining // 2:
             raise RemoteProtocolError(f"record names {count} headers in {self.remaining} bytes")
         headers = []
         for _ in range(count):
-            key = self.take(self.varint(32))
+            key = self.take(self.read_varint(32))
             try:
                 text = key.decode()
             except UnicodeDecodeError:
                 raise RemoteProtocolError("header key is not UTF-8") from None
-            headers.append((text, self.nullable()))
+            headers.append((text, self.read_nullable()))
         return tuple(headers)
 
 
@@ -189,11 +189,11 @@ def decode_records(content: bytes, count: int, base_timestamp_ms: int) -> list[t
     section = _Reader(content)
     decoded = []
     for _ in range(count):
-        reader = _Reader(section.take(section.varint(32)))
+        reader = _Reader(section.take(section.read_varint(32)))
         reader.take(1)  # attributes: no bit of them is in use
-        timestamp_ms = base_timestamp_ms + reader.varint(64)
-        offset_delta = reader.varint(32)
-        record = Record(timestamp_ms, reader.nullable(), reader.nullable(), reader.headers())
+        timestamp_ms = base_timestamp_ms + reader.read_varint(64)
+        offset_delta = reader.read_varint(32)
+        record = Record(timestamp_ms, reader.read_nullable(), reader.read_nullable(), reader.read_headers())
         if reader.remaining:
             raise RemoteProtocolError(f"record is followed by {reader.remaining} bytes that belong to nothing")
         decoded.append((offset_delta, record))
@@ -268,14 +268,14 @@ def split(encoded: EncodedBatch, *, batch_bytes_max: int, codec: Compressor | No
     content = decompress(encoded.codec, encoded.payload, bytes_max=encoded.records_bytes)
     records = [record for _, record in decode_records(content, encoded.record_count, encoded.base_timestamp_ms)]
     if codec is None:
-        codec = compressor(CODEC_NAMES[encoded.codec])
+        codec = make_compressor(CODEC_NAMES[encoded.codec])
     part_bytes_max = batch_bytes_max - layout.HEADER_BYTES
     if encoded.records_bytes <= part_bytes_max:
         part_bytes_max = encoded.records_bytes // 2
-    return [encode_batch(part, codec) for part in _parts(records, part_bytes_max)]
+    return [encode_batch(part, codec) for part in _split_records(records, part_bytes_max)]
 
 
-def _parts(records: list[Record], part_bytes_max: int) -> list[list[Record]]:
+def _split_records(records: list[Record], part_bytes_max: int) -> list[list[Record]]:
     parts: list[list[Record]] = []
     part: list[Record] = []
     part_bytes = 0

@@ -1,4 +1,4 @@
-"""Elements of an Arrow array by their places: what `array.take` does, without what it loads.
+"""Elements of an Arrow array by index: what `array.take` does, without what it loads.
 
 `pyarrow.compute` makes a Python function with a text for each of Arrow's 300 kernels when it is imported: 20 ms, a
 third of what a fresh task loads of ours. `array.take` imports it to call one of them. Here that kernel is called by its
@@ -18,6 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def taken(array: pa.Array, places: pa.Array) -> Any:
-    """Places outside the array are an error, as in `take`."""
-    return array.take(places) if call_function is None else call_function("take", [array, places])
+def take_elements(array: pa.Array, indices: pa.Array) -> Any:
+    """An index outside the array is an error, as in `take`."""
+    return array.take(indices) if call_function is None else call_function("take", [array, indices])

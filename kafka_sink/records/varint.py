@@ -45,12 +45,12 @@ def zigzag_number(value: int) -> int:
     return (value << 1) ^ (value >> 63)
 
 
-def count_of(value: int) -> int:
+def varint_size(value: int) -> int:
     """How many bytes the varint of one signed number takes."""
     return max(1, -(-zigzag_number(value).bit_length() // 7))
 
 
-def counts_of(values: Array) -> Array:
+def varint_sizes(values: Array) -> Array:
     """The same for an array, as int64."""
     unsigned = zigzag(values)
     largest = int(unsigned.max(initial=0))
@@ -62,8 +62,8 @@ def counts_of(values: Array) -> Array:
     return counts
 
 
-def length_counts(lengths: Array) -> Array:
-    """`counts_of` for lengths (-1 and up, below 2**31), from comparisons alone, as uint8."""
+def length_varint_sizes(lengths: Array) -> Array:
+    """`varint_sizes` for lengths (-1 and up, below 2**31), from comparisons alone, as uint8."""
     longest = int(lengths.max(initial=0))
     counts = np.ones(len(lengths), np.uint8)
     for bits in range(6, 31, 7):
@@ -73,36 +73,36 @@ def length_counts(lengths: Array) -> Array:
     return counts
 
 
-def fields_of(values: Array | int) -> list[VarintField]:
+def encode_varints(values: Array | int) -> list[VarintField]:
     """The varints of signed values as one field, or two when they may be longer than a word."""
     if isinstance(values, int):
-        return _fields_of_number(zigzag_number(values))
-    return unsigned_fields_of(zigzag(values))
+        return _split_varint(zigzag_number(values))
+    return encode_unsigned_varints(zigzag(values))
 
 
-def unsigned_fields_of(unsigned: Array) -> list[VarintField]:
+def encode_unsigned_varints(unsigned: Array) -> list[VarintField]:
     """The same for uint64 values as they are, without zigzag: lengths, tags and numbers of Protobuf."""
     largest = int(unsigned.max(initial=0))
     if largest < len(_TABLE_WORDS):
         # int64 indexes are what numpy gathers with; any other type is converted first.
         index = unsigned.view(np.int64)
-        return [VarintField(_TABLE_WORDS[index], _TABLE_COUNTS[index], _count_unsigned(largest))]
+        return [VarintField(_TABLE_WORDS[index], _TABLE_COUNTS[index], _unsigned_varint_size(largest))]
     if largest >> 56 == 0:
-        return [_packed(unsigned, largest)]
+        return [_encode_words(unsigned, largest)]
     low = unsigned & np.uint64((1 << SPLIT_BITS) - 1)
     high = unsigned >> np.uint64(SPLIT_BITS)
     # A value that goes on in the second field has five full bytes in the first, each marked "more to come".
     goes_on = high > 0
-    first = _packed(low, (1 << SPLIT_BITS) - 1)
+    first = _encode_words(low, (1 << SPLIT_BITS) - 1)
     first_words = np.where(goes_on, _spread(low, 5) | _MORE[5], first.words)
-    second = _packed(high, largest >> SPLIT_BITS)
+    second = _encode_words(high, largest >> SPLIT_BITS)
     return [
         VarintField(first_words, np.where(goes_on, np.uint8(5), first.counts), 5),
         VarintField(np.where(goes_on, second.words, np.uint64(0)), np.where(goes_on, second.counts, np.uint8(0)), 5),
     ]
 
 
-def constant(content: bytes) -> VarintField:
+def constant_field(content: bytes) -> VarintField:
     """The same bytes (at most 8) in every row."""
     return VarintField(int.from_bytes(content, "little"), len(content), len(content))
 
@@ -131,7 +131,7 @@ def _combine(fields: Sequence[VarintField], row_count: int) -> tuple[list[Array]
             words.append(_as_array(word, row_count, np.uint64))
             counts.append(_as_array(count, row_count, np.uint8))
             word, count, count_max = 0, 0, 0
-        word = word | _shifted(field.words, count)
+        word = word | _shift_left(field.words, count)
         count = count + field.counts
         count_max += field.count_max
     words.append(_as_array(word, row_count, np.uint64))
@@ -139,7 +139,7 @@ def _combine(fields: Sequence[VarintField], row_count: int) -> tuple[list[Array]
     return words, counts
 
 
-def _shifted(words: Array | int, counts: Array | int) -> Array | int:
+def _shift_left(words: Array | int, counts: Array | int) -> Array | int:
     if isinstance(words, int):
         if words == 0:
             return 0
@@ -155,11 +155,11 @@ def _as_array(value: Array | int, row_count: int, dtype: Any) -> Array:
     return np.full(row_count, value, dtype) if isinstance(value, int) else value.astype(dtype, copy=False)
 
 
-def _count_unsigned(unsigned: int) -> int:
+def _unsigned_varint_size(unsigned: int) -> int:
     return max(1, -(-unsigned.bit_length() // 7))
 
 
-def varint_bytes(unsigned: int) -> bytes:
+def encode_unsigned_varint(unsigned: int) -> bytes:
     """Of one number, without zigzag."""
     encoded = bytearray()
     while unsigned > 0x7F:
@@ -168,9 +168,9 @@ def varint_bytes(unsigned: int) -> bytes:
     return bytes([*encoded, unsigned])
 
 
-def _fields_of_number(unsigned: int) -> list[VarintField]:
-    encoded = varint_bytes(unsigned)
-    return [constant(encoded[start : start + 5]) for start in range(0, len(encoded), 5)]
+def _split_varint(unsigned: int) -> list[VarintField]:
+    encoded = encode_unsigned_varint(unsigned)
+    return [constant_field(encoded[start : start + 5]) for start in range(0, len(encoded), 5)]
 
 
 def _spread(unsigned: Array, byte_count: int) -> Array:
@@ -181,8 +181,8 @@ def _spread(unsigned: Array, byte_count: int) -> Array:
     return words
 
 
-def _packed(unsigned: Array, largest: int) -> VarintField:
-    count_max = _count_unsigned(largest)
+def _encode_words(unsigned: Array, largest: int) -> VarintField:
+    count_max = _unsigned_varint_size(largest)
     counts = np.ones(len(unsigned), np.uint8)
     for bits in range(7, 7 * count_max, 7):
         counts += unsigned >= np.uint64(1 << bits)
@@ -194,7 +194,7 @@ _MORE = np.array([int.from_bytes(b"\x80" * count, "little") for count in range(9
 # Which of a word's 8 bytes are in use, by their number: 8 booleans as one number, since gathering numbers is fast.
 _CUT = (np.arange(WORD_BYTES)[None, :] < np.arange(WORD_BYTES + 1)[:, None]).view(np.uint64).reshape(-1)
 # Zigzag values below 2**15: lengths up to 16 KiB, and offset deltas of as many records.
-_TABLE = _packed(np.arange(1 << 15, dtype=np.uint64), (1 << 15) - 1)
+_TABLE = _encode_words(np.arange(1 << 15, dtype=np.uint64), (1 << 15) - 1)
 _TABLE_WORDS: Array = np.asarray(_TABLE.words)
 _TABLE_COUNTS: Array = np.asarray(_TABLE.counts)
 
@@ -203,7 +203,7 @@ _LENGTHS_COUNT = 1 << 13
 
 
 def _length_table() -> pa.Array:
-    flat, starts = pack(fields_of(np.arange(-1, _LENGTHS_COUNT - 1)), _LENGTHS_COUNT)
+    flat, starts = pack(encode_varints(np.arange(-1, _LENGTHS_COUNT - 1)), _LENGTHS_COUNT)
     return binary_array(pa.py_buffer(flat), starts)
 
 
@@ -220,5 +220,5 @@ def length_elements(lengths: Array) -> tuple[pa.Array, Array]:
     if longest < _LENGTHS_COUNT - 1:
         return _LENGTH_TABLE.slice(0, longest + 2), lengths + 1
     distinct, index = np.unique(lengths, return_inverse=True)
-    flat, starts = pack(fields_of(distinct), len(distinct))
+    flat, starts = pack(encode_varints(distinct), len(distinct))
     return binary_array(pa.py_buffer(flat), starts), index

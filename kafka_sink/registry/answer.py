@@ -48,7 +48,7 @@ class Refusal:
     message: str
 
 
-def refusal_of(answer: RegistryAnswer) -> Refusal:
+def parse_refusal(answer: RegistryAnswer) -> Refusal:
     """A refusal need not be JSON: proxies refuse, too."""
     try:
         said = json.loads(answer.body)
@@ -59,10 +59,10 @@ def refusal_of(answer: RegistryAnswer) -> Refusal:
     code, message = said.get("error_code"), said.get("message")
     if isinstance(code, bool) or not isinstance(code, int) or not 0 < code < 1_000_000:
         code = answer.status
-    return Refusal(code, shown(message))
+    return Refusal(code, sanitize_text(message))
 
 
-def shown(text: object) -> str:
+def sanitize_text(text: object) -> str:
     """Of somebody else's text: one line that a terminal can bear, and not too long."""
     if not isinstance(text, str):
         return ""
@@ -70,29 +70,29 @@ def shown(text: object) -> str:
     return line if len(line) <= TEXT_CHARACTERS_MAX else line[:TEXT_CHARACTERS_MAX] + "..."
 
 
-def registered_of(answer: RegistryAnswer, known: Schema | None = None) -> Registered:
+def parse_registered(answer: RegistryAnswer, known: Schema | None = None) -> Registered:
     """`known`: the schema that was sent, because an answer to that may hold the id alone."""
-    said = _fields(answer)
-    schema = _schema(answer, said) if known is None else known
+    said = _parse_object(answer)
+    schema = _parse_schema(answer, said) if known is None else known
     return Registered(
         schema,
-        subject=_text(answer, said, "subject"),
-        version=_number(answer, said, "version", ID_MAX),
-        schema_id=_number(answer, said, "id", LONG_MAX),
-        guid=_guid(answer, said),
+        subject=_get_text(answer, said, "subject"),
+        version=_get_number(answer, said, "version", ID_MAX),
+        schema_id=_get_number(answer, said, "id", LONG_MAX),
+        guid=_get_guid(answer, said),
     )
 
 
-def compatibility_of(answer: RegistryAnswer) -> tuple[bool, tuple[str, ...]]:
+def parse_compatibility(answer: RegistryAnswer) -> tuple[bool, tuple[str, ...]]:
     """Whether it is compatible, and the reasons why it is not."""
-    said = _fields(answer)
+    said = _parse_object(answer)
     verdict, reasons = said.get("is_compatible"), said.get("messages")
     if not isinstance(verdict, bool):
-        raise _wrong(answer, "is_compatible")
-    return verdict, tuple(shown(each) for each in reasons[:20]) if isinstance(reasons, list) else ()
+        raise _wrong_field_error(answer, "is_compatible")
+    return verdict, tuple(sanitize_text(each) for each in reasons[:20]) if isinstance(reasons, list) else ()
 
 
-def _fields(answer: RegistryAnswer) -> dict[str, Any]:
+def _parse_object(answer: RegistryAnswer) -> dict[str, Any]:
     if len(answer.body) > ANSWER_BYTES_MAX:
         raise RemoteProtocolError(
             f"{answer.source} answered with more than {ANSWER_BYTES_MAX} bytes: that is no schema", NOT_A_REGISTRY
@@ -100,7 +100,7 @@ def _fields(answer: RegistryAnswer) -> dict[str, Any]:
     try:
         said = json.loads(answer.body)
     except (ValueError, RecursionError):
-        kind = shown(answer.content_type[:100]) or "no content type"
+        kind = sanitize_text(answer.content_type[:100]) or "no content type"
         raise RemoteProtocolError(
             f"{answer.source} did not answer with JSON ({kind}): is it the address of a schema registry, or of a proxy "
             "in front of it?",
@@ -113,52 +113,52 @@ def _fields(answer: RegistryAnswer) -> dict[str, Any]:
     return said
 
 
-def _schema(answer: RegistryAnswer, said: dict[str, Any]) -> Schema:
+def _parse_schema(answer: RegistryAnswer, said: dict[str, Any]) -> Schema:
     text, kind = said.get("schema"), said.get("schemaType", AVRO)
     if not isinstance(text, str):
-        raise _wrong(answer, "schema")
+        raise _wrong_field_error(answer, "schema")
     if kind not in KINDS:
-        raise _wrong(answer, "schemaType")
+        raise _wrong_field_error(answer, "schemaType")
     references = said.get("references") or []
     if not isinstance(references, list) or len(references) > REFERENCES_MAX:
-        raise _wrong(answer, "references")
-    return Schema(kind, text, tuple(_reference(answer, each) for each in references))
+        raise _wrong_field_error(answer, "references")
+    return Schema(kind, text, tuple(_parse_reference(answer, each) for each in references))
 
 
-def _reference(answer: RegistryAnswer, said: object) -> Reference:
+def _parse_reference(answer: RegistryAnswer, said: object) -> Reference:
     if not isinstance(said, dict):
-        raise _wrong(answer, "references")
+        raise _wrong_field_error(answer, "references")
     name, subject = said.get("name"), said.get("subject")
-    version = _number(answer, said, "version", ID_MAX)
+    version = _get_number(answer, said, "version", ID_MAX)
     if not isinstance(name, str) or not isinstance(subject, str) or version is None:
-        raise _wrong(answer, "references")
+        raise _wrong_field_error(answer, "references")
     return Reference(name, subject, version)
 
 
-def _text(answer: RegistryAnswer, said: dict[str, Any], field: str) -> str | None:
+def _get_text(answer: RegistryAnswer, said: dict[str, Any], field: str) -> str | None:
     found = said.get(field)
     if found is not None and not isinstance(found, str):
-        raise _wrong(answer, field)
+        raise _wrong_field_error(answer, field)
     return found
 
 
-def _number(answer: RegistryAnswer, said: dict[str, Any], field: str, most: int) -> int | None:
+def _get_number(answer: RegistryAnswer, said: dict[str, Any], field: str, most: int) -> int | None:
     found = said.get(field)
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= most:
-        raise _wrong(answer, field)
+        raise _wrong_field_error(answer, field)
     return found
 
 
-def _guid(answer: RegistryAnswer, said: dict[str, Any]) -> str | None:
-    found = _text(answer, said, "guid")
+def _get_guid(answer: RegistryAnswer, said: dict[str, Any]) -> str | None:
+    found = _get_text(answer, said, "guid")
     if found is not None and not _GUID.fullmatch(found):
-        raise _wrong(answer, "guid")
+        raise _wrong_field_error(answer, "guid")
     return found
 
 
-def _wrong(answer: RegistryAnswer, field: str) -> RemoteProtocolError:
+def _wrong_field_error(answer: RegistryAnswer, field: str) -> RemoteProtocolError:
     return RemoteProtocolError(
         f"{answer.source} answered with JSON in which {field} is missing or not what it should be: is it a schema "
         "registry?",

@@ -32,8 +32,8 @@ LONG_MAX = 2**63 - 1
 
 
 @frozen
-class MessagePlace:
-    """Where a message stands in its file. `indexes`: from the file downwards. `rank`: among all full names, sorted.
+class MessagePosition:
+    """The position of a message in its file. `indexes`: from the file downwards. `rank`: among all full names, sorted.
     `name`: its own, without package and without the messages around it."""
 
     indexes: tuple[int, ...]
@@ -49,14 +49,14 @@ class Frame:
     headers: tuple[tuple[str, bytes], ...] = ()
 
 
-def frame(
+def make_frame(
     framing: str,
     side: str,
     kind: str,
     *,
     schema_id: int | None = None,
     guid: str | None = None,
-    message: MessagePlace | None = None,
+    message: MessagePosition | None = None,
 ) -> Frame:
     """`side` is key or value. `message` is for Protobuf only. A glue frame takes the UUID of the version as `guid`."""
     if framing == NONE:
@@ -68,10 +68,10 @@ def frame(
                 f"is older than that way of framing. Use {side}.schema.framing={PREFIX}",
                 SUBJECT_UNNAMED,
             )
-        place = UUID(guid).bytes
+        uuid = UUID(guid).bytes
         if framing == GLUE:
-            return Frame(b"\x03\x00" + place + (b"" if message is None else _unsigned(message.rank)))
-        return Frame(headers=((f"__{side}_schema_id", b"\x01" + place + _path(message)),))
+            return Frame(b"\x03\x00" + uuid + (b"" if message is None else _encode_unsigned(message.rank)))
+        return Frame(headers=((f"__{side}_schema_id", b"\x01" + uuid + _encode_message_path(message)),))
     if schema_id is None or not 0 <= schema_id <= ID_MAX.get(framing, LONG_MAX):
         raise ConfigError(
             f"{side}.schema.framing={framing} needs the id of the schema as a number up to "
@@ -79,14 +79,16 @@ def frame(
             SUBJECT_UNNAMED,
         )
     if framing == PREFIX:
-        return Frame(b"\x00" + schema_id.to_bytes(4, "big") + _path(message))
+        return Frame(b"\x00" + schema_id.to_bytes(4, "big") + _encode_message_path(message))
     if framing == APICURIO:
-        return Frame(b"\x00" + schema_id.to_bytes(8, "big") + (b"" if message is None else _reference(message.name)))
+        return Frame(
+            b"\x00" + schema_id.to_bytes(8, "big") + (b"" if message is None else _encode_reference(message.name))
+        )
     header = f"apicurio.{side}." + ("globalId" if framing == GLOBAL_ID else "contentId")
     return Frame(headers=((header, schema_id.to_bytes(8, "big")), *_apicurio_headers(side, kind, message)))
 
 
-def _apicurio_headers(side: str, kind: str, message: MessagePlace | None) -> tuple[tuple[str, bytes], ...]:
+def _apicurio_headers(side: str, kind: str, message: MessagePosition | None) -> tuple[tuple[str, bytes], ...]:
     if kind == AVRO:
         return ((f"apicurio.{side}.encoding", b"BINARY"),)
     if message is None:
@@ -94,27 +96,27 @@ def _apicurio_headers(side: str, kind: str, message: MessagePlace | None) -> tup
     return (("apicurio.protobuf.type" + (".key" if side == "key" else ""), message.name.encode()),)
 
 
-def _path(message: MessagePlace | None) -> bytes:
+def _encode_message_path(message: MessagePosition | None) -> bytes:
     if message is None:
         return b""
     if message.indexes == (0,):
         return b"\x00"
-    return b"".join(_signed(each) for each in (len(message.indexes), *message.indexes))
+    return b"".join(_encode_signed(each) for each in (len(message.indexes), *message.indexes))
 
 
-def _reference(name: str) -> bytes:
+def _encode_reference(name: str) -> bytes:
     """A message of its own, with its length in front: field 1 is the name."""
-    told = name.encode()
-    body = b"\x0a" + _unsigned(len(told)) + told
-    return _unsigned(len(body)) + body
+    encoded = name.encode()
+    body = b"\x0a" + _encode_unsigned(len(encoded)) + encoded
+    return _encode_unsigned(len(body)) + body
 
 
-def _signed(number: int) -> bytes:
+def _encode_signed(number: int) -> bytes:
     """Zigzag. What is counted here is never negative."""
-    return _unsigned(number << 1)
+    return _encode_unsigned(number << 1)
 
 
-def _unsigned(number: int) -> bytes:
+def _encode_unsigned(number: int) -> bytes:
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

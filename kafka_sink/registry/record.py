@@ -26,12 +26,12 @@ def from_text(text: str) -> ResolvedSchema | None:
     try:
         said = json.loads(text)
         return ResolvedSchema(
-            _schema_of(said["schema"]),
+            _parse_schema(said["schema"]),
             said["subject"],
             said["version"],
             said["schema_id"],
             said["guid"],
-            tuple(Dependency(name, _schema_of(each)) for name, each in said["dependencies"]),
+            tuple(Dependency(name, _parse_schema(each)) for name, each in said["dependencies"]),
         )
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
@@ -42,7 +42,7 @@ def _schema_fields(schema: Schema) -> dict[str, Any]:
     return {"kind": schema.kind, "text": schema.text, "references": references}
 
 
-def _schema_of(said: dict[str, Any]) -> Schema:
+def _parse_schema(said: dict[str, Any]) -> Schema:
     if said["kind"] not in KINDS or not isinstance(said["text"], str):
         raise ValueError(said["kind"])
     return Schema(said["kind"], said["text"], tuple(Reference(*each) for each in said["references"]))

@@ -28,12 +28,12 @@ class RegistryRequest:
 
 def by_version(subject: str, version: int | str) -> RegistryRequest:
     """`version` is a number or LATEST."""
-    return RegistryRequest(f"/subjects/{_part(subject)}/versions/{version}")
+    return RegistryRequest(f"/subjects/{_quote_part(subject)}/versions/{version}")
 
 
 def by_id(schema_id: int, subject: str) -> RegistryRequest:
     """The subject tells the context: each context numbers its schemas anew."""
-    return RegistryRequest(f"/schemas/ids/{schema_id}" + _query({"subject": subject}))
+    return RegistryRequest(f"/schemas/ids/{schema_id}" + _encode_query({"subject": subject}))
 
 
 def by_guid(guid: str) -> RegistryRequest:
@@ -41,33 +41,37 @@ def by_guid(guid: str) -> RegistryRequest:
 
 
 def look_up(subject: str, schema: Schema, *, normalize: bool) -> RegistryRequest:
-    return RegistryRequest(f"/subjects/{_part(subject)}" + _normalized(normalize), _body(schema))
+    return RegistryRequest(f"/subjects/{_quote_part(subject)}" + _normalize_query(normalize), _encode_body(schema))
 
 
 def register(subject: str, schema: Schema, *, normalize: bool) -> RegistryRequest:
-    return RegistryRequest(f"/subjects/{_part(subject)}/versions" + _normalized(normalize), _body(schema))
+    return RegistryRequest(
+        f"/subjects/{_quote_part(subject)}/versions" + _normalize_query(normalize), _encode_body(schema)
+    )
 
 
 def check_compatibility(subject: str, schema: Schema, *, normalize: bool) -> RegistryRequest:
     """Against what the subject's compatibility level says; the registry is asked for its reasons."""
     query = {"verbose": "true", **({"normalize": "true"} if normalize else {})}
-    return RegistryRequest(f"/compatibility/subjects/{_part(subject)}/versions" + _query(query), _body(schema))
+    return RegistryRequest(
+        f"/compatibility/subjects/{_quote_part(subject)}/versions" + _encode_query(query), _encode_body(schema)
+    )
 
 
-def _part(text: str) -> str:
+def _quote_part(text: str) -> str:
     """A subject is any text: slashes, colons and blanks must not change the path."""
     return quote(text, safe="")
 
 
-def _query(pairs: Mapping[str, str]) -> str:
+def _encode_query(pairs: Mapping[str, str]) -> str:
     return "?" + urlencode(pairs, quote_via=quote)
 
 
-def _normalized(normalize: bool) -> str:
-    return _query({"normalize": "true"}) if normalize else ""
+def _normalize_query(normalize: bool) -> str:
+    return _encode_query({"normalize": "true"}) if normalize else ""
 
 
-def _body(schema: Schema) -> bytes:
+def _encode_body(schema: Schema) -> bytes:
     said: dict[str, object] = {"schema": schema.text}
     if schema.kind != AVRO:  # old registries know only Avro, and no such field
         said["schemaType"] = schema.kind

@@ -32,13 +32,13 @@ from kafka_sink.registry.answer import (
     SUBJECT_NOT_FOUND,
     Refusal,
     RegistryAnswer,
-    compatibility_of,
-    refusal_of,
-    registered_of,
+    parse_compatibility,
+    parse_refusal,
+    parse_registered,
 )
 from kafka_sink.registry.request import RegistryRequest
 from kafka_sink.registry.schema import Dependency, Registered, ResolvedSchema, Schema
-from kafka_sink.registry.subject import beside
+from kafka_sink.registry.subject import add_context_of
 
 # A registry that answers with ever new references must come to an end.
 DEPENDENCIES_MAX = 500
@@ -64,19 +64,19 @@ class SchemaQuery:
     needs_guid: bool = False
 
     @property
-    def is_for_ever(self) -> bool:
+    def is_immutable(self) -> bool:
         """Ids and numbered versions never change; what is the latest does."""
         return self.version != ask.LATEST
 
 
-def resolution(query: SchemaQuery) -> Steps:
-    registered = yield from _found(query)
+def resolve_schema(query: SchemaQuery) -> Steps:
+    registered = yield from _find(query)
     if query.needs_guid and registered.guid is None and registered.schema_id is not None:
-        by_id = yield from _got(ask.by_id(registered.schema_id, query.subject), query)
+        by_id = yield from _get(ask.by_id(registered.schema_id, query.subject), query)
         registered = Registered(
             registered.schema, registered.subject, registered.version, registered.schema_id, by_id.guid
         )
-    dependencies = yield from _dependencies(registered.schema, query)
+    dependencies = yield from _get_dependencies(registered.schema, query)
     return ResolvedSchema(
         registered.schema,
         registered.subject or query.subject,
@@ -87,16 +87,16 @@ def resolution(query: SchemaQuery) -> Steps:
     )
 
 
-def _found(query: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+def _find(query: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
     identity, schema = query.identity, query.schema
     if isinstance(identity, int):
-        told = yield from _got(ask.by_id(identity, query.subject), query)
+        told = yield from _get(ask.by_id(identity, query.subject), query)
         return Registered(told.schema, told.subject, told.version, identity, told.guid)
     if isinstance(identity, str):
-        told = yield from _got(ask.by_guid(identity), query)
+        told = yield from _get(ask.by_guid(identity), query)
         return Registered(told.schema, told.subject, told.version, told.schema_id, identity)
     if query.version is not None:
-        return (yield from _got(ask.by_version(query.subject, query.version), query))
+        return (yield from _get(ask.by_version(query.subject, query.version), query))
     if schema is None:
         raise ConfigError(
             f"no schema for the {query.side}: set {query.side}.schema, {query.side}.schema.id or "
@@ -104,54 +104,54 @@ def _found(query: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Reg
             SCHEMA_MISSING,
         )
     if query.registers:
-        return (yield from _registered(query, schema))
-    return (yield from _looked_up(query, schema))
+        return (yield from _register(query, schema))
+    return (yield from _look_up(query, schema))
 
 
-def _got(request: RegistryRequest, query: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+def _get(request: RegistryRequest, query: SchemaQuery) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
     answer = yield request
     if not answer.is_good:
-        raise _error(answer, query, request)
-    return registered_of(answer)
+        raise _refusal_error(answer, query, request)
+    return parse_registered(answer)
 
 
-def _registered(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+def _register(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
     request = ask.register(query.subject, schema, normalize=query.normalizes)
     answer = yield request
     if not answer.is_good:
-        raise _error(answer, query, request)
-    return _with_id(registered_of(answer, known=schema), answer)
+        raise _refusal_error(answer, query, request)
+    return _require_id(parse_registered(answer, known=schema), answer)
 
 
-def _looked_up(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
+def _look_up(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, Registered]:
     request = ask.look_up(query.subject, schema, normalize=query.normalizes)
     answer = yield request
     if answer.is_good:
         # Rows are written by the schema that was asked about: what the registry holds may differ in spelling only.
-        return _with_id(registered_of(answer, known=schema), answer)
-    refusal = refusal_of(answer)
+        return _require_id(parse_registered(answer, known=schema), answer)
+    refusal = parse_refusal(answer)
     if answer.status != 404 or refusal.code not in (SUBJECT_NOT_FOUND, SCHEMA_NOT_FOUND, 404):
-        raise _error(answer, query, request)
+        raise _refusal_error(answer, query, request)
     way_out = (
         f"Register it there, or set auto.register.schemas=true, or write by what is there: use.latest.version=true or "
         f"{query.side}.schema.id"
     )
     if refusal.code != SCHEMA_NOT_FOUND:
         raise ConfigError(f"{answer.source} has no subject {query.subject!r}. {way_out}", REGISTRY_REFUSED)
-    reasons = yield from _reasons(query, schema)
+    reasons = yield from _describe_compatibility(query, schema)
     raise ConfigError(
         f"{answer.source}: the schema is not registered under {query.subject!r}{reasons}. {way_out}",
         REGISTRY_REFUSED,
     )
 
 
-def _reasons(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, str]:
+def _describe_compatibility(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, RegistryAnswer, str]:
     """Whether it could be registered: for the text of an error, so a refusal of this query is no other error."""
     answer = yield ask.check_compatibility(query.subject, schema, normalize=query.normalizes)
     if not answer.is_good:
         return ""
     try:
-        is_compatible, reasons = compatibility_of(answer)
+        is_compatible, reasons = parse_compatibility(answer)
     except RemoteProtocolError:
         return ""
     if is_compatible:
@@ -159,7 +159,7 @@ def _reasons(query: SchemaQuery, schema: Schema) -> Generator[RegistryRequest, R
     return ", and is not compatible with what is: " + ("; ".join(reasons) or "the registry gives no reason")
 
 
-def _with_id(found: Registered, answer: RegistryAnswer) -> Registered:
+def _require_id(found: Registered, answer: RegistryAnswer) -> Registered:
     if found.schema_id is None and found.guid is None:
         raise RemoteProtocolError(f"{answer.source} answered without an id: is it a schema registry?", NOT_A_REGISTRY)
     return found
@@ -168,7 +168,7 @@ def _with_id(found: Registered, answer: RegistryAnswer) -> Registered:
 # ---- schemas that it refers to ---------------------------------------------------------------------------------------
 
 
-def _dependencies(
+def _get_dependencies(
     schema: Schema, query: SchemaQuery
 ) -> Generator[RegistryRequest, RegistryAnswer, tuple[Dependency, ...]]:
     """Depth first without recursion, so that a hostile registry cannot exhaust the stack; each version is asked for
@@ -179,7 +179,7 @@ def _dependencies(
     work = [(each, False) for each in reversed(schema.references)]
     while work:
         reference, is_done = work.pop()
-        where = (beside(query.subject, reference.subject), reference.version)
+        where = (add_context_of(query.subject, reference.subject), reference.version)
         if is_done or where in asked:
             ordered.setdefault(reference.name, asked[where])
         else:
@@ -188,7 +188,7 @@ def _dependencies(
                     f"the schema of {query.subject!r} refers to more than {DEPENDENCIES_MAX} others",
                     REGISTRY_REFUSED,
                 )
-            found = yield from _got(ask.by_version(*where), query)
+            found = yield from _get(ask.by_version(*where), query)
             asked[where] = found.schema
             work.append((reference, True))
             work.extend((each, False) for each in reversed(found.schema.references))
@@ -198,10 +198,10 @@ def _dependencies(
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 
-def _error(
+def _refusal_error(
     answer: RegistryAnswer, query: SchemaQuery, request: RegistryRequest
 ) -> AuthenticationError | AuthorizationError | ConfigError | TransportError:
-    refusal = refusal_of(answer)
+    refusal = parse_refusal(answer)
     said = f"{answer.source} answered {refusal.code}" + (f" ({refusal.message})" if refusal.message else "")
     if answer.status == 401:
         return AuthenticationError(
@@ -209,7 +209,7 @@ def _error(
         )
     if answer.status == 403:
         return AuthorizationError(
-            f"{said}: the user may not {_deed(request)} subject {query.subject!r}", REGISTRY_LOGIN
+            f"{said}: the user may not {_describe_action(request)} subject {query.subject!r}", REGISTRY_LOGIN
         )
     if answer.status in RETRIABLE:
         return TransportError(f"{said}, again and again", REGISTRY_UNREACHABLE)
@@ -217,14 +217,14 @@ def _error(
         return ConfigError(
             f"{said}: redirects are not followed, set schema.registry.url to where it leads", REGISTRY_REFUSED
         )
-    return ConfigError(f"{said}: {_meaning(answer, refusal, query)}", REGISTRY_REFUSED)
+    return ConfigError(f"{said}: {_describe_refusal(answer, refusal, query)}", REGISTRY_REFUSED)
 
 
-def _deed(request: RegistryRequest) -> str:
+def _describe_action(request: RegistryRequest) -> str:
     return "register a schema under" if request.path.partition("?")[0].endswith("/versions") else "read"
 
 
-def _meaning(answer: RegistryAnswer, refusal: Refusal, query: SchemaQuery) -> str:
+def _describe_refusal(answer: RegistryAnswer, refusal: Refusal, query: SchemaQuery) -> str:
     if answer.status == 409:
         return (
             f"the schema is not compatible with those registered under {query.subject!r}. Nothing was written. "

@@ -12,7 +12,7 @@ TOPIC_NAME, RECORD_NAME, TOPIC_RECORD_NAME = "TopicNameStrategy", "RecordNameStr
 STRATEGIES = (TOPIC_NAME, RECORD_NAME, TOPIC_RECORD_NAME)
 
 
-def subject_of(strategy: str, side: str, topic: str | None, record_name: str | None) -> str:
+def subject_name(strategy: str, side: str, topic: str | None, record_name: str | None) -> str:
     """`side` is key or value; `record_name` the full name of the record, of the message, or a JSON schema's title."""
     if strategy != RECORD_NAME and topic is None:
         raise ConfigError(
@@ -31,14 +31,14 @@ def subject_of(strategy: str, side: str, topic: str | None, record_name: str | N
     return f"{record_name}" if strategy == RECORD_NAME else f"{topic}-{record_name}"
 
 
-def in_context(context: str | None, subject: str) -> str:
+def add_context(context: str | None, subject: str) -> str:
     """A subject that names a context itself keeps it."""
     if context is None or subject.startswith(":."):
         return subject
     return f":.{context}:{subject}"
 
 
-def beside(subject: str, other: str) -> str:
+def add_context_of(subject: str, other: str) -> str:
     """What a schema under `subject` calls `other`: it stands in the same context, unless it names one."""
     context = subject[2:].partition(":")[0] if subject.startswith(":.") else ""
-    return in_context(context or None, other)
+    return add_context(context or None, other)

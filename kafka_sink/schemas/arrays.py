@@ -11,16 +11,16 @@ import pyarrow as pa
 from kafka_sink.records.varint import Array
 
 
-def valid_of(array: pa.Array) -> Array | None:
+def valid_mask(array: pa.Array) -> Array | None:
     """None means that no element is null."""
     if pa.types.is_null(array.type):
         return np.zeros(len(array), np.bool_)
     if not array.null_count:
         return None
-    return _bits(array.buffers()[0], array)
+    return _unpack_bits(array.buffers()[0], array)
 
 
-def numbers_of(array: pa.Array, dtype: Any, width: int = 1) -> Array:
+def read_numbers(array: pa.Array, dtype: Any, width: int = 1) -> Array:
     """The numbers themselves; under a null anything may stand. `width` of them are one element."""
     buffer = array.buffers()[1]
     if buffer is None:
@@ -28,18 +28,18 @@ def numbers_of(array: pa.Array, dtype: Any, width: int = 1) -> Array:
     return np.frombuffer(buffer, dtype)[array.offset * width : (array.offset + len(array)) * width]
 
 
-def float_words(array: pa.Array, dtype: Any, size: int) -> Array:
+def read_float_words(array: pa.Array, dtype: Any, size: int) -> Array:
     """Numbers as floats of 4 or 8 bytes, each at the low end of a word."""
-    numbers = numbers_of(array, dtype)
+    numbers = read_numbers(array, dtype)
     return numbers.astype("<f4").view("<u4").astype(np.uint64) if size == 4 else numbers.astype("<f8").view("<u8")
 
 
-def flags_of(array: pa.Array) -> Array:
+def read_flags(array: pa.Array) -> Array:
     buffer = array.buffers()[1]
-    return np.zeros(len(array), np.bool_) if buffer is None else _bits(buffer, array)
+    return np.zeros(len(array), np.bool_) if buffer is None else _unpack_bits(buffer, array)
 
 
-def lists_of(array: pa.Array) -> tuple[Array, list[pa.Array]]:
+def read_lists(array: pa.Array) -> tuple[Array, list[pa.Array]]:
     """Where the items of each element begin (one more than elements, from 0 on), and the items that belong to this
     slice: one array of them, or keys and values of a map."""
     kind = array.type
@@ -57,7 +57,7 @@ def lists_of(array: pa.Array) -> tuple[Array, list[pa.Array]]:
     return offsets - first, [child.slice(first, last - first) for child in children]
 
 
-def _bits(buffer: pa.Buffer, array: pa.Array) -> Array:
+def _unpack_bits(buffer: pa.Buffer, array: pa.Array) -> Array:
     first = array.offset // 8
     skipped = array.offset - first * 8
     packed = np.frombuffer(buffer, np.uint8)[first : (array.offset + len(array) + 7) // 8]

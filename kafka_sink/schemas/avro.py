@@ -99,7 +99,7 @@ class AvroSchema:
         """`references`: name to text of every schema that this one refers to."""
         names: dict[str, AvroType] = {}
         _read_references(dict(references or {}), names)
-        found = _json(text)
+        found = _parse_json(text)
         kind = _Reader(names).read(found, "", 0)
         return cls(json.dumps(found, separators=(",", ":"), ensure_ascii=False), kind.name or kind.kind, kind)
 
@@ -119,7 +119,7 @@ def _read_references(waiting: dict[str, str], names: dict[str, AvroType]) -> Non
         for name in list(waiting):
             known = dict(names)
             try:
-                _Reader(known).read(_json(waiting[name]), "", 0)
+                _Reader(known).read(_parse_json(waiting[name]), "", 0)
             except ConfigError as error:
                 problem = error
                 continue
@@ -132,7 +132,7 @@ def _read_references(waiting: dict[str, str], names: dict[str, AvroType]) -> Non
             )
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -148,29 +148,29 @@ class _Reader:
         if depth > NESTING_MAX:
             raise ConfigError(f"the Avro schema is nested more than {NESTING_MAX} deep", SCHEMA_INVALID)
         if isinstance(found, str):
-            return self._named(found, namespace)
+            return self._look_up_type(found, namespace)
         if isinstance(found, list):
-            return self._union(found, namespace, depth)
+            return self._read_union(found, namespace, depth)
         if not isinstance(found, dict) or "type" not in found:
             raise ConfigError(f"no Avro type: {json.dumps(found)[:80]}", SCHEMA_INVALID)
         kind = found["type"]
         if not isinstance(kind, str):
             return self.read(kind, namespace, depth + 1)
         if kind in ("record", "error"):
-            return self._record(found, namespace, depth)
+            return self._read_record(found, namespace, depth)
         if kind == "enum":
-            return self._enum(found, namespace)
+            return self._read_enum(found, namespace)
         if kind == "fixed":
-            return self._fixed(found, namespace)
+            return self._read_fixed(found, namespace)
         if kind in ("array", "map"):
             made = AvroType(kind)
-            made.items = self.read(_needed(found, "items" if kind == "array" else "values"), namespace, depth + 1)
+            made.items = self.read(_require(found, "items" if kind == "array" else "values"), namespace, depth + 1)
             return made
         if kind in PRIMITIVES:
-            return _with_logical(AvroType(kind), found)
-        return self._named(kind, namespace)
+            return _set_logical_type(AvroType(kind), found)
+        return self._look_up_type(kind, namespace)
 
-    def _named(self, name: str, namespace: str) -> AvroType:
+    def _look_up_type(self, name: str, namespace: str) -> AvroType:
         if name in PRIMITIVES:
             return AvroType(name)
         full = name if "." in name or not namespace else f"{namespace}.{name}"
@@ -179,7 +179,7 @@ class _Reader:
                 return self._names[candidate]
         raise ConfigError(f"the Avro schema names a type {name} that it does not define", SCHEMA_INVALID)
 
-    def _union(self, found: list[Any], namespace: str, depth: int) -> AvroType:
+    def _read_union(self, found: list[Any], namespace: str, depth: int) -> AvroType:
         made = AvroType("union")
         made.branches = tuple(self.read(branch, namespace, depth + 1) for branch in found)
         seen = [branch.name or branch.kind for branch in made.branches]
@@ -187,9 +187,9 @@ class _Reader:
             raise ConfigError(f"an Avro union has different branches and no union in it, not {made}", SCHEMA_INVALID)
         return made
 
-    def _defined(self, kind: str, found: dict[str, Any], namespace: str) -> tuple[AvroType, str]:
+    def _define(self, kind: str, found: dict[str, Any], namespace: str) -> tuple[AvroType, str]:
         """A new named type, and the namespace that holds inside it."""
-        name = _needed(found, "name")
+        name = _require(found, "name")
         check_name(name)
         own = found.get("namespace", namespace) or ""
         if not isinstance(own, str):
@@ -201,10 +201,10 @@ class _Reader:
         self._names[full] = made
         return made, full.rpartition(".")[0]
 
-    def _record(self, found: dict[str, Any], namespace: str, depth: int) -> AvroType:
-        made, inner = self._defined("record", found, namespace)
+    def _read_record(self, found: dict[str, Any], namespace: str, depth: int) -> AvroType:
+        made, inner = self._define("record", found, namespace)
         fields = []
-        listed = _needed(found, "fields")
+        listed = _require(found, "fields")
         if not isinstance(listed, list):
             raise ConfigError(f"the fields of {made.name} are no list", SCHEMA_INVALID)
         for field in listed:
@@ -212,7 +212,7 @@ class _Reader:
                 raise ConfigError(
                     f"{made.name} has a field whose name is no name in Avro: {json.dumps(field)[:80]}", SCHEMA_INVALID
                 )
-            kind = self.read(_needed(field, "type"), inner, depth + 1)
+            kind = self.read(_require(field, "type"), inner, depth + 1)
             fields.append(AvroField(field["name"], kind, field.get("default", NO_DEFAULT)))
         names = [field.name for field in fields]
         if len(set(names)) < len(names):
@@ -220,24 +220,24 @@ class _Reader:
         made.fields = tuple(fields)
         return made
 
-    def _enum(self, found: dict[str, Any], namespace: str) -> AvroType:
-        made, _ = self._defined("enum", found, namespace)
-        symbols = _needed(found, "symbols")
+    def _read_enum(self, found: dict[str, Any], namespace: str) -> AvroType:
+        made, _ = self._define("enum", found, namespace)
+        symbols = _require(found, "symbols")
         if not isinstance(symbols, list) or not symbols or not all(NAME.fullmatch(str(symbol)) for symbol in symbols):
             raise ConfigError(f"the symbols of {made.name} are not a list of Avro names", SCHEMA_INVALID)
         made.symbols = tuple(symbols)
         return made
 
-    def _fixed(self, found: dict[str, Any], namespace: str) -> AvroType:
-        made, _ = self._defined("fixed", found, namespace)
-        size = _needed(found, "size")
+    def _read_fixed(self, found: dict[str, Any], namespace: str) -> AvroType:
+        made, _ = self._define("fixed", found, namespace)
+        size = _require(found, "size")
         if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= FIXED_BYTES_MAX:
             raise ConfigError(f"the size of {made.name} is no number of bytes: {size!r}", SCHEMA_INVALID)
         made.size = size
-        return _with_logical(made, found)
+        return _set_logical_type(made, found)
 
 
-def _with_logical(made: AvroType, found: dict[str, Any]) -> AvroType:
+def _set_logical_type(made: AvroType, found: dict[str, Any]) -> AvroType:
     logical = found.get("logicalType")
     if not isinstance(logical, str) or made.kind not in _LOGICAL.get(logical, ()):
         return made
@@ -254,7 +254,7 @@ def _with_logical(made: AvroType, found: dict[str, Any]) -> AvroType:
     return made
 
 
-def _needed(found: dict[str, Any], name: str) -> Any:
+def _require(found: dict[str, Any], name: str) -> Any:
     if name not in found:
         raise ConfigError(
             f"an Avro {found.get('type', 'field')} without {name}: {json.dumps(found)[:80]}", SCHEMA_INVALID

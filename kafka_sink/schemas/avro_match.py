@@ -1,7 +1,7 @@
 """Which Avro type an Arrow type can be written as: docs/schemas.md has the table.
 
-Whatever does not fit is told with all other problems of the schema at once, before there are rows. What depends on the
-rows (a range, a null, a symbol, a length) is left to the nodes.
+Whatever does not fit is collected, and one error tells all of it before there are rows. What depends on the rows (a
+range, a null, a symbol, a length) is left to the nodes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas.avro import NO_DEFAULT, AvroField, AvroType
-from kafka_sink.schemas.avro_default import default_bytes
+from kafka_sink.schemas.avro_default import encode_default
 from kafka_sink.schemas.avro_nodes import (
     AvroBoolean,
     AvroBytes,
@@ -30,7 +30,7 @@ from kafka_sink.schemas.avro_nodes import (
 )
 from kafka_sink.schemas.decimals import PRECISION_MAX
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, column_of, inside, unfilled, unknown_columns
+from kafka_sink.schemas.naming import Problems, add_unknown_columns, find_column, join_path, missing_column_text
 from kafka_sink.schemas.node import Numbers, ValueNode, days, integer_dtype, integers, timestamps
 
 # What can be written as a type: the second half of an error text.
@@ -64,90 +64,92 @@ _DECIMAL_BYTES_MAX = 1024
 _NOT_SCALAR = frozenset({"array", "map", "record", "union"})
 
 
-def slot_of(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> AvroSlot:
+def match_avro(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> AvroSlot:
     """A slot that encodes nothing stands where there is a problem."""
     kind = plain_type(kind)
     if schema.kind != "union":
-        node = _node(kind, schema, path, problems)
+        node = _match_node(kind, schema, path, problems)
         return AvroSlot(node)
     null_branch = schema.null_branch
     if pa.types.is_null(kind) and null_branch is not None:
         return AvroSlot(AvroNull(), null_branch, null_branch)
     numbers = [number for number, branch in enumerate(schema.branches) if branch.kind != "null"]
     if len(numbers) == 1:
-        return AvroSlot(_node(kind, schema.branches[numbers[0]], path, problems), numbers[0], null_branch)
+        return AvroSlot(_match_node(kind, schema.branches[numbers[0]], path, problems), numbers[0], null_branch)
     for rank in (_is_natural, lambda *_: True):
         for number in numbers:
             branch = schema.branches[number]
-            tried = Problems()
+            branch_problems = Problems()
             if not rank(kind, branch):
                 continue
-            node = _node(kind, branch, path, tried)
-            if not tried.texts:
+            node = _match_node(kind, branch, path, branch_problems)
+            if not branch_problems.texts:
                 return AvroSlot(node, number, null_branch)
-    problems.add(_refused(path, kind, schema))
+    problems.add(_mismatch_text(path, kind, schema))
     return AvroSlot(AvroNull())
 
 
-def _node(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
-    node = _nested(kind, schema, path, problems) if schema.kind in _NOT_SCALAR else _scalar(kind, schema)
+def _match_node(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode:
+    node = _match_nested(kind, schema, path, problems) if schema.kind in _NOT_SCALAR else _match_scalar(kind, schema)
     if node is None:
-        problems.add(_refused(path, kind, schema))
+        problems.add(_mismatch_text(path, kind, schema))
         return AvroNull()
     return node
 
 
-def _nested(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode | None:
+def _match_nested(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> ValueNode | None:
     if schema.kind == "record":
-        return _record(kind, schema, path, problems) if pa.types.is_struct(kind) else None
+        return _match_record(kind, schema, path, problems) if pa.types.is_struct(kind) else None
     assert schema.items is not None
     if schema.kind == "array" and is_list(kind):
-        return AvroItems((slot_of(kind.value_type, schema.items, f"{path}[]", problems),), ("[]",))
+        return AvroItems((match_avro(kind.value_type, schema.items, f"{path}[]", problems),), ("[]",))
     if schema.kind == "map" and pa.types.is_map(kind) and is_text(plain_type(kind.key_type)):
         return AvroItems(
-            (AvroSlot(AvroText()), slot_of(kind.item_type, schema.items, f"{path}{{}}", problems)), ("{key}", "{}")
+            (AvroSlot(AvroText()), match_avro(kind.item_type, schema.items, f"{path}{{}}", problems)), ("{key}", "{}")
         )
     return None
 
 
-def _record(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> AvroRecord:
+def _match_record(kind: pa.DataType, schema: AvroType, path: str, problems: Problems) -> AvroRecord:
     columns = [kind.field(index).name for index in range(kind.num_fields)]
     fields: list[AvroRecordField] = []
     used: set[int] = set()
     for field in schema.fields:
-        inner = inside(path, field.name)
-        index = column_of(field.name, columns, inner, problems)
+        inner = join_path(path, field.name)
+        index = find_column(field.name, columns, inner, problems)
         if index is None:
-            fields.append(AvroRecordField(field.name, content=_without_column(field, inner, problems)))
+            fields.append(AvroRecordField(field.name, content=_default_content(field, inner, problems)))
             continue
         used.add(index)
-        fields.append(AvroRecordField(field.name, index, slot_of(kind.field(index).type, field.type, inner, problems)))
-    unknown_columns(columns, used, [field.name for field in schema.fields], path, problems)
+        fields.append(
+            AvroRecordField(field.name, index, match_avro(kind.field(index).type, field.type, inner, problems))
+        )
+    add_unknown_columns(columns, used, [field.name for field in schema.fields], path, problems)
     return AvroRecord(tuple(fields))
 
 
-def _without_column(field: AvroField, path: str, problems: Problems) -> bytes:
+def _default_content(field: AvroField, path: str, problems: Problems) -> bytes:
     if field.default is not NO_DEFAULT:
-        return default_bytes(field.type, field.default, path)
+        return encode_default(field.type, field.default, path)
     if field.type.kind == "null":
         return b""
     if field.type.null_branch is not None:
-        return default_bytes(field.type, None, path)
-    problems.add(unfilled(path, str(field.type), _fits(field.type)))
+        return encode_default(field.type, None, path)
+    problems.add(missing_column_text(path, str(field.type), _fitting_types(field.type)))
     return b""
 
 
-def _scalar(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
+def _match_scalar(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     if schema.logical:
-        return _logical(kind, schema)
+        return _match_logical(kind, schema)
     if schema.kind == "null":
         return AvroNull() if pa.types.is_null(kind) else None
     if schema.kind == "boolean":
         return AvroBoolean() if pa.types.is_boolean(kind) else None
     if schema.kind in ("int", "long"):
-        return _integer(kind, schema)
+        return _match_integer(kind, schema)
     if schema.kind in ("float", "double"):
-        return _float(kind, 4 if schema.kind == "float" else 8)
+        return _match_float(kind, 4 if schema.kind == "float" else 8)
     if schema.kind == "enum":
         return AvroEnum(schema.symbols) if is_text(kind) else None
     if schema.kind == "string":
@@ -157,7 +159,7 @@ def _scalar(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     return AvroBytes() if schema.kind == "bytes" else AvroFixed(schema.size)
 
 
-def _integer(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
+def _match_integer(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     types = pa.types
     numbers = integers(kind, 32 if schema.kind == "int" else 64)
     if schema.kind == "int" and types.is_date(kind):
@@ -170,7 +172,7 @@ def _integer(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     return None if numbers is None else AvroInteger(numbers)
 
 
-def _float(kind: pa.DataType, size: int) -> ValueNode | None:
+def _match_float(kind: pa.DataType, size: int) -> ValueNode | None:
     """Only where no digit is lost."""
     if pa.types.is_float32(kind) or (pa.types.is_float64(kind) and size == 8):
         return AvroFloat(np.float32 if pa.types.is_float32(kind) else np.float64, size)
@@ -180,11 +182,11 @@ def _float(kind: pa.DataType, size: int) -> ValueNode | None:
     return AvroFloat(dtype, size)
 
 
-def _logical(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
+def _match_logical(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     types = pa.types
     logical = schema.logical
     if logical == "decimal":
-        return _decimal(kind, schema)
+        return _match_decimal(kind, schema)
     if logical == "uuid":
         if is_text(kind):
             return AvroUuid() if schema.kind == "fixed" else AvroText()
@@ -204,7 +206,7 @@ def _logical(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     return None if numbers is None else AvroInteger(numbers)
 
 
-def _decimal(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
+def _match_decimal(kind: pa.DataType, schema: AvroType) -> ValueNode | None:
     """A schema may speak of more digits and bytes than there are; numbers here have 38 digits."""
     if not pa.types.is_decimal(kind) or kind.precision > PRECISION_MAX or not 0 <= kind.scale <= schema.scale:
         return None
@@ -230,13 +232,13 @@ def _is_natural(kind: pa.DataType, schema: AvroType) -> bool:
     return is_bytes(kind) and schema.kind == "bytes"
 
 
-def _fits(schema: AvroType) -> str:
+def _fitting_types(schema: AvroType) -> str:
     if schema.kind != "union":
         return _FITS[schema.logical or schema.kind]
     fitting = (_FITS[branch.logical or branch.kind] for branch in schema.branches if branch.kind != "null")
     return "; ".join(dict.fromkeys(fitting))
 
 
-def _refused(path: str, kind: pa.DataType, schema: AvroType) -> str:
+def _mismatch_text(path: str, kind: pa.DataType, schema: AvroType) -> str:
     where = f"column {path}" if path else "the column"
-    return f"{where} has type {spark_name(kind)}, the schema says {schema}; what fits there: {_fits(schema)}"
+    return f"{where} has type {spark_name(kind)}, the schema says {schema}; what fits there: {_fitting_types(schema)}"

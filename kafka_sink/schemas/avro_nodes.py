@@ -12,14 +12,14 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
-from kafka_sink.records.bytes_column import BytesColumn, plain
-from kafka_sink.records.varint import Array, VarintField, fields_of
-from kafka_sink.schemas.arrays import flags_of, float_words, lists_of, valid_of
-from kafka_sink.schemas.decimals import halves_of, of_size, shortest
+from kafka_sink.records.bytes_column import BytesColumn, to_plain
+from kafka_sink.records.varint import Array, VarintField, encode_varints
+from kafka_sink.schemas.arrays import read_flags, read_float_words, read_lists, valid_mask
+from kafka_sink.schemas.decimals import encode_fixed, encode_shortest, read_halves
 from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.node import Numbers, ValueNode, symbol_numbers
-from kafka_sink.schemas.pieces import Elements, Flat, Piece, bytes_elements, fixed, joined, masked
-from kafka_sink.schemas.utf8 import checked_text
+from kafka_sink.schemas.pieces import Elements, Flat, Piece, bytes_elements, constant_piece, join_pieces, mask_pieces
+from kafka_sink.schemas.utf8 import refuse_invalid_utf8
 
 NULL_REFUSED = "is null, and the schema has no null there"
 # Branches of a union that have a number of one byte.
@@ -35,21 +35,21 @@ class AvroSlot:
     null_branch: int | None = None
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        array = plain(array)
-        valid = valid_of(array)
+        array = to_plain(array)
+        valid = valid_mask(array)
         inner = self.node.pieces(array, scope.where(valid))
         if valid is not None:
-            inner = masked(inner, valid)
+            inner = mask_pieces(inner, valid)
             if self.null_branch is None and not isinstance(self.node, AvroNull):
                 scope.refuse(~valid, NULL_REFUSED)
         if self.branch is None:
             return inner
         if valid is None or self.null_branch is None:
-            return [*fields_of(self.branch), *inner]
+            return [*encode_varints(self.branch), *inner]
         if max(self.branch, self.null_branch) < _SHORT_BRANCHES:
             numbers = np.where(valid, np.uint64(self.branch << 1), np.uint64(self.null_branch << 1))
             return [VarintField(numbers, 1, 1), *inner]
-        return [*fields_of(np.where(valid, self.branch, self.null_branch)), *inner]
+        return [*encode_varints(np.where(valid, self.branch, self.null_branch)), *inner]
 
 
 @frozen
@@ -61,7 +61,7 @@ class AvroNull:
 @frozen
 class AvroBoolean:
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return [VarintField(flags_of(array).astype(np.uint64), 1, 1)]
+        return [VarintField(read_flags(array).astype(np.uint64), 1, 1)]
 
 
 @frozen
@@ -69,7 +69,7 @@ class AvroInteger:
     numbers: Numbers
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return list(fields_of(self.numbers.read(array, scope)))
+        return list(encode_varints(self.numbers.read(array, scope)))
 
 
 @frozen
@@ -80,13 +80,13 @@ class AvroFloat:
     size: int
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return [VarintField(float_words(array, self.source, self.size), self.size, self.size)]
+        return [VarintField(read_float_words(array, self.source, self.size), self.size, self.size)]
 
 
 @frozen
 class AvroText:
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return AvroBytes().pieces(checked_text(array, scope), scope)
+        return AvroBytes().pieces(refuse_invalid_utf8(array, scope), scope)
 
 
 @frozen
@@ -111,7 +111,7 @@ class AvroEnum:
     symbols: tuple[str, ...]
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return list(fields_of(symbol_numbers(array, {name: i for i, name in enumerate(self.symbols)}, scope)))
+        return list(encode_varints(symbol_numbers(array, {name: i for i, name in enumerate(self.symbols)}, scope)))
 
 
 @frozen
@@ -123,10 +123,10 @@ class AvroDecimal:
     size: int
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        halves = halves_of(array, self.scale, self.precision, scope)
+        halves = read_halves(array, self.scale, self.precision, scope)
         if self.size:
-            return of_size(halves, self.size)
-        fields, counts = shortest(halves)
+            return encode_fixed(halves, self.size)
+        fields, counts = encode_shortest(halves)
         return [VarintField(counts.astype(np.uint64) << np.uint64(1), 1, 1), *fields]
 
 
@@ -136,7 +136,7 @@ class AvroUuid:
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         column = BytesColumn.from_arrow(array, "")
-        contents = [uuid_bytes(column.row(index)) for index in range(len(column))]
+        contents = [parse_uuid(column.row(index)) for index in range(len(column))]
         scope.refuse(np.array([content is None for content in contents], np.bool_), "is no UUID")
         filled = [content or bytes(16) for content in contents]
         return [Elements(pa.array(filled, pa.binary()), 16 * len(filled))]
@@ -150,18 +150,18 @@ class AvroItems:
     names: tuple[str, ...]
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        offsets, children = lists_of(array)
+        offsets, children = read_lists(array)
         counts = np.diff(offsets)
-        flat = self._flat(children, offsets, scope)
+        flat = self._join_items(children, offsets, scope)
         is_filled = counts > 0
         end = VarintField(0, is_filled.view(np.uint8), 1)
-        return [*fields_of(counts), flat.ranges(offsets), end]
+        return [*encode_varints(counts), flat.ranges(offsets), end]
 
-    def _flat(self, children: list[pa.Array], offsets: Array, scope: MisfitScope) -> Flat:
+    def _join_items(self, children: list[pa.Array], offsets: Array, scope: MisfitScope) -> Flat:
         pieces: list[Piece] = []
         for slot, child, name in zip(self.slots, children, self.names, strict=True):
             pieces += slot.pieces(child, scope.items(offsets, name))
-        return joined(pieces, len(children[0]))
+        return join_pieces(pieces, len(children[0]))
 
 
 @frozen
@@ -184,11 +184,11 @@ class AvroRecord:
             if field.slot is not None:
                 pieces += field.slot.pieces(array.field(field.index), scope.field(field.name))
             elif field.content:
-                pieces.append(fixed(field.content, len(array)))
+                pieces.append(constant_piece(field.content, len(array)))
         return pieces
 
 
-def uuid_bytes(text: bytes | None) -> bytes | None:
+def parse_uuid(text: bytes | None) -> bytes | None:
     digits = (text or b"").replace(b"-", b"")
     if len(digits) != 32:
         return None
@@ -200,5 +200,5 @@ def uuid_bytes(text: bytes | None) -> bytes | None:
 
 def _length_fields(column: BytesColumn) -> list[VarintField]:
     if column.is_equal_length:
-        return fields_of(max(column.longest, 0))
-    return fields_of(np.maximum(column.lengths, 0) if column.has_nulls else column.lengths)
+        return encode_varints(max(column.longest, 0))
+    return encode_varints(np.maximum(column.lengths, 0) if column.has_nulls else column.lengths)

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from kafka_sink.frozen import frozen
 from kafka_sink.records.varint import Array, VarintField
-from kafka_sink.schemas.arrays import numbers_of, valid_of
+from kafka_sink.schemas.arrays import read_numbers, valid_mask
 from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.pieces import Piece, choice
 
@@ -36,45 +36,45 @@ class Halves:
         return above | below
 
 
-def halves_of(array: pa.Array, scale: int, precision: int, scope: MisfitScope) -> Halves:
-    """The unscaled numbers at a scale that is not below their own; what `precision` does not hold is 0, and told."""
+def read_halves(array: pa.Array, scale: int, precision: int, scope: MisfitScope) -> Halves:
+    """The unscaled numbers at a scale that is not below their own; what `precision` does not hold is 0 and a misfit."""
     if array.type.bit_width != 128:
         array = array.cast(pa.decimal128(array.type.precision, array.type.scale))
     if scale > array.type.scale:
-        array = _rescaled(array, scale, scope)
-    pairs = numbers_of(array, np.uint64, 2)
+        array = _rescale(array, scale, scope)
+    pairs = read_numbers(array, np.uint64, 2)
     halves = Halves(np.ascontiguousarray(pairs[0::2]), np.ascontiguousarray(pairs[1::2]).view(np.int64))
     if array.type.precision <= precision:
         return halves
     is_bad = halves.is_above(10**precision - 1)
     if not is_bad.any():
         return halves
-    scope.refuse(is_bad, _what(precision, scale))
+    scope.refuse(is_bad, _misfit_text(precision, scale))
     return Halves(np.where(is_bad, np.uint64(0), halves.low), np.where(is_bad, 0, halves.high))
 
 
-def _rescaled(array: pa.Array, scale: int, scope: MisfitScope) -> pa.Array:
+def _rescale(array: pa.Array, scale: int, scope: MisfitScope) -> pa.Array:
     wanted = pa.decimal128(PRECISION_MAX, scale)
     factor = 10 ** (scale - array.type.scale)
-    pairs = numbers_of(array, np.uint64, 2)
+    pairs = read_numbers(array, np.uint64, 2)
     halves = Halves(pairs[0::2].copy(), pairs[1::2].copy().view(np.int64))
     is_bad = halves.is_above((10**PRECISION_MAX - 1) // factor)
-    valid = valid_of(array)
+    valid = valid_mask(array)
     if valid is not None:
         # Anything may lie under a null.
         is_bad |= ~valid
     if is_bad.any():
-        scope.refuse(is_bad, _what(PRECISION_MAX, scale))
+        scope.refuse(is_bad, _misfit_text(PRECISION_MAX, scale))
         pairs = np.column_stack((np.where(is_bad, 0, halves.low), np.where(is_bad, 0, halves.high).view(np.uint64)))
         array = pa.Array.from_buffers(array.type, len(array), [None, pa.py_buffer(pairs.astype(np.uint64))])
     return array.cast(wanted)
 
 
-def _what(precision: int, scale: int) -> str:
+def _misfit_text(precision: int, scale: int) -> str:
     return f"does not fit into decimal({precision},{scale}), which is what the schema says"
 
 
-def signed_counts(numbers: Array) -> Array:
+def twos_complement_sizes(numbers: Array) -> Array:
     """How many bytes a two's complement number needs, at least 1."""
     magnitudes = numbers ^ (numbers >> 63)
     counts = np.ones(len(numbers), np.uint8)
@@ -86,30 +86,30 @@ def signed_counts(numbers: Array) -> Array:
     return counts
 
 
-def shortest(halves: Halves) -> tuple[list[VarintField], Array]:
+def encode_shortest(halves: Halves) -> tuple[list[VarintField], Array]:
     """Two's complement, highest byte first, as few bytes as hold the number and its sign; and how many those are."""
     narrow = halves.is_narrow
     low_signed = halves.low.view(np.int64)
     if narrow.all():
-        counts = signed_counts(low_signed)
-        return [VarintField(_from_the_top(halves.low, counts), counts, int(counts.max(initial=1)))], counts
-    high_counts = np.where(narrow, np.uint8(0), signed_counts(halves.high))
-    low_counts = np.where(narrow, signed_counts(low_signed), np.uint8(8))
-    high = _from_the_top(halves.high.view(np.uint64), np.maximum(high_counts, 1))
+        counts = twos_complement_sizes(low_signed)
+        return [VarintField(_to_big_endian(halves.low, counts), counts, int(counts.max(initial=1)))], counts
+    high_counts = np.where(narrow, np.uint8(0), twos_complement_sizes(halves.high))
+    low_counts = np.where(narrow, twos_complement_sizes(low_signed), np.uint8(8))
+    high = _to_big_endian(halves.high.view(np.uint64), np.maximum(high_counts, 1))
     fields = [
         VarintField(np.where(narrow, np.uint64(0), high), high_counts, 8),
-        VarintField(_from_the_top(halves.low, low_counts), low_counts, 8),
+        VarintField(_to_big_endian(halves.low, low_counts), low_counts, 8),
     ]
     return fields, high_counts + low_counts
 
 
-def of_size(halves: Halves, size: int) -> list[Piece]:
+def encode_fixed(halves: Halves, size: int) -> list[Piece]:
     """Two's complement, highest byte first, in so many bytes."""
     count = len(halves.low)
     if size <= 8:
-        return [VarintField(_from_the_top(halves.low, np.full(count, size, np.uint8)), size, size)]
+        return [VarintField(_to_big_endian(halves.low, np.full(count, size, np.uint8)), size, size)]
     inner = min(size - 8, 8)
-    high = _from_the_top(halves.high.view(np.uint64), np.full(count, inner, np.uint8))
+    high = _to_big_endian(halves.high.view(np.uint64), np.full(count, inner, np.uint8))
     fields: list[Piece] = [VarintField(high, inner, inner), VarintField(halves.low.byteswap(), 8, 8)]
     if size > 16:
         signs = (halves.high < 0).view(np.uint8)
@@ -117,7 +117,7 @@ def of_size(halves: Halves, size: int) -> list[Piece]:
     return fields
 
 
-def _from_the_top(words: Array, counts: Array) -> Array:
+def _to_big_endian(words: Array, counts: Array) -> Array:
     """The lowest `counts` bytes (1 to 8) of each word, highest first, at the low end."""
     moved: Array = (words << ((np.uint64(8) - counts.astype(np.uint64)) << np.uint64(3))).byteswap()
     return moved

@@ -16,7 +16,7 @@ from kafka_sink.errors import ConfigError
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas.avro import NAME, AvroSchema, check_name
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, inside
+from kafka_sink.schemas.naming import Problems, join_path
 
 _SIMPLE = {
     "null": "null", "bool": "boolean", "int8": "int", "int16": "int", "int32": "int", "int64": "long",
@@ -25,12 +25,12 @@ _SIMPLE = {
 _UNITS = {"s": "millis", "ms": "millis", "us": "micros", "ns": "nanos"}
 
 
-def avro_of(kind: pa.DataType, name: str) -> AvroSchema:
+def derive_avro_schema(kind: pa.DataType, name: str) -> AvroSchema:
     """`name` is the record's full name. A type that is no struct becomes a schema without a name."""
     check_name(name)
     namespace, _, short = name.rpartition(".")
     derivation = _Derivation()
-    found = derivation.type(kind, short, "")
+    found = derivation.derive(kind, short, "")
     if derivation.problems.texts:
         raise ConfigError(
             "no Avro schema can be made for these columns: " + "; ".join(derivation.problems.texts), TYPE_UNWRITABLE
@@ -47,7 +47,7 @@ class _Derivation:
         self.problems = Problems()
         self._names: set[str] = set()
 
-    def type(self, kind: pa.DataType, name: str, path: str) -> Any:
+    def derive(self, kind: pa.DataType, name: str, path: str) -> Any:
         kind = plain_type(kind)
         if str(kind) in _SIMPLE:
             return _SIMPLE[str(kind)]
@@ -56,25 +56,25 @@ class _Derivation:
         if is_bytes(kind):
             return "bytes"
         if pa.types.is_struct(kind):
-            return self._record(kind, name, path)
+            return self._derive_record(kind, name, path)
         if is_list(kind):
-            return {"type": "array", "items": self._nullable(kind.value_field, name, f"{path}[]")}
+            return {"type": "array", "items": self._derive_nullable(kind.value_field, name, f"{path}[]")}
         if pa.types.is_map(kind):
-            return self._map(kind, name, path)
-        logical = _logical(kind)
+            return self._derive_map(kind, name, path)
+        logical = _derive_logical(kind)
         if logical is None:
             self.problems.add(f"column {path} has type {spark_name(kind)}, which Avro lacks; CAST({path} AS STRING)")
         return logical
 
-    def _map(self, kind: pa.DataType, name: str, path: str) -> Any:
+    def _derive_map(self, kind: pa.DataType, name: str, path: str) -> Any:
         if not is_text(plain_type(kind.key_type)):
             self.problems.add(
                 f"column {path} is a {spark_name(kind)}, and keys of Avro maps are strings; map_entries({path}) makes "
                 "an array of structs of it"
             )
-        return {"type": "map", "values": self._nullable(kind.item_field, name, f"{path}{{}}")}
+        return {"type": "map", "values": self._derive_nullable(kind.item_field, name, f"{path}{{}}")}
 
-    def _record(self, kind: pa.DataType, name: str, path: str) -> Any:
+    def _derive_record(self, kind: pa.DataType, name: str, path: str) -> Any:
         while name in self._names:
             name += "_"
         self._names.add(name)
@@ -82,12 +82,15 @@ class _Derivation:
         names = [kind.field(index).name for index in range(kind.num_fields)]
         for index in range(kind.num_fields):
             field = kind.field(index)
-            inner = inside(path, field.name)
+            inner = join_path(path, field.name)
             if not NAME.fullmatch(field.name):
                 self.problems.add(
                     f"column {inner} has a name that Avro does not allow: rename it to letters, digits and underscores"
                 )
-            made: dict[str, Any] = {"name": field.name, "type": self._nullable(field, f"{name}_{field.name}", inner)}
+            made: dict[str, Any] = {
+                "name": field.name,
+                "type": self._derive_nullable(field, f"{name}_{field.name}", inner),
+            }
             if field.nullable:
                 made["default"] = None
             fields.append(made)
@@ -95,12 +98,12 @@ class _Derivation:
                 self.problems.add(f"two columns are called {inner}; rename one")
         return {"type": "record", "name": name, "fields": fields}
 
-    def _nullable(self, field: pa.Field, name: str, path: str) -> Any:
-        found = self.type(field.type, name, path)
+    def _derive_nullable(self, field: pa.Field, name: str, path: str) -> Any:
+        found = self.derive(field.type, name, path)
         return ["null", found] if field.nullable and found != "null" else found
 
 
-def _logical(kind: pa.DataType) -> Any:
+def _derive_logical(kind: pa.DataType) -> Any:
     types = pa.types
     if types.is_decimal(kind) and 0 <= kind.scale <= kind.precision <= 38:
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
-from kafka_sink.schemas.json_match import json_slot, json_type
+from kafka_sink.schemas.json_match import json_type, match_json
 from kafka_sink.schemas.jsonschema import JsonSchema
 from kafka_sink.schemas.names import is_bytes, is_list
 from kafka_sink.schemas.naming import Problems
@@ -20,27 +20,27 @@ from kafka_sink.schemas.naming import Problems
 _DRAFT = "http://json-schema.org/draft-07/schema#"
 
 
-def json_schema_of(kind: pa.DataType, name: str) -> JsonSchema:
+def derive_json_schema(kind: pa.DataType, name: str) -> JsonSchema:
     problems = Problems()
-    json_slot(kind, None, "", problems)
-    problems.tell("JSON")
-    return JsonSchema.parse(json.dumps({"$schema": _DRAFT, "title": name, **_schema(plain_type(kind))}))
+    match_json(kind, None, "", problems)
+    problems.raise_any("JSON")
+    return JsonSchema.parse(json.dumps({"$schema": _DRAFT, "title": name, **_derive(plain_type(kind))}))
 
 
-def _schema(kind: pa.DataType) -> dict[str, Any]:
+def _derive(kind: pa.DataType) -> dict[str, Any]:
     types = pa.types
     said: dict[str, Any] = {"type": json_type(kind)}
     if types.is_struct(kind):
         fields = [kind.field(index) for index in range(kind.num_fields)]
-        said["properties"] = {field.name: _schema(plain_type(field.type)) for field in fields}
+        said["properties"] = {field.name: _derive(plain_type(field.type)) for field in fields}
         required = [field.name for field in fields if not field.nullable]
         if required:
             said["required"] = required
         said["additionalProperties"] = False
     elif types.is_map(kind):
-        said["additionalProperties"] = _nullable(kind.item_field)
+        said["additionalProperties"] = _derive_nullable(kind.item_field)
     elif is_list(kind):
-        said["items"] = _nullable(kind.value_field)
+        said["items"] = _derive_nullable(kind.value_field)
     elif is_bytes(kind):
         said["contentEncoding"] = "base64"
     elif types.is_date(kind):
@@ -50,8 +50,8 @@ def _schema(kind: pa.DataType) -> dict[str, Any]:
     return said
 
 
-def _nullable(field: pa.Field) -> dict[str, Any]:
-    said = _schema(plain_type(field.type))
+def _derive_nullable(field: pa.Field) -> dict[str, Any]:
+    said = _derive(plain_type(field.type))
     if field.nullable and said["type"] != "null":
         said["type"] = [said["type"], "null"]
     return said

@@ -10,11 +10,11 @@ import pyarrow as pa
 from kafka_sink.error_table.writes import ROW_TOO_LARGE
 from kafka_sink.errors import DataError
 from kafka_sink.frozen import frozen
-from kafka_sink.records.bytes_column import plain
-from kafka_sink.schemas.arrays import valid_of
+from kafka_sink.records.bytes_column import to_plain
+from kafka_sink.schemas.arrays import valid_mask
 from kafka_sink.schemas.misfit import Misfits, MisfitScope
 from kafka_sink.schemas.node import ValueNode
-from kafka_sink.schemas.pieces import Piece, TooManyBytes, fixed, joined, masked
+from kafka_sink.schemas.pieces import Piece, TooManyBytes, constant_piece, join_pieces, mask_pieces
 
 
 @frozen
@@ -34,16 +34,16 @@ class Encoder:
 
     def encode(self, column: pa.Array, prefix: bytes, name: str) -> ValueColumn:
         """Every value begins with `prefix`. `name` is the column's, for the texts of misfits."""
-        encoded = self._parts(plain(column), prefix, name, 0)
+        encoded = self._encode_parts(to_plain(column), prefix, name, 0)
         if len(encoded) == 1:
             return encoded[0]
         misfits = {row: error for part in encoded for row, error in part.misfits.items()}
-        return ValueColumn(_together([part.array for part in encoded]), misfits)
+        return ValueColumn(_concat([part.array for part in encoded]), misfits)
 
-    def _parts(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> list[ValueColumn]:
+    def _encode_parts(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> list[ValueColumn]:
         """As many rows at a time as a block can hold."""
         try:
-            return [self._whole(column, prefix, name, first_row)]
+            return [self._encode_whole(column, prefix, name, first_row)]
         except TooManyBytes:
             half = len(column) // 2
             if not half:
@@ -51,22 +51,22 @@ class Encoder:
                     f"{name} of row {first_row} takes 2 GiB or more", ROW_TOO_LARGE, row=first_row, column=name
                 )
                 return [ValueColumn(pa.array([b""], pa.binary()), {first_row: error})]
-            parts = self._parts(column.slice(0, half), prefix, name, first_row)
-            return parts + self._parts(column.slice(half), prefix, name, first_row + half)
+            parts = self._encode_parts(column.slice(0, half), prefix, name, first_row)
+            return parts + self._encode_parts(column.slice(half), prefix, name, first_row + half)
 
-    def _whole(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> ValueColumn:
-        valid = valid_of(column)
+    def _encode_whole(self, column: pa.Array, prefix: bytes, name: str, first_row: int) -> ValueColumn:
+        valid = valid_mask(column)
         misfits = Misfits()
-        pieces: list[Piece] = [fixed(prefix, len(column))] if prefix else []
+        pieces: list[Piece] = [constant_piece(prefix, len(column))] if prefix else []
         pieces += self.node.pieces(column, MisfitScope(misfits).where(valid))
-        flat = joined(masked(pieces, valid), len(column))
+        flat = join_pieces(mask_pieces(pieces, valid), len(column))
         bitmap = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
         buffers = [bitmap, pa.py_buffer(np.ascontiguousarray(flat.starts)), pa.py_buffer(flat.data)]
         array = pa.Array.from_buffers(pa.binary(), len(column), buffers)
         return ValueColumn(array, misfits.errors(name, first_row))
 
 
-def _together(arrays: list[pa.Array]) -> pa.Array:
+def _concat(arrays: list[pa.Array]) -> pa.Array:
     if sum(array.nbytes for array in arrays) >= 2**31:
         arrays = [array.cast(pa.large_binary()) for array in arrays]
     return pa.concat_arrays(arrays)

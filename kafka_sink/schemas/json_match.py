@@ -29,16 +29,16 @@ from kafka_sink.schemas.json_nodes import (
     JsonTimestamp,
 )
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, inside
+from kafka_sink.schemas.naming import Problems, join_path
 from kafka_sink.schemas.node import ValueNode, days, integer_dtype, timestamps
 
 # Keys of maps that are texts without quotes by themselves.
 _BARE = (JsonNumber, JsonBoolean)
 
 
-def json_slot(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> JsonSlot:
+def match_json(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> JsonSlot:
     """`schema` is the part of a JSON schema for this place; None is no schema."""
-    return JsonSlot(_node(plain_type(kind), schema, path, problems))
+    return JsonSlot(_match_node(plain_type(kind), schema, path, problems))
 
 
 def json_type(kind: pa.DataType) -> str:
@@ -56,29 +56,29 @@ def json_type(kind: pa.DataType) -> str:
     return "number" if types.is_floating(kind) or types.is_decimal(kind) else "string"
 
 
-def _node(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> ValueNode:
+def _match_node(kind: pa.DataType, schema: Any, path: str, problems: Problems) -> ValueNode:
     types = pa.types
     schema = schema if isinstance(schema, dict) else None
     _check_type(kind, schema, path, problems)
     if types.is_struct(kind):
-        return _object(kind, schema, path, problems)
+        return _match_object(kind, schema, path, problems)
     if is_list(kind):
-        return JsonItems(json_slot(kind.value_type, (schema or {}).get("items"), f"{path}[]", problems))
+        return JsonItems(match_json(kind.value_type, (schema or {}).get("items"), f"{path}[]", problems))
     if types.is_map(kind):
-        values = json_slot(kind.item_type, (schema or {}).get("additionalProperties"), f"{path}{{}}", problems)
-        key = _scalar(plain_type(kind.key_type), False)
+        values = match_json(kind.item_type, (schema or {}).get("additionalProperties"), f"{path}{{}}", problems)
+        key = _match_scalar(plain_type(kind.key_type), False)
         if key is None:
             problems.add(f"column {path} is a {spark_name(kind)}, and its keys have no text; use map_entries({path})")
             return JsonNull()
         return JsonEntries(key, isinstance(key, (*_BARE, JsonFloat)), values)
-    found = _scalar(kind, schema is not None)
+    found = _match_scalar(kind, schema is not None)
     if found is None:
         problems.add(f"column {path} has type {spark_name(kind)}, for which JSON has no text; CAST({path} AS STRING)")
         return JsonNull()
     return found
 
 
-def _object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> JsonObject:
+def _match_object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problems: Problems) -> JsonObject:
     said = schema or {}
     properties = said.get("properties")
     properties = properties if isinstance(properties, dict) else {}
@@ -87,18 +87,18 @@ def _object(kind: pa.DataType, schema: dict[str, Any] | None, path: str, problem
     fields = []
     for index in range(kind.num_fields):
         field = kind.field(index)
-        inner = inside(path, field.name)
+        inner = join_path(path, field.name)
         if field.name not in properties and said.get("additionalProperties") is False:
             problems.add(f"the schema has no property for column {inner}; it has {', '.join(properties) or 'none'}")
         # With any schema around it, a number is a number: {} stands for "no more is said".
         part = None if schema is None else properties.get(field.name, {})
-        node = _node(plain_type(field.type), part, inner, problems)
+        node = _match_node(plain_type(field.type), part, inner, problems)
         is_null = pa.types.is_null(plain_type(field.type))
         fields.append(JsonObjectField(field.name, node, field.name in required, is_null))
     present = {field.name for field in fields if not field.is_null}
     for name in required:
         if name not in present:
-            problems.add(f"the schema requires the property {inside(path, name)}, which has no column")
+            problems.add(f"the schema requires the property {join_path(path, name)}, which has no column")
     return JsonObject(tuple(fields))
 
 
@@ -112,7 +112,7 @@ def _check_type(kind: pa.DataType, schema: dict[str, Any] | None, path: str, pro
     problems.add(f"{where} has type {spark_name(kind)}, which is {made} in JSON; the schema says {' or '.join(names)}")
 
 
-def _scalar(kind: pa.DataType, is_strict: bool) -> ValueNode | None:
+def _match_scalar(kind: pa.DataType, is_strict: bool) -> ValueNode | None:
     types = pa.types
     if types.is_null(kind):
         return JsonNull()

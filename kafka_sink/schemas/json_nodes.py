@@ -15,15 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_sink.frozen import frozen
-from kafka_sink.records.bytes_column import BytesColumn, plain
+from kafka_sink.records.bytes_column import BytesColumn, to_plain
 from kafka_sink.records.varint import Array
-from kafka_sink.schemas.arrays import flags_of, lists_of, numbers_of, valid_of
-from kafka_sink.schemas.json_text import base64_texts, escaped
-from kafka_sink.schemas.json_time import date_texts, time_pieces
+from kafka_sink.schemas.arrays import read_flags, read_lists, read_numbers, valid_mask
+from kafka_sink.schemas.json_text import encode_base64, escape_strings
+from kafka_sink.schemas.json_time import format_dates, format_timestamps
 from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.node import Numbers, ValueNode
-from kafka_sink.schemas.pieces import Elements, Piece, bytes_elements, choice, joined, masked, text
-from kafka_sink.schemas.utf8 import checked_text
+from kafka_sink.schemas.pieces import (
+    Elements,
+    Piece,
+    bytes_elements,
+    choice,
+    constant_elements,
+    join_pieces,
+    mask_pieces,
+)
+from kafka_sink.schemas.utf8 import refuse_invalid_utf8
 
 NULL_REFUSED = "is null, and the schema requires it"
 _NOT_FINITE = [b'"NaN"', b'"Infinity"', b'"-Infinity"']
@@ -38,12 +46,12 @@ class JsonSlot:
     node: ValueNode
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        array = plain(array)
-        valid = valid_of(array)
+        array = to_plain(array)
+        valid = valid_mask(array)
         if valid is None:
             return self.node.pieces(array, scope)
-        null = masked([text(b"null", len(array))], ~valid)
-        return [*null, *masked(self.node.pieces(array, scope.where(valid)), valid)]
+        null = mask_pieces([constant_elements(b"null", len(array))], ~valid)
+        return [*null, *mask_pieces(self.node.pieces(array, scope.where(valid)), valid)]
 
 
 @frozen
@@ -55,7 +63,7 @@ class JsonNull:
 @frozen
 class JsonBoolean:
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return [choice([b"false", b"true"], flags_of(array).view(np.uint8))]
+        return [choice([b"false", b"true"], read_flags(array).view(np.uint8))]
 
 
 @frozen
@@ -63,7 +71,7 @@ class JsonNumber:
     """Whole numbers and decimals."""
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return [_cast(array)]
+        return [_cast_to_text(array)]
 
 
 @frozen
@@ -74,32 +82,32 @@ class JsonFloat:
     is_strict: bool
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        numbers = numbers_of(array, self.source)
+        numbers = read_numbers(array, self.source)
         finite = np.isfinite(numbers)
         is_whole = (np.floor(numbers) == numbers) & finite
         if (np.abs(numbers, where=is_whole, out=np.zeros(len(numbers))) >= _NO_EXPONENT_BELOW).any():
             has_exponent = pc.match_substring(array.cast(pa.string()), "e").fill_null(False)
             is_whole &= ~has_exponent.to_numpy(zero_copy_only=False)
-        point = masked([text(b".0", len(array))], is_whole)
+        point = mask_pieces([constant_elements(b".0", len(array))], is_whole)
         if finite.all():
-            return [_cast(array), *point]
+            return [_cast_to_text(array), *point]
         if self.is_strict:
             scope.refuse(~finite, "is not a finite number, and JSON has no others")
         words = choice(_NOT_FINITE, np.where(np.isnan(numbers), 0, np.where(numbers > 0, 1, 2)))
-        return [*masked([_cast(array)], finite), *point, *masked([words], ~finite)]
+        return [*mask_pieces([_cast_to_text(array)], finite), *point, *mask_pieces([words], ~finite)]
 
 
 @frozen
 class JsonText:
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        column = BytesColumn.from_arrow(checked_text(array, scope), "")
-        return _quoted([escaped(column)], len(array))
+        column = BytesColumn.from_arrow(refuse_invalid_utf8(array, scope), "")
+        return _quote([escape_strings(column)], len(array))
 
 
 @frozen
 class JsonBase64:
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return _quoted([base64_texts(BytesColumn.from_arrow(array, ""))], len(array))
+        return _quote([encode_base64(BytesColumn.from_arrow(array, ""))], len(array))
 
 
 @frozen
@@ -107,7 +115,7 @@ class JsonDate:
     numbers: Numbers
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return _quoted([date_texts(self.numbers.read(array, scope))], len(array))
+        return _quote([format_dates(self.numbers.read(array, scope))], len(array))
 
 
 @frozen
@@ -119,13 +127,13 @@ class JsonTimestamp:
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
         microseconds = self.numbers.read(array, scope)
-        return _quoted([*time_pieces(microseconds), text(self.ending, len(array))], len(array))
+        return _quote([*format_timestamps(microseconds), constant_elements(self.ending, len(array))], len(array))
 
 
 @frozen
 class JsonTime:
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        return _quoted([_cast(array)], len(array))
+        return _quote([_cast_to_text(array)], len(array))
 
 
 @frozen
@@ -133,9 +141,9 @@ class JsonItems:
     slot: JsonSlot
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        offsets, (child,) = lists_of(array)
+        offsets, (child,) = read_lists(array)
         items = self.slot.pieces(child, scope.items(offsets, "[]"))
-        return _bracketed(b"[", offsets, [_comma(offsets), *items], b"]")
+        return _wrap_items(b"[", offsets, [_comma(offsets), *items], b"]")
 
 
 @frozen
@@ -147,12 +155,12 @@ class JsonEntries:
     slot: JsonSlot
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        offsets, (keys, items) = lists_of(array)
-        names = self.key.pieces(plain(keys), scope.items(offsets, "{key}"))
+        offsets, (keys, items) = read_lists(array)
+        names = self.key.pieces(to_plain(keys), scope.items(offsets, "{key}"))
         if self.quotes:
-            names = _quoted(names, len(keys))
+            names = _quote(names, len(keys))
         values = self.slot.pieces(items, scope.items(offsets, "{}"))
-        return _bracketed(b"{", offsets, [_comma(offsets), *names, text(b":", len(keys)), *values], b"}")
+        return _wrap_items(b"{", offsets, [_comma(offsets), *names, constant_elements(b":", len(keys)), *values], b"}")
 
 
 @frozen
@@ -175,25 +183,25 @@ class JsonObject:
         for index, field in enumerate(self.fields):
             if field.is_null:
                 continue
-            column = plain(array.field(index))
-            valid = valid_of(column)
+            column = to_plain(array.field(index))
+            valid = valid_mask(column)
             inner = scope.field(field.name)
             if valid is not None and field.is_required:
                 inner.refuse(~valid, NULL_REFUSED)
             name = json.dumps(field.name, ensure_ascii=False).encode() + b":"
             own = [_opening(name, is_begun, count), *field.node.pieces(column, inner.where(valid))]
-            pieces += masked(own, valid)
+            pieces += mask_pieces(own, valid)
             is_begun = None if valid is None or is_begun is None else is_begun | valid
         if is_begun is None:
-            return [*pieces, text(b"}", count)]
+            return [*pieces, constant_elements(b"}", count)]
         return [*pieces, choice([b"{}", b"}"], is_begun.view(np.uint8))]
 
 
 def _opening(name: bytes, is_begun: Array | None, count: int) -> Elements:
     if is_begun is None:
-        return text(b"," + name, count)
+        return constant_elements(b"," + name, count)
     if not is_begun.any():
-        return text(b"{" + name, count)
+        return constant_elements(b"{" + name, count)
     return choice([b"{" + name, b"," + name], is_begun.view(np.uint8))
 
 
@@ -204,15 +212,15 @@ def _comma(offsets: Array) -> Elements:
     return choice([b"", b","], is_later)
 
 
-def _bracketed(opening: bytes, offsets: Array, items: list[Piece], closing: bytes) -> list[Piece]:
+def _wrap_items(opening: bytes, offsets: Array, items: list[Piece], closing: bytes) -> list[Piece]:
     count = len(offsets) - 1
-    flat = joined(items, int(offsets[-1]))
-    return [text(opening, count), flat.ranges(offsets), text(closing, count)]
+    flat = join_pieces(items, int(offsets[-1]))
+    return [constant_elements(opening, count), flat.ranges(offsets), constant_elements(closing, count)]
 
 
-def _cast(array: pa.Array) -> Elements:
+def _cast_to_text(array: pa.Array) -> Elements:
     return bytes_elements(BytesColumn.from_arrow(array.cast(pa.string()), ""))
 
 
-def _quoted(pieces: list[Piece], count: int) -> list[Piece]:
-    return [text(b'"', count), *pieces, text(b'"', count)]
+def _quote(pieces: list[Piece], count: int) -> list[Piece]:
+    return [constant_elements(b'"', count), *pieces, constant_elements(b'"', count)]

@@ -1,4 +1,4 @@
-"""Strings as JSON wants them: what has to be escaped is; and base64 for binary."""
+"""The escaping of JSON strings, by whole columns; and base64 for binary."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHORT = {0x08: b"\\b", 0x09: b"\\t", 0x0A: b"\\n", 0x0C: b"\\f", 0x0D: b"\\r", 
 _LONGEST = 6
 
 
-def _escapes() -> tuple[Array, Array]:
+def _make_escape_table() -> tuple[Array, Array]:
     """For each byte: how many bytes it becomes, and which."""
     texts = [
         _SHORT[byte] if byte in _SHORT else b"\\u%04X" % byte if byte < 0x20 else bytes([byte]) for byte in range(256)
@@ -24,10 +24,10 @@ def _escapes() -> tuple[Array, Array]:
     return np.array([len(each) for each in texts], np.uint8), table.reshape(256, _LONGEST)
 
 
-_COUNTS, _TEXTS = _escapes()
+_COUNTS, _TEXTS = _make_escape_table()
 
 
-def escaped(column: BytesColumn) -> Elements:
+def escape_strings(column: BytesColumn) -> Elements:
     """What stands between the quotes; nothing for a null."""
     first, last = int(column.starts[0]), int(column.starts[-1])
     data = column.data[first:last]
@@ -48,7 +48,7 @@ def escaped(column: BytesColumn) -> Elements:
     return Elements(binary_array(pa.py_buffer(content), starts), len(content), present=present)
 
 
-def base64_texts(column: BytesColumn) -> Elements:
+def encode_base64(column: BytesColumn) -> Elements:
     contents = [base64.b64encode(column.row(index) or b"") for index in range(len(column))]
     size = sum(map(len, contents))
     if size > BYTES_MAX:

@@ -17,39 +17,39 @@ _BLOCK_DAYS, _BLOCKS_MAX = 4096, 4
 _LONGEST_DATE = 32
 
 
-def _digits(count: int) -> Array:
+def _digit_words(count: int) -> Array:
     """The texts of 0 up to 10**count as words, lowest byte first."""
     texts = [f"{number:0{count}d}".encode() for number in range(10**count)]
     return np.array([int.from_bytes(each, "little") for each in texts], np.uint64)
 
 
-_TWO, _THREE = _digits(2), _digits(3)
+_TWO, _THREE = _digit_words(2), _digit_words(3)
 
 
-def date_texts(days: Array) -> Elements:
+def format_dates(days: Array) -> Elements:
     if not len(days):
         return Elements(pa.array([], pa.binary()), 0)
     first, last = int(days.min()) // _BLOCK_DAYS, int(days.max()) // _BLOCK_DAYS
     if last - first < _BLOCKS_MAX:
-        texts, places = _blocks(first, last), days - first * _BLOCK_DAYS
+        texts, indices = _format_blocks(first, last), days - first * _BLOCK_DAYS
     else:
-        known, places = np.unique(days, return_inverse=True)
-        texts = _texts(known)
-    return Elements(texts, _LONGEST_DATE * len(days), places)
+        known, indices = np.unique(days, return_inverse=True)
+        texts = _format_each(known)
+    return Elements(texts, _LONGEST_DATE * len(days), indices)
 
 
 @lru_cache(maxsize=16)
-def _blocks(first: int, last: int) -> pa.Array:
-    return _texts(np.arange(first * _BLOCK_DAYS, (last + 1) * _BLOCK_DAYS))
+def _format_blocks(first: int, last: int) -> pa.Array:
+    return _format_each(np.arange(first * _BLOCK_DAYS, (last + 1) * _BLOCK_DAYS))
 
 
-def _texts(days: Array) -> pa.Array:
+def _format_each(days: Array) -> pa.Array:
     return pa.array(
         [each.encode() for each in np.datetime_as_string(days.astype("datetime64[D]")).tolist()], pa.binary()
     )
 
 
-def time_pieces(microseconds: Array) -> list[Piece]:
+def format_timestamps(microseconds: Array) -> list[Piece]:
     """Milliseconds always, and microseconds in the rows where they are not 0."""
     days = microseconds // US_PER_DAY
     rest = (microseconds - days * US_PER_DAY).view(np.int64)
@@ -57,22 +57,22 @@ def time_pieces(microseconds: Array) -> list[Piece]:
     minutes, second = np.divmod(seconds, 60)
     hour, minute = np.divmod(minutes, 60)
     milli, micro = np.divmod(fraction, 1000)
-    clock = _at(_TWO[hour], 1) | _at(_TWO[minute], 4) | np.uint64(_word(b"T\0\0:\0\0:"))
-    tail = _TWO[second] | _at(_THREE[milli], 3) | np.uint64(_word(b"\0\0."))
+    clock = _shift(_TWO[hour], 1) | _shift(_TWO[minute], 4) | np.uint64(_to_word(b"T\0\0:\0\0:"))
+    tail = _TWO[second] | _shift(_THREE[milli], 3) | np.uint64(_to_word(b"\0\0."))
     has_micro = micro > 0
     micro_words = np.where(has_micro, _THREE[micro], np.uint64(0))
     return [
-        date_texts(days),
+        format_dates(days),
         VarintField(clock, 7, 7),
         VarintField(tail, 6, 6),
         VarintField(micro_words, np.where(has_micro, np.uint8(3), np.uint8(0)), 3),
     ]
 
 
-def _word(content: bytes) -> int:
+def _to_word(content: bytes) -> int:
     return int.from_bytes(content, "little")
 
 
-def _at(words: Array, place: int) -> Array:
+def _shift(words: Array, place: int) -> Array:
     moved: Array = words << np.uint64(8 * place)
     return moved

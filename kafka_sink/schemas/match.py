@@ -1,4 +1,4 @@
-"""A column and a schema put together: `plan` is asked on the driver before any task, and again where rows are."""
+"""Matches a column with a schema. `plan` runs on the driver before any task, and again in each task."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
 from kafka_sink.schemas.avro import AvroSchema
-from kafka_sink.schemas.avro_match import slot_of
+from kafka_sink.schemas.avro_match import match_avro
 from kafka_sink.schemas.encoder import Encoder
-from kafka_sink.schemas.json_match import json_slot
+from kafka_sink.schemas.json_match import match_json
 from kafka_sink.schemas.jsonschema import JsonSchema
 from kafka_sink.schemas.naming import Problems
 from kafka_sink.schemas.node import ValueNode
 from kafka_sink.schemas.protobuf import ProtobufSchema
-from kafka_sink.schemas.protobuf_match import message_node
+from kafka_sink.schemas.protobuf_match import match_protobuf
 
 Schema = AvroSchema | JsonSchema | ProtobufSchema
 
@@ -23,12 +23,12 @@ def plan(kind: pa.DataType, schema: Schema | None) -> Encoder:
     problems = Problems()
     kind = plain_type(kind)
     if isinstance(schema, AvroSchema):
-        slot: ValueNode = slot_of(kind, schema.type, "", problems)
-        problems.tell("Avro")
+        slot: ValueNode = match_avro(kind, schema.type, "", problems)
+        problems.raise_any("Avro")
     elif isinstance(schema, ProtobufSchema):
-        slot = message_node(kind, schema, problems)
-        problems.tell("Protobuf")
+        slot = match_protobuf(kind, schema, problems)
+        problems.raise_any("Protobuf")
     else:
-        slot = json_slot(kind, None if schema is None else schema.found, "", problems)
-        problems.tell("JSON")
+        slot = match_json(kind, None if schema is None else schema.found, "", problems)
+        problems.raise_any("JSON")
     return Encoder(slot)

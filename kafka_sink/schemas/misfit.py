@@ -1,7 +1,7 @@
-"""Rows that do not fit a schema: found deep inside a column, told by row of the batch and by path.
+"""Rows that do not fit a schema: found deep inside a column, reported by row of the batch and by path.
 
-A node knows elements of its own array. `MisfitScope` knows the way from them to rows: through the lists that they are
-items of, past parents that are null, under which anything may stand.
+A node knows the indexes of elements in its own array. `MisfitScope` maps them to rows: through the offsets of the lists
+that they are items of, and without elements whose parent is null, where Arrow may hold any bytes.
 """
 
 from __future__ import annotations

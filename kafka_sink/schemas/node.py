@@ -10,7 +10,7 @@ import pyarrow as pa
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.varint import Array
-from kafka_sink.schemas.arrays import numbers_of
+from kafka_sink.schemas.arrays import read_numbers
 from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.pieces import Piece
 
@@ -36,8 +36,8 @@ class Numbers:
     high: int | None = None
 
     def read(self, array: pa.Array, scope: MisfitScope) -> Array:
-        """As 64-bit numbers; those that do not fit are 0, and told."""
-        raw = numbers_of(array, self.dtype)
+        """As 64-bit numbers; those that do not fit are 0 and misfits."""
+        raw = read_numbers(array, self.dtype)
         if self.dtype is np.uint64:
             scope.refuse(raw > np.uint64(2**63 - 1), "is above what 64 bits with a sign can hold")
         numbers: Array = raw.astype(np.int64)
@@ -45,13 +45,13 @@ class Numbers:
             return numbers // self.divide
         if self.multiply > 1:
             limit = (2**63 - 1) // self.multiply
-            numbers = self._refused(numbers, (numbers > limit) | (numbers < -limit), scope) * self.multiply
+            numbers = self._zero_misfits(numbers, (numbers > limit) | (numbers < -limit), scope) * self.multiply
         if self.low is not None and self.high is not None and len(numbers):
             is_outside = (numbers < self.low) | (numbers > self.high)
-            numbers = self._refused(numbers, is_outside, scope)
+            numbers = self._zero_misfits(numbers, is_outside, scope)
         return numbers
 
-    def _refused(self, numbers: Array, is_bad: Array, scope: MisfitScope) -> Array:
+    def _zero_misfits(self, numbers: Array, is_bad: Array, scope: MisfitScope) -> Array:
         if not is_bad.any():
             return numbers
         scope.refuse(is_bad, "is out of the range of its type in the schema")
@@ -94,12 +94,12 @@ def days(kind: pa.DataType) -> Numbers:
 
 
 def symbol_numbers(array: pa.Array, numbers: dict[str, int], scope: MisfitScope) -> Array:
-    """Texts by a table; what is not in it is 0, and told."""
+    """Texts by a table; what is not in it is 0 and a misfit."""
     encoded = BytesColumn.from_arrow(array, "").elements().dictionary_encode()
     known = [numbers.get(symbol.decode(errors="replace")) for symbol in encoded.dictionary.to_pylist()]
-    places = encoded.indices.to_numpy()
+    indices = encoded.indices.to_numpy()
     is_unknown = np.array([number is None for number in known], np.bool_)
     if is_unknown.any():
-        scope.refuse(is_unknown[places], "is no symbol of its enum in the schema")
-    found: Array = np.array([number or 0 for number in known], np.int64)[places]
+        scope.refuse(is_unknown[indices], "is no symbol of its enum in the schema")
+    found: Array = np.array([number or 0 for number in known], np.int64)[indices]
     return found

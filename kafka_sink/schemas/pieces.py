@@ -1,11 +1,11 @@
 """What each row is made of, from left to right, and how the pieces of all rows become one block of bytes.
 
-A piece holds some bytes of every row. Numbers, lengths and tags are `varint.Field`s: at most 8 bytes a row, packed into
+A piece holds some bytes of every row. Numbers, lengths and tags are `VarintField`s: at most 8 bytes a row, packed into
 words. Everything longer is `Elements`: strings as they lie in Arrow, values that are encoded already (the items of a
 list lie side by side, so a list is a range of them), and constants.
 
-`joined` packs neighbouring fields, and then one `take` with an interleaved index brings all elements into the order of
-rows, as in `records/encoder.py`.
+`join_pieces` packs neighbouring fields, and then one `take` with an interleaved index brings all elements into the
+order of rows, as in `records/encoder.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from kafka_sink.frozen import frozen
 from kafka_sink.records.bytes_column import BytesColumn
-from kafka_sink.records.taking import taken
-from kafka_sink.records.varint import WORD_BYTES, Array, VarintField, binary_array, constant, pack
+from kafka_sink.records.taking import take_elements
+from kafka_sink.records.varint import WORD_BYTES, Array, VarintField, binary_array, constant_field, pack
 
 # Starts are 32-bit numbers.
 BYTES_MAX = 2**31 - 1
@@ -31,12 +31,12 @@ class TooManyBytes(Exception):
 
 @frozen
 class Elements:
-    """Row i is the element `places[i]`, or without places the element i, or always the element 0 of a constant; empty
-    where `present` says no. `bytes_max` is an upper bound of what all rows take together."""
+    """Row i is the element `indices[i]`, or without indices the element i, or always the element 0 of a constant; empty
+    where `present` is false. `bytes_max` is an upper bound of what all rows take together."""
 
     array: pa.Array
     bytes_max: int
-    places: Array | None = None
+    indices: Array | None = None
     present: Array | None = None
     is_constant: bool = False
 
@@ -65,14 +65,14 @@ class Flat:
 Piece = VarintField | Elements
 
 
-def text(content: bytes, row_count: int) -> Elements:
+def constant_elements(content: bytes, row_count: int) -> Elements:
     """The same bytes in every row."""
     return Elements(pa.array([content], pa.binary()), len(content) * row_count, is_constant=True)
 
 
-def fixed(content: bytes, row_count: int) -> Piece:
+def constant_piece(content: bytes, row_count: int) -> Piece:
     """The same bytes in every row, among numbers."""
-    return constant(content) if len(content) <= WORD_BYTES else text(content, row_count)
+    return constant_field(content) if len(content) <= WORD_BYTES else constant_elements(content, row_count)
 
 
 def bytes_elements(column: BytesColumn) -> Elements:
@@ -82,20 +82,20 @@ def bytes_elements(column: BytesColumn) -> Elements:
     return Elements(elements, int(column.starts[-1]) - int(column.starts[0]), present=present)
 
 
-def choice(contents: Sequence[bytes], places: Array) -> Elements:
+def choice(contents: Sequence[bytes], indices: Array) -> Elements:
     """One of a few texts in each row."""
     longest = max(len(content) for content in contents)
-    return Elements(pa.array(contents, pa.binary()), longest * len(places), places)
+    return Elements(pa.array(contents, pa.binary()), longest * len(indices), indices)
 
 
-def masked(pieces: Sequence[Piece], present: Array | None) -> list[Piece]:
+def mask_pieces(pieces: Sequence[Piece], present: Array | None) -> list[Piece]:
     """No bytes in the rows that are not present."""
     if present is None:
         return list(pieces)
-    return [_masked(piece, present) for piece in pieces]
+    return [_mask_piece(piece, present) for piece in pieces]
 
 
-def _masked(piece: Piece, present: Array) -> Piece:
+def _mask_piece(piece: Piece, present: Array) -> Piece:
     if isinstance(piece, VarintField):
         words: Array | int = piece.words
         if isinstance(words, int):
@@ -104,16 +104,16 @@ def _masked(piece: Piece, present: Array) -> Piece:
             np.where(present, words, np.uint64(0)), np.where(present, piece.counts, 0).astype(np.uint8), piece.count_max
         )
     both = present if piece.present is None else piece.present & present
-    return Elements(piece.array, piece.bytes_max, piece.places, both, piece.is_constant)
+    return Elements(piece.array, piece.bytes_max, piece.indices, both, piece.is_constant)
 
 
-def joined(pieces: Sequence[Piece], row_count: int) -> Flat:
-    columns = _packed(pieces, row_count)
+def join_pieces(pieces: Sequence[Piece], row_count: int) -> Flat:
+    columns = _merge_neighbours(pieces, row_count)
     if not columns:
         return Flat(np.empty(0, np.uint8), np.zeros(row_count + 1, np.int32))
     first = columns[0]
-    if len(columns) == 1 and first.places is None and first.present is None and not first.is_constant:
-        return _flat(first.array, 1)
+    if len(columns) == 1 and first.indices is None and first.present is None and not first.is_constant:
+        return _to_flat(first.array, 1)
     if sum(column.bytes_max for column in columns) > BYTES_MAX:
         raise TooManyBytes
     parts = []
@@ -123,20 +123,20 @@ def joined(pieces: Sequence[Piece], row_count: int) -> Flat:
     for number, column in enumerate(columns):
         parts.append(column.array)
         if column.is_constant:
-            places: Array | int = used
+            column_indices: Array | int = used
         else:
-            places = used + (rows if column.places is None else column.places.astype(np.int32, copy=False))
+            column_indices = used + (rows if column.indices is None else column.indices.astype(np.int32, copy=False))
         used += len(column.array)
         if column.present is not None:
             parts.append(_EMPTY)
-            places = np.where(column.present, places, used)
+            column_indices = np.where(column.present, column_indices, used)
             used += 1
-        interleaved[:, number] = places
+        interleaved[:, number] = column_indices
     indices = pa.Array.from_buffers(pa.int32(), interleaved.size, [None, pa.py_buffer(interleaved)])
-    return _flat(taken(pa.concat_arrays(parts), indices), len(columns))
+    return _to_flat(take_elements(pa.concat_arrays(parts), indices), len(columns))
 
 
-def _packed(pieces: Sequence[Piece], row_count: int) -> list[Elements]:
+def _merge_neighbours(pieces: Sequence[Piece], row_count: int) -> list[Elements]:
     """Fields side by side become one column of elements, constants side by side one constant."""
     columns: list[Elements] = []
     fields: list[VarintField] = []
@@ -151,7 +151,7 @@ def _packed(pieces: Sequence[Piece], row_count: int) -> list[Elements]:
         if piece is None:
             continue
         if columns and _is_plain_constant(piece) and _is_plain_constant(columns[-1]):
-            columns[-1] = text(columns[-1].array[0].as_py() + piece.array[0].as_py(), row_count)
+            columns[-1] = constant_elements(columns[-1].array[0].as_py() + piece.array[0].as_py(), row_count)
         else:
             columns.append(piece)
     return columns
@@ -161,7 +161,7 @@ def _is_plain_constant(piece: Elements) -> bool:
     return piece.is_constant and piece.present is None
 
 
-def _flat(array: pa.Array, step: int) -> Flat:
+def _to_flat(array: pa.Array, step: int) -> Flat:
     """Every `step` elements are one row."""
     _, starts_buffer, data_buffer = array.buffers()
     if starts_buffer is None:  # Arrow may leave out the buffers of an empty array

@@ -23,7 +23,7 @@ class ProtoEnum:
 @frozen
 class ProtoField:
     """`type` is a scalar's name, or "enum", or "message" with a `type_name`. `has_presence`: a value that is 0 or
-    empty is written, because readers can tell it from none."""
+    empty is written, because readers can tell it from none. `is_delimited`: a message between a start and an end."""
 
     name: str
     number: int
@@ -34,11 +34,12 @@ class ProtoField:
     is_required: bool = False
     has_presence: bool = False
     oneof: str = ""
+    is_delimited: bool = False
 
 
 @frozen
 class ProtoMessage:
-    """`path` are the places by which it is found in its file: first among the messages there, then inside those."""
+    """`path` are its indexes in the file: first among the top-level messages, then inside each one around it."""
 
     fullname: str
     fields: tuple[ProtoField, ...]
@@ -67,7 +68,7 @@ class ProtobufSchema:
     text: str
     fullname: str
     message_indexes: tuple[int, ...]
-    # Its place among the full names of all messages of its file, sorted: how Glue names it.
+    # Its index among the full names of all messages of its file, sorted: how Glue names it.
     message_rank: int
     types: ProtoTypes
 
@@ -83,19 +84,21 @@ class ProtobufSchema:
         from kafka_sink.schemas.protobuf_text import read_files
 
         main, others = read_files(text, references or {})
-        return cls._chosen(text, main, others, message)
+        return cls._select_message(text, main, others, message)
 
     @classmethod
     def of_descriptors(cls, content: bytes, message: str | None = None) -> ProtobufSchema:
         """A serialized FileDescriptorSet, as protoc --include_imports --descriptor_set_out writes it. The message is
         one of its last file, since a file follows those that it imports."""
-        from kafka_sink.schemas.protobuf_descriptor import read_set
+        from kafka_sink.schemas.protobuf_descriptor import read_descriptor_set
 
-        text, files = read_set(content)
-        return cls._chosen(text, files[-1], files, message)
+        text, files = read_descriptor_set(content)
+        return cls._select_message(text, files[-1], files, message)
 
     @classmethod
-    def _chosen(cls, text: str, main: ProtoFile, files: Sequence[ProtoFile], wanted: str | None) -> ProtobufSchema:
+    def _select_message(
+        cls, text: str, main: ProtoFile, files: Sequence[ProtoFile], wanted: str | None
+    ) -> ProtobufSchema:
         messages = [message for message in main.messages if not message.is_map_entry]
         if not messages:
             raise ConfigError("the Protobuf schema has no message in it", SCHEMA_INVALID)

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.records.bytes_column import plain_type
-from kafka_sink.records.varint import varint_bytes
+from kafka_sink.records.varint import encode_unsigned_varint
 from kafka_sink.schemas.names import is_bytes, is_list, is_text, spark_name
-from kafka_sink.schemas.naming import Problems, column_of, inside, unknown_columns
+from kafka_sink.schemas.naming import Problems, add_unknown_columns, find_column, join_path
 from kafka_sink.schemas.node import UNITS_PER_SECOND, Numbers, ValueNode, integer_dtype, integers
 from kafka_sink.schemas.protobuf import FIXED, ProtobufSchema, ProtoField, ProtoMessage, ProtoTypes
 from kafka_sink.schemas.protobuf_nodes import (
@@ -40,15 +40,15 @@ _WRAPPER_ENDING = "Value"
 _VARINT, _LENGTH = 0, 2
 
 
-def message_node(kind: pa.DataType, schema: ProtobufSchema, problems: Problems) -> ValueNode:
+def match_protobuf(kind: pa.DataType, schema: ProtobufSchema, problems: Problems) -> ValueNode:
     kind = plain_type(kind)
     if not pa.types.is_struct(kind):
         problems.add(f"the column has type {spark_name(kind)}, a Protobuf message needs a struct")
         return ProtobufMessage(())
-    return _Matching(schema.types, problems).message(kind, schema.message, "")
+    return _Matcher(schema.types, problems).message(kind, schema.message, "")
 
 
-class _Matching:
+class _Matcher:
     def __init__(self, types: ProtoTypes, problems: Problems) -> None:
         self._types = types
         self._problems = problems
@@ -58,8 +58,8 @@ class _Matching:
         fields: list[ProtobufMessageField | ProtobufRepeatedField | ProtobufMapField] = []
         used: set[int] = set()
         for field in sorted(message.fields, key=lambda each: each.number):
-            inner = inside(path, field.name)
-            index = column_of(field.name, columns, inner, self._problems)
+            inner = join_path(path, field.name)
+            index = find_column(field.name, columns, inner, self._problems)
             if index is None:
                 if field.is_required:
                     self._problems.add(f"there is no column for field {inner}, which is required")
@@ -68,51 +68,59 @@ class _Matching:
             column = plain_type(kind.field(index).type)
             if pa.types.is_null(column):
                 continue
-            made = self._field(column, field, index, inner)
+            if field.is_delimited:
+                self._problems.add(
+                    f"field {inner} is written between a start and an end (message_encoding = DELIMITED), which is not "
+                    f"supported; leave the column out (drop, or the option value.columns)"
+                )
+                continue
+            made = self._match_field(column, field, index, inner)
             if made is None:
-                self._refuse(inner, column, field)
+                self._add_mismatch(inner, column, field)
             else:
                 fields.append(made)
-        unknown_columns(columns, used, [field.name for field in message.fields], path, self._problems)
+        add_unknown_columns(columns, used, [field.name for field in message.fields], path, self._problems)
         names = [field.oneof for field in fields if field.oneof]
         return ProtobufMessage(tuple(fields), tuple(sorted({name for name in names if names.count(name) > 1})))
 
-    def _field(
+    def _match_field(
         self, kind: pa.DataType, field: ProtoField, index: int, path: str
     ) -> ProtobufMessageField | ProtobufRepeatedField | ProtobufMapField | None:
         if not field.is_repeated:
-            content = self._scalar(kind, field, path)
+            content = self._match_scalar(kind, field, path)
             if content is None:
                 return None
             return ProtobufMessageField(
-                field.name, index, _tag(field), content, field.has_presence, field.is_required, field.oneof
+                field.name, index, _encode_tag(field), content, field.has_presence, field.is_required, field.oneof
             )
         entry = self._types.messages.get(field.type_name)
         if entry is not None and entry.is_map_entry:
-            return self._map(kind, field, entry, index, path)
+            return self._match_map(kind, field, entry, index, path)
         if not is_list(kind):
             return None
-        content = self._scalar(plain_type(kind.value_type), field, f"{path}[]")
+        content = self._match_scalar(plain_type(kind.value_type), field, f"{path}[]")
         if content is None:
             return None
-        return ProtobufRepeatedField(field.name, index, _tag(field, field.is_packed), content, field.is_packed)
+        return ProtobufRepeatedField(field.name, index, _encode_tag(field, field.is_packed), content, field.is_packed)
 
-    def _map(
+    def _match_map(
         self, kind: pa.DataType, field: ProtoField, entry: ProtoMessage, index: int, path: str
     ) -> ProtobufMapField | None:
         if not pa.types.is_map(kind):
             return None
         key_field, value_field = sorted(entry.fields, key=lambda each: each.number)
-        key = self._scalar(plain_type(kind.key_type), key_field, f"{path}{{key}}")
-        value = self._scalar(plain_type(kind.item_type), value_field, f"{path}{{}}")
+        key = self._match_scalar(plain_type(kind.key_type), key_field, f"{path}{{key}}")
+        value = self._match_scalar(plain_type(kind.item_type), value_field, f"{path}{{}}")
         if key is None or value is None:
             return None
-        return ProtobufMapField(field.name, index, _tag(field), key, _tag(key_field), value, _tag(value_field))
+        return ProtobufMapField(
+            field.name, index, _encode_tag(field), key, _encode_tag(key_field), value, _encode_tag(value_field)
+        )
 
-    def _scalar(self, kind: pa.DataType, field: ProtoField, path: str) -> Scalar | None:
+    def _match_scalar(self, kind: pa.DataType, field: ProtoField, path: str) -> Scalar | None:
         types = pa.types
         if field.type == "message":
-            return self._inside(kind, field, path)
+            return self._match_message_content(kind, field, path)
         if field.type == "enum":
             if is_text(kind):
                 return ProtobufEnum(tuple(self._types.enums[field.type_name].numbers.items()))
@@ -128,9 +136,9 @@ class _Matching:
         if field.type in ("string", "bytes"):
             is_allowed = is_text(kind) or (field.type == "bytes" and is_bytes(kind))
             return ProtobufBytes(field.type == "string") if is_allowed else None
-        return _whole(kind, field.type)
+        return _match_integer(kind, field.type)
 
-    def _inside(self, kind: pa.DataType, field: ProtoField, path: str) -> ProtobufInside | None:
+    def _match_message_content(self, kind: pa.DataType, field: ProtoField, path: str) -> ProtobufInside | None:
         types = pa.types
         message = self._types.messages[field.type_name]
         if types.is_struct(kind):
@@ -143,13 +151,15 @@ class _Matching:
         if not is_wrapper or len(message.fields) != 1:
             return None
         wrapped = message.fields[0]
-        content = self._scalar(kind, wrapped, path)
+        content = self._match_scalar(kind, wrapped, path)
         # The column itself is what the message has in its only field.
         return (
-            None if content is None else ProtobufInside(ProtobufMessageField("value", 0, _tag(wrapped), content, False))
+            None
+            if content is None
+            else ProtobufInside(ProtobufMessageField("value", 0, _encode_tag(wrapped), content, False))
         )
 
-    def _refuse(self, path: str, kind: pa.DataType, field: ProtoField) -> None:
+    def _add_mismatch(self, path: str, kind: pa.DataType, field: ProtoField) -> None:
         fits = _FITS[field.type]
         if field.type_name == _TIMESTAMP:
             fits = "timestamp, struct"
@@ -165,7 +175,7 @@ class _Matching:
         )
 
 
-def _whole(kind: pa.DataType, name: str) -> Scalar | None:
+def _match_integer(kind: pa.DataType, name: str) -> Scalar | None:
     bits = 64 if name.endswith("64") else 32
     numbers = integers(kind, bits)
     dtype = integer_dtype(kind)
@@ -179,11 +189,11 @@ def _whole(kind: pa.DataType, name: str) -> Scalar | None:
     return ProtobufVarint(numbers, name.startswith("sint"))
 
 
-def _tag(field: ProtoField, is_packed: bool = False) -> bytes:
+def _encode_tag(field: ProtoField, is_packed: bool = False) -> bytes:
     if is_packed or field.type in ("string", "bytes", "message"):
         wire = _LENGTH
     elif field.type in FIXED:
         wire = 1 if FIXED[field.type] == 8 else 5
     else:
         wire = _VARINT
-    return varint_bytes(field.number << 3 | wire)
+    return encode_unsigned_varint(field.number << 3 | wire)

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from kafka_sink.frozen import frozen
-from kafka_sink.records.bytes_column import BytesColumn, plain
-from kafka_sink.records.varint import Array, VarintField, unsigned_fields_of, zigzag
-from kafka_sink.schemas.arrays import flags_of, float_words, lists_of, numbers_of, valid_of
+from kafka_sink.records.bytes_column import BytesColumn, to_plain
+from kafka_sink.records.varint import Array, VarintField, encode_unsigned_varints, zigzag
+from kafka_sink.schemas.arrays import read_flags, read_float_words, read_lists, read_numbers, valid_mask
 from kafka_sink.schemas.misfit import MisfitScope
 from kafka_sink.schemas.node import Numbers, ValueNode, symbol_numbers
-from kafka_sink.schemas.pieces import Piece, bytes_elements, fixed, joined, masked
-from kafka_sink.schemas.utf8 import checked_text
+from kafka_sink.schemas.pieces import Piece, bytes_elements, constant_piece, join_pieces, mask_pieces
+from kafka_sink.schemas.utf8 import refuse_invalid_utf8
 
 NULL_REFUSED = "is null, and Protobuf has no null in a repeated field or a map"
 REQUIRED = "is null, and the field is required"
@@ -43,13 +43,13 @@ class ProtobufVarint:
     def content(self, array: pa.Array, scope: MisfitScope) -> Content:
         numbers = self.numbers.read(array, scope)
         unsigned = zigzag(numbers) if self.signed else numbers.view(np.uint64)
-        return list(unsigned_fields_of(unsigned)), _is_zero(numbers)
+        return list(encode_unsigned_varints(unsigned)), _is_zero(numbers)
 
 
 @frozen
 class ProtobufBoolean:
     def content(self, array: pa.Array, scope: MisfitScope) -> Content:
-        flags = flags_of(array)
+        flags = read_flags(array)
         return [VarintField(flags.astype(np.uint64), 1, 1)], ~flags
 
 
@@ -76,7 +76,7 @@ class ProtobufFloat:
     size: int
 
     def content(self, array: pa.Array, scope: MisfitScope) -> Content:
-        words = float_words(array, self.source, self.size)
+        words = read_float_words(array, self.source, self.size)
         return [VarintField(words, self.size, self.size)], _is_zero(words)
 
 
@@ -85,9 +85,9 @@ class ProtobufBytes:
     is_text: bool
 
     def content(self, array: pa.Array, scope: MisfitScope) -> Content:
-        column = BytesColumn.from_arrow(checked_text(array, scope) if self.is_text else array, "")
+        column = BytesColumn.from_arrow(refuse_invalid_utf8(array, scope) if self.is_text else array, "")
         lengths = np.maximum(column.lengths, 0)
-        return [*_lengths(lengths), bytes_elements(column)], _is_zero(lengths)
+        return [*_length_fields(lengths), bytes_elements(column)], _is_zero(lengths)
 
 
 @frozen
@@ -98,7 +98,7 @@ class ProtobufEnum:
 
     def content(self, array: pa.Array, scope: MisfitScope) -> Content:
         numbers = symbol_numbers(array, dict(self.numbers), scope)
-        return list(unsigned_fields_of(numbers.view(np.uint64))), _is_zero(numbers)
+        return list(encode_unsigned_varints(numbers.view(np.uint64))), _is_zero(numbers)
 
 
 @frozen
@@ -108,8 +108,8 @@ class ProtobufInside:
     message: ValueNode
 
     def content(self, array: pa.Array, scope: MisfitScope) -> Content:
-        flat = joined(self.message.pieces(array, scope), len(array))
-        return [*_lengths(flat.lengths), flat.elements()], np.zeros(len(array), np.bool_)
+        flat = join_pieces(self.message.pieces(array, scope), len(array))
+        return [*_length_fields(flat.lengths), flat.elements()], np.zeros(len(array), np.bool_)
 
 
 Scalar = (
@@ -130,15 +130,15 @@ class ProtobufMessageField:
     oneof: str = ""
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        array = plain(array)
-        valid = valid_of(array)
+        array = to_plain(array)
+        valid = valid_mask(array)
         if valid is not None and self.is_required:
             scope.refuse(~valid, REQUIRED)
         content, is_zero = self.content.content(array, scope.where(valid))
         present = valid
         if not self.writes_zero and is_zero.any():
             present = ~is_zero if valid is None else valid & ~is_zero
-        return masked([fixed(self.tag, len(array)), *content], present)
+        return mask_pieces([constant_piece(self.tag, len(array)), *content], present)
 
 
 @frozen
@@ -153,19 +153,21 @@ class ProtobufRepeatedField:
     oneof: str = ""
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        array = plain(array)
-        valid = valid_of(array)
-        offsets, (child,) = lists_of(array)
-        child = plain(child)
+        array = to_plain(array)
+        valid = valid_mask(array)
+        offsets, (child,) = read_lists(array)
+        child = to_plain(child)
         items = scope.where(valid).items(offsets, "[]")
-        content = _whole_content(self.content, child, items)
+        content = _item_content(self.content, child, items)
         if not self.is_packed:
-            flat = joined([fixed(self.tag, len(child)), *content], len(child))
-            return masked([flat.ranges(offsets)], valid)
-        flat = joined(content, len(child))
+            flat = join_pieces([constant_piece(self.tag, len(child)), *content], len(child))
+            return mask_pieces([flat.ranges(offsets)], valid)
+        flat = join_pieces(content, len(child))
         sizes = np.diff(flat.starts[offsets])
         present = sizes > 0 if valid is None else (sizes > 0) & valid
-        return masked([fixed(self.tag, len(array)), *_lengths(sizes), flat.ranges(offsets)], present)
+        return mask_pieces(
+            [constant_piece(self.tag, len(array)), *_length_fields(sizes), flat.ranges(offsets)], present
+        )
 
 
 @frozen
@@ -182,20 +184,20 @@ class ProtobufMapField:
     oneof: str = ""
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        array = plain(array)
-        valid = valid_of(array)
-        offsets, (keys, values) = lists_of(array)
+        array = to_plain(array)
+        valid = valid_mask(array)
+        offsets, (keys, values) = read_lists(array)
         count = len(keys)
         inner = scope.where(valid)
         entry = [
-            fixed(self.key_tag, count),
-            *_whole_content(self.key, plain(keys), inner.items(offsets, "{key}")),
-            fixed(self.value_tag, count),
-            *_whole_content(self.value, plain(values), inner.items(offsets, "{}")),
+            constant_piece(self.key_tag, count),
+            *_item_content(self.key, to_plain(keys), inner.items(offsets, "{key}")),
+            constant_piece(self.value_tag, count),
+            *_item_content(self.value, to_plain(values), inner.items(offsets, "{}")),
         ]
-        flat = joined(entry, count)
-        entries = joined([fixed(self.tag, count), *_lengths(flat.lengths), flat.elements()], count)
-        return masked([entries.ranges(offsets)], valid)
+        flat = join_pieces(entry, count)
+        entries = join_pieces([constant_piece(self.tag, count), *_length_fields(flat.lengths), flat.elements()], count)
+        return mask_pieces([entries.ranges(offsets)], valid)
 
 
 @frozen
@@ -217,7 +219,7 @@ class ProtobufMessage:
             filled = np.zeros(len(array), np.int64)
             for field in self.fields:
                 if field.oneof == oneof:
-                    valid = valid_of(plain(array.field(field.index)))
+                    valid = valid_mask(to_plain(array.field(field.index)))
                     filled += 1 if valid is None else valid
             scope.field(oneof).refuse(filled > 1, "has several values, and a oneof has one")
 
@@ -231,7 +233,7 @@ class ProtobufMoment:
     is_duration: bool
 
     def pieces(self, array: pa.Array, scope: MisfitScope) -> list[Piece]:
-        numbers = numbers_of(array, np.int64)
+        numbers = read_numbers(array, np.int64)
         seconds = numbers // self.units_per_second
         rest = numbers - seconds * self.units_per_second
         if self.is_duration:
@@ -241,18 +243,20 @@ class ProtobufMoment:
         pieces: list[Piece] = []
         for tag, each in ((b"\x08", seconds), (b"\x10", nanos)):
             is_there = each != 0
-            pieces += masked([fixed(tag, len(array)), *unsigned_fields_of(each.view(np.uint64))], is_there)
+            pieces += mask_pieces(
+                [constant_piece(tag, len(array)), *encode_unsigned_varints(each.view(np.uint64))], is_there
+            )
         return pieces
 
 
-def _whole_content(scalar: Scalar, array: pa.Array, scope: MisfitScope) -> list[Piece]:
+def _item_content(scalar: Scalar, array: pa.Array, scope: MisfitScope) -> list[Piece]:
     """Of items: all of them, and none may be null."""
-    valid = valid_of(array)
+    valid = valid_mask(array)
     if valid is not None:
         scope.refuse(~valid, NULL_REFUSED)
     pieces, _ = scalar.content(array, scope.where(valid))
     return pieces
 
 
-def _lengths(lengths: Array) -> list[VarintField]:
-    return unsigned_fields_of(lengths.astype(np.uint64))
+def _length_fields(lengths: Array) -> list[VarintField]:
+    return encode_unsigned_varints(lengths.astype(np.uint64))

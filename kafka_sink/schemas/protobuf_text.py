@@ -24,6 +24,15 @@ BUILT_IN: Mapping[str, str] = {
     "google/protobuf/duration.proto": _PAIR % "Duration",
     "google/protobuf/wrappers.proto": 'syntax = "proto3"; package google.protobuf; '
     + " ".join(f"message {name}Value {{ {kind} value = 1; }}" for name, kind in _WRAPPED.items()),
+    "google/protobuf/any.proto": 'syntax = "proto3"; package google.protobuf; '
+    "message Any { string type_url = 1; bytes value = 2; }",
+    "google/protobuf/empty.proto": 'syntax = "proto3"; package google.protobuf; message Empty { }',
+    "google/protobuf/field_mask.proto": 'syntax = "proto3"; package google.protobuf; '
+    "message FieldMask { repeated string paths = 1; }",
+    "google/protobuf/struct.proto": 'syntax = "proto3"; package google.protobuf; '
+    "message Struct { map<string, Value> fields = 1; } message Value { oneof kind { NullValue null_value = 1; "
+    "double number_value = 2; string string_value = 3; bool bool_value = 4; Struct struct_value = 5; "
+    "ListValue list_value = 6; } } enum NullValue { NULL_VALUE = 0; } message ListValue { repeated Value values = 1; }",
     "google/protobuf/descriptor.proto": 'syntax = "proto2"; package google.protobuf;',
 }
 NESTING_MAX = 100
@@ -44,19 +53,20 @@ def read_files(text: str, references: Mapping[str, str]) -> tuple[ProtoFile, lis
         drafts[path] = _Draft(found)
         waiting += drafts[path].imports
     kinds = {name: kind for draft in drafts.values() for name, kind in draft.kinds.items()}
-    files = [draft.resolved(kinds) for draft in drafts.values()]
+    files = [draft.resolve(kinds) for draft in drafts.values()]
     return files[0], files[1:]
 
 
 class _Draft:
-    """One file, whose types are names yet."""
+    """One parsed file. The types of its fields are still names; `resolve` looks them up."""
 
     def __init__(self, text: str) -> None:
         self._tokens = [found["token"] for found in _TOKEN.finditer(text) if found["token"] is not None]
-        self._place = 0
+        self._position = 0
         self._package = ""
         self._syntax = "proto2"
         self._is_implicit = False
+        self._is_delimited = False
         self.imports: list[str] = []
         # Full name to "message" or "enum".
         self.kinds: dict[str, str] = {}
@@ -67,13 +77,13 @@ class _Draft:
     # ---- tokens
 
     def _peek(self) -> str:
-        return self._tokens[self._place] if self._place < len(self._tokens) else ""
+        return self._tokens[self._position] if self._position < len(self._tokens) else ""
 
     def _next(self) -> str:
         token = self._peek()
         if not token:
             raise ConfigError("the .proto file ends in the middle of something", SCHEMA_INVALID)
-        self._place += 1
+        self._position += 1
         return token
 
     def _expect(self, *wanted: str) -> str:
@@ -83,11 +93,11 @@ class _Draft:
         return token
 
     def _skip_statement(self) -> None:
-        """Up to the semicolon, or past a block in braces."""
+        """Up to the semicolon, or past a block in braces. There may be braces inside of brackets."""
         depth = 0
         while True:
             token = self._next()
-            depth += (token == "{") - (token == "}")
+            depth += (token in ("{", "[")) - (token in ("}", "]"))
             if depth == 0 and token in (";", "}"):
                 return
 
@@ -109,26 +119,28 @@ class _Draft:
                 self.imports.append((self._next() if path in ("public", "weak") else path).strip("\"'"))
                 self._expect(";")
             elif word == "message":
-                self._message(self._package, (count,))
+                self._read_message(self._package, (count,))
                 count += 1
             elif word == "enum":
-                self._enum(self._package)
+                self._read_enum(self._package)
             elif word == "option":
-                self._file_option()
+                self._read_file_option()
             elif word != ";":
                 self._skip_statement()
 
-    def _file_option(self) -> None:
-        start = self._place
+    def _read_file_option(self) -> None:
+        start = self._position
         self._skip_statement()
-        words = self._tokens[start : self._place]
+        words = self._tokens[start : self._position]
         if words[:1] == ["features.field_presence"]:
             self._is_implicit = "IMPLICIT" in words
+        elif words[:1] == ["features.message_encoding"]:
+            self._is_delimited = "DELIMITED" in words
 
-    def _message(self, scope: str, path: tuple[int, ...]) -> None:
+    def _read_message(self, scope: str, path: tuple[int, ...]) -> None:
         if len(path) > NESTING_MAX:
             raise ConfigError("the messages of the .proto file are nested too deep", SCHEMA_INVALID)
-        name = _joined(scope, self._next())
+        name = _join_name(scope, self._next())
         self._expect("{")
         fields: list[dict[str, Any]] = []
         self.kinds[name] = "message"
@@ -136,28 +148,28 @@ class _Draft:
         nested = 0
         while (word := self._next()) != "}":
             if word == "message":
-                self._message(name, (*path, nested))
+                self._read_message(name, (*path, nested))
                 nested += 1
             elif word == "enum":
-                self._enum(name)
+                self._read_enum(name)
             elif word == "oneof":
-                self._oneof(name, fields)
+                self._read_oneof(name, fields)
             elif word in ("option", "reserved", "extensions", "extend"):
                 self._skip_statement()
             elif word != ";":
-                fields.append(self._field(word, name, "", (*path, nested)))
+                fields.append(self._read_field(word, name, "", (*path, nested)))
                 nested += fields[-1]["is_map"]
 
-    def _oneof(self, message: str, fields: list[dict[str, Any]]) -> None:
+    def _read_oneof(self, message: str, fields: list[dict[str, Any]]) -> None:
         oneof = self._next()
         self._expect("{")
         while (word := self._next()) != "}":
             if word == "option":
                 self._skip_statement()
             elif word != ";":
-                fields.append(self._field(word, message, oneof, ()))
+                fields.append(self._read_field(word, message, oneof, ()))
 
-    def _field(self, word: str, message: str, oneof: str, path: tuple[int, ...]) -> dict[str, Any]:
+    def _read_field(self, word: str, message: str, oneof: str, path: tuple[int, ...]) -> dict[str, Any]:
         label = word if word in ("optional", "required", "repeated") else ""
         kind = self._next() if label else word
         key = value = ""
@@ -172,26 +184,26 @@ class _Draft:
         name = self._next()
         entry = ""
         if key:
-            entry = _joined(message, _entry_name(name))
-            self._map_entry(entry, key, value, path)
+            entry = _join_name(message, _entry_name(name))
+            self._add_map_entry(entry, key, value, path)
         self._expect("=")
-        number = _whole(self._next())
-        options = self._options()
+        number = _parse_int(self._next())
+        options = self._read_options()
         return {
             "name": name, "number": number, "kind": entry or kind, "scope": message, "label": label, "oneof": oneof,
             "is_map": bool(entry), "options": options,
         }  # fmt: skip
 
-    def _map_entry(self, entry: str, key: str, value: str, path: tuple[int, ...]) -> None:
+    def _add_map_entry(self, entry: str, key: str, value: str, path: tuple[int, ...]) -> None:
         self.kinds[entry] = "message"
         parts = [
             {"name": name, "number": number, "kind": kind, "scope": entry, "label": "", "oneof": "",
-             "is_map": False, "options": {}}
+             "is_map": False, "options": {"features.message_encoding": "LENGTH_PREFIXED"}}
             for name, number, kind in (("key", 1, key), ("value", 2, value))
         ]  # fmt: skip
         self._messages.append((entry, parts, path, True))
 
-    def _options(self) -> dict[str, str]:
+    def _read_options(self) -> dict[str, str]:
         options: dict[str, str] = {}
         if self._expect("[", ";") == ";":
             return options
@@ -200,14 +212,14 @@ class _Draft:
             word = self._next()
             depth += (word in "[{<") - (word in "]}>")
             words.append(word)
-        for place in range(len(words) - 2):
-            if words[place + 1] == "=":
-                options[words[place]] = words[place + 2]
+        for index in range(len(words) - 2):
+            if words[index + 1] == "=":
+                options[words[index]] = words[index + 2]
         self._expect(";")
         return options
 
-    def _enum(self, scope: str) -> None:
-        name = _joined(scope, self._next())
+    def _read_enum(self, scope: str) -> None:
+        name = _join_name(scope, self._next())
         self._expect("{")
         self.kinds[name] = "enum"
         numbers: dict[str, int] = {}
@@ -217,26 +229,27 @@ class _Draft:
             elif word != ";":
                 self._expect("=")
                 sign = -1 if self._peek() == "-" and self._next() else 1
-                numbers[word] = sign * _whole(self._next())
-                self._options()
+                numbers[word] = sign * _parse_int(self._next())
+                self._read_options()
         self._enums.append(ProtoEnum(name, numbers))
 
     # ---- names
 
-    def resolved(self, kinds: Mapping[str, str]) -> ProtoFile:
+    def resolve(self, kinds: Mapping[str, str]) -> ProtoFile:
         messages = [
-            ProtoMessage(name, tuple(self._resolved_field(field, kinds) for field in fields), path, is_entry)
+            ProtoMessage(name, tuple(self._resolve_field(field, kinds) for field in fields), path, is_entry)
             for name, fields, path, is_entry in self._messages
         ]
         return ProtoFile(tuple(messages), tuple(self._enums))
 
-    def _resolved_field(self, field: dict[str, Any], kinds: Mapping[str, str]) -> ProtoField:
+    def _resolve_field(self, field: dict[str, Any], kinds: Mapping[str, str]) -> ProtoField:
         kind, type_name = field["kind"], ""
         if kind not in SCALARS:
-            type_name = _found_in(kind, field["scope"], kinds)
+            type_name = _find_type(kind, field["scope"], kinds)
             kind = kinds[type_name]
         label, options = field["label"], field["options"]
         is_repeated = label == "repeated" or field["is_map"]
+        encoding = options.get("features.message_encoding", "DELIMITED" if self._is_delimited else "")
         can_be_packed = kind in VARINTS or kind in FIXED or kind == "enum"
         packed = options.get("packed", "false" if self._syntax == "proto2" else "true") == "true"
         if options.get("features.repeated_field_encoding") == "EXPANDED":
@@ -255,16 +268,17 @@ class _Draft:
             label == "required" or options.get("features.field_presence") == "LEGACY_REQUIRED",
             not is_repeated and (kind == "message" or bool(field["oneof"]) or not implicit),
             field["oneof"],
+            kind == "message" and not field["is_map"] and encoding == "DELIMITED",
         )
 
 
-def _found_in(name: str, scope: str, kinds: Mapping[str, str]) -> str:
+def _find_type(name: str, scope: str, kinds: Mapping[str, str]) -> str:
     """From the innermost scope outwards."""
     if name.startswith("."):
         candidates = [name[1:]]
     else:
         parts = scope.split(".") if scope else []
-        candidates = [_joined(".".join(parts[:count]), name) for count in range(len(parts), -1, -1)]
+        candidates = [_join_name(".".join(parts[:count]), name) for count in range(len(parts), -1, -1)]
     for candidate in candidates:
         if candidate in kinds:
             return candidate
@@ -273,7 +287,7 @@ def _found_in(name: str, scope: str, kinds: Mapping[str, str]) -> str:
     )
 
 
-def _joined(scope: str, name: str) -> str:
+def _join_name(scope: str, name: str) -> str:
     return f"{scope}.{name}" if scope else name
 
 
@@ -282,7 +296,7 @@ def _entry_name(field: str) -> str:
     return "".join(part[:1].upper() + part[1:] for part in field.split("_")) + "Entry"
 
 
-def _whole(token: str) -> int:
+def _parse_int(token: str) -> int:
     try:
         return int(token, 0) if not re.fullmatch(r"0[0-7]+", token) else int(token, 8)
     except ValueError:

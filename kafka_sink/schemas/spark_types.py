@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from kafka_sink.error_table.commits import TYPE_UNWRITABLE
 from kafka_sink.errors import ConfigError
-from kafka_sink.schemas.naming import inside
+from kafka_sink.schemas.naming import join_path
 
 _SIMPLE: Mapping[str, pa.DataType] = {
     "void": pa.null(), "null": pa.null(), "boolean": pa.bool_(),
@@ -29,16 +29,16 @@ _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)*`)|('(?:[^'\\]|\\.)*')|([\w.]+)|([<>()
 NESTING_MAX = 200
 
 
-def struct_of(text: str) -> pa.StructType:
+def parse_struct(text: str) -> pa.StructType:
     """A schema as JSON or as DDL."""
     if text.lstrip().startswith("{"):
         try:
             found = json.loads(text)
         except (ValueError, RecursionError):
             raise ConfigError("the columns are neither JSON of a Spark schema nor DDL", TYPE_UNWRITABLE) from None
-        kind = arrow_of_json(found, "")
+        kind = arrow_type_from_json(found, "")
     else:
-        kind = _Ddl(text).columns()
+        kind = _Ddl(text).parse()
     if not pa.types.is_struct(kind):
         raise ConfigError(
             "the columns are a struct: df.schema.json(), or DDL as in 'id BIGINT, name STRING'", TYPE_UNWRITABLE
@@ -46,35 +46,35 @@ def struct_of(text: str) -> pa.StructType:
     return kind
 
 
-def arrow_of_json(found: Any, path: str, depth: int = 0) -> pa.DataType:
+def arrow_type_from_json(found: Any, path: str, depth: int = 0) -> pa.DataType:
     """What `jsonValue()` of a Spark type holds. `path` names the column in the error."""
     if depth > NESTING_MAX:
         raise ConfigError(f"column {path} is nested more than {NESTING_MAX} deep", TYPE_UNWRITABLE)
     if isinstance(found, str):
-        return _simple(found, path)
+        return _parse_simple(found, path)
     try:
         if found["type"] == "struct":
-            return pa.struct([_field(field, path, depth) for field in found["fields"]])
+            return pa.struct([_parse_field(field, path, depth) for field in found["fields"]])
         if found["type"] == "array":
-            items = arrow_of_json(found["elementType"], f"{path}[]", depth + 1)
+            items = arrow_type_from_json(found["elementType"], f"{path}[]", depth + 1)
             return pa.list_(pa.field("element", items, bool(found["containsNull"])))
         if found["type"] == "map":
-            keys = arrow_of_json(found["keyType"], f"{path}{{key}}", depth + 1)
-            values = arrow_of_json(found["valueType"], f"{path}{{}}", depth + 1)
+            keys = arrow_type_from_json(found["keyType"], f"{path}{{key}}", depth + 1)
+            values = arrow_type_from_json(found["valueType"], f"{path}{{}}", depth + 1)
             return pa.map_(pa.field("key", keys, False), pa.field("value", values, bool(found["valueContainsNull"])))
         if found["type"] == "udt":
-            return arrow_of_json(found["sqlType"], path, depth + 1)
+            return arrow_type_from_json(found["sqlType"], path, depth + 1)
     except (KeyError, TypeError):
         raise ConfigError(f"column {path}: this is no JSON of a Spark type", TYPE_UNWRITABLE) from None
-    raise _unknown(str(found["type"]), path)
+    raise _unknown_type_error(str(found["type"]), path)
 
 
-def _field(field: Any, path: str, depth: int) -> pa.Field:
-    inner = inside(path, field["name"])
-    return pa.field(field["name"], arrow_of_json(field["type"], inner, depth + 1), bool(field["nullable"]))
+def _parse_field(field: Any, path: str, depth: int) -> pa.Field:
+    inner = join_path(path, field["name"])
+    return pa.field(field["name"], arrow_type_from_json(field["type"], inner, depth + 1), bool(field["nullable"]))
 
 
-def _simple(name: str, path: str) -> pa.DataType:
+def _parse_simple(name: str, path: str) -> pa.DataType:
     name = name.strip().lower()
     base = re.sub(r"\s+collate\s+.*", "", name)
     if base in _SIMPLE:
@@ -85,19 +85,19 @@ def _simple(name: str, path: str) -> pa.DataType:
         return pa.duration("us")
     parts = _WITH_NUMBERS.fullmatch(base)
     if parts is not None and parts[1] in ("decimal", "dec", "numeric"):
-        return _decimal(int(parts[2]), int(parts[3] or 0), path)
+        return _make_decimal(int(parts[2]), int(parts[3] or 0), path)
     if parts is not None and parts[1] in ("char", "varchar", "time"):
         return _SIMPLE[parts[1]]
-    raise _unknown(name, path)
+    raise _unknown_type_error(name, path)
 
 
-def _decimal(precision: int, scale: int, path: str) -> pa.DataType:
+def _make_decimal(precision: int, scale: int, path: str) -> pa.DataType:
     if not 1 <= precision <= 38:
-        raise _unknown(f"decimal({precision},{scale})", path)
+        raise _unknown_type_error(f"decimal({precision},{scale})", path)
     return pa.decimal128(precision, scale)
 
 
-def _unknown(name: str, path: str) -> ConfigError:
+def _unknown_type_error(name: str, path: str) -> ConfigError:
     return ConfigError(
         f"column {path} has type {name}, which no format can write: CAST({path} AS STRING)", TYPE_UNWRITABLE
     )
@@ -108,27 +108,27 @@ class _Ddl:
 
     def __init__(self, text: str) -> None:
         self._tokens: list[str] = []
-        place = 0
-        while text[place:].strip():
-            found = _TOKEN.match(text, place)
+        position = 0
+        while text[position:].strip():
+            found = _TOKEN.match(text, position)
             if found is None:
                 raise ConfigError(
-                    f"the columns are no DDL: {text[place:].strip()[:20]!r} is not understood", TYPE_UNWRITABLE
+                    f"the columns are no DDL: {text[position:].strip()[:20]!r} is not understood", TYPE_UNWRITABLE
                 )
             self._tokens.append(found[0].strip())
-            place = found.end()
-        self._place = 0
+            position = found.end()
+        self._position = 0
 
-    def columns(self) -> pa.StructType:
-        fields = self._fields("", "", 0)
+    def parse(self) -> pa.StructType:
+        fields = self._parse_fields("", "", 0)
         return pa.struct(fields)
 
     def _peek(self) -> str:
-        return self._tokens[self._place] if self._place < len(self._tokens) else ""
+        return self._tokens[self._position] if self._position < len(self._tokens) else ""
 
     def _next(self) -> str:
         token = self._peek()
-        self._place += 1
+        self._position += 1
         if not token:
             raise ConfigError("the columns are no DDL: it ends too early", TYPE_UNWRITABLE)
         return token
@@ -141,7 +141,7 @@ class _Ddl:
             )
         return token
 
-    def _fields(self, path: str, end: str, depth: int) -> list[pa.Field]:
+    def _parse_fields(self, path: str, end: str, depth: int) -> list[pa.Field]:
         fields: list[pa.Field] = []
         if self._peek() == end:
             return fields
@@ -150,8 +150,8 @@ class _Ddl:
             name = name[1:-1].replace("``", "`") if name.startswith("`") else name
             if self._peek() == ":":
                 self._next()
-            kind = self._type(inside(path, name), depth + 1)
-            fields.append(pa.field(name, kind, not self._is_required()))
+            kind = self._parse_type(join_path(path, name), depth + 1)
+            fields.append(pa.field(name, kind, not self._parse_not_null()))
             if self._peek() != ",":
                 break
             self._next()
@@ -159,7 +159,7 @@ class _Ddl:
             raise ConfigError(f"the columns are no DDL: {self._peek()!r} is not expected", TYPE_UNWRITABLE)
         return fields
 
-    def _is_required(self) -> bool:
+    def _parse_not_null(self) -> bool:
         is_required = False
         while self._peek().lower() in ("not", "comment"):
             if self._next().lower() == "not":
@@ -169,20 +169,22 @@ class _Ddl:
                 self._next()
         return is_required
 
-    def _type(self, path: str, depth: int) -> pa.DataType:
+    def _parse_type(self, path: str, depth: int) -> pa.DataType:
         if depth > NESTING_MAX:
             raise ConfigError(f"column {path} is nested more than {NESTING_MAX} deep", TYPE_UNWRITABLE)
         name = self._next().lower()
         if name in ("array", "map", "struct") and self._peek() == "<":
             self._next()
             if name == "struct":
-                kind = pa.struct(self._fields(path, ">", depth))
+                kind = pa.struct(self._parse_fields(path, ">", depth))
             elif name == "array":
-                kind = pa.list_(pa.field("element", self._type(f"{path}[]", depth + 1)))
+                kind = pa.list_(pa.field("element", self._parse_type(f"{path}[]", depth + 1)))
             else:
-                key = self._type(f"{path}{{key}}", depth + 1)
+                key = self._parse_type(f"{path}{{key}}", depth + 1)
                 self._expect(",")
-                kind = pa.map_(pa.field("key", key, False), pa.field("value", self._type(f"{path}{{}}", depth + 1)))
+                kind = pa.map_(
+                    pa.field("key", key, False), pa.field("value", self._parse_type(f"{path}{{}}", depth + 1))
+                )
             self._expect(">")
             return kind
         if name == "interval":
@@ -192,4 +194,4 @@ class _Ddl:
         if self._peek() == "(":
             while not name.endswith(")"):
                 name += self._next()
-        return _simple(name, path)
+        return _parse_simple(name, path)

@@ -27,49 +27,49 @@ _ERROR = re.compile(r"<Code>\s*([A-Za-z.]{1,80})\s*</Code>")
 Profiles = Mapping[str, Mapping[str, str]]
 
 
-def checked(
+def make_credentials(
     access_key_id: object, secret_access_key: object, session_token: object = "", end_s: float | None = None
 ) -> AwsCredentials | None:
-    """None: such credentials cannot be."""
+    """None: one of the values has no valid form."""
     for value, form in ((access_key_id, _KEY_ID), (secret_access_key, _SECRET), (session_token, _SESSION_TOKEN)):
         if not isinstance(value, str) or not form.fullmatch(value):
             return None
     return AwsCredentials(str(access_key_id), str(secret_access_key), str(session_token), end_s)
 
 
-def of_json(body: bytes, source: str) -> AwsCredentials:
+def credentials_from_json(body: bytes, source: str) -> AwsCredentials:
     """The answer of a container or an instance. `Code` is Success there, or missing."""
     try:
         answer = json.loads(body) if len(body) <= ANSWER_BYTES_MAX else None
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict) or answer.get("Code", "Success") != "Success":
-        raise _useless(source)
-    return _of_named(answer, "Token", source)
+        raise _no_credentials_error(source)
+    return _credentials_from_fields(answer, "Token", source)
 
 
-def of_xml(body: bytes, source: str) -> AwsCredentials:
+def credentials_from_xml(body: bytes, source: str) -> AwsCredentials:
     """The answer of STS to AssumeRole and AssumeRoleWithWebIdentity."""
     text = body.decode("ascii", errors="replace") if len(body) <= ANSWER_BYTES_MAX else ""
-    return _of_named(dict(_ELEMENT.findall(text)), "SessionToken", source)
+    return _credentials_from_fields(dict(_ELEMENT.findall(text)), "SessionToken", source)
 
 
-def error_of_xml(body: bytes) -> str:
+def error_from_xml(body: bytes) -> str:
     """Such as AccessDenied; or nothing."""
     found = _ERROR.search(body[:ANSWER_BYTES_MAX].decode("ascii", errors="replace"))
     return found[1] if found is not None else ""
 
 
-def _of_named(answer: Mapping[str, object], token: str, source: str) -> AwsCredentials:
+def _credentials_from_fields(answer: Mapping[str, object], token: str, source: str) -> AwsCredentials:
     end = answer.get("Expiration")
-    end_s = _seconds(end)
-    found = checked(answer.get("AccessKeyId"), answer.get("SecretAccessKey"), answer.get(token) or "", end_s)
+    end_s = _parse_time(end)
+    found = make_credentials(answer.get("AccessKeyId"), answer.get("SecretAccessKey"), answer.get(token) or "", end_s)
     if found is None or (end is not None and end_s is None):
-        raise _useless(source)
+        raise _no_credentials_error(source)
     return found
 
 
-def _seconds(text: object) -> float | None:
+def _parse_time(text: object) -> float | None:
     """2015-08-30T12:36:00Z, also with parts of a second, or another zone."""
     if not isinstance(text, str) or len(text) > 40:
         return None
@@ -81,7 +81,7 @@ def _seconds(text: object) -> float | None:
     return seconds if seconds > 0 else None
 
 
-def _useless(source: str) -> AuthenticationError:
+def _no_credentials_error(source: str) -> AuthenticationError:
     return AuthenticationError(f"{source} answered without credentials", AWS_LOGIN)
 
 

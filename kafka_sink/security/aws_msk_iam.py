@@ -11,7 +11,7 @@ import re
 
 from kafka_sink.errors import AuthenticationError
 from kafka_sink.security.mechanisms import AWS_MSK_IAM
-from kafka_sink.security.sigv4 import AwsCredentials, presigned_query, scope_at
+from kafka_sink.security.sigv4 import AwsCredentials, presign_query, scope_at
 from kafka_sink.version import CLIENT_SOFTWARE_NAME, VERSION
 
 FORMAT, SERVICE, LIFE_S = "2020_10_22", "kafka-cluster", 900
@@ -33,7 +33,7 @@ class AwsMskIamExchange:
 
     def __init__(self, credentials: AwsCredentials, host: str, region: str, now_s: float) -> None:
         action = {"Action": "kafka-cluster:Connect"}
-        query = presigned_query(credentials, scope_at(now_s, region, SERVICE), host, action, LIFE_S)
+        query = presign_query(credentials, scope_at(now_s, region, SERVICE), host, action, LIFE_S)
         message = {
             "version": FORMAT,
             "host": host,

@@ -37,49 +37,51 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> LoginModule:
-    words = _tokens(text)
+    words = _tokenize(text)
     # A text in quotes is no class, and its content may be a secret.
     if len(words) < 2 or words[0][0] != "word":
-        raise _refused("it begins with a login module and a control flag such as required")
+        raise _invalid_error("it begins with a login module and a control flag such as required")
     name = words[0][1].rpartition(".")[2]
     if words[1][1].lower() not in _FLAGS:
-        raise _refused(f"behind {name} the control flag is missing: one of {', '.join(_FLAGS)}")
+        raise _invalid_error(f"behind {name} the control flag is missing: one of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}
     rest = words[2:]
     while rest and rest[0] != ("sign", ";"):
         if len(rest) < 3 or rest[0][0] != "word" or rest[1] != ("sign", "=") or rest[2][0] == "sign":
             # Nothing of it is shown: a password without quotes may have fallen apart here.
-            raise _refused(f'behind {name} follows something else than name="value" pairs and a semicolon')
+            raise _invalid_error(f'behind {name} follows something else than name="value" pairs and a semicolon')
         options[rest[0][1]] = rest[2][1]
         rest = rest[3:]
     if not rest:
-        raise _refused(f"the entry for {name} does not end with a semicolon")
+        raise _invalid_error(f"the entry for {name} does not end with a semicolon")
     if len(rest) > 1:
-        raise _refused("there is more than one login module: name one")
+        raise _invalid_error("there is more than one login module: name one")
     return LoginModule(name, options)
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
+def _tokenize(text: str) -> list[tuple[str, str]]:
     """Kind (word, text, sign) and content."""
     found: list[tuple[str, str]] = []
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise _refused(f"character {position + 1} fits nowhere; is a value without quotes, or a quote not closed?")
+            raise _invalid_error(
+                f"character {position + 1} fits nowhere; is a value without quotes, or a quote not closed?"
+            )
         position = match.end()
         kind = match.lastgroup
         if kind in ("double", "single"):
-            found.append(("text", _ESCAPE.sub(_unescaped, match[kind])))
+            found.append(("text", _ESCAPE.sub(_unescape, match[kind])))
         elif kind is not None:
             found.append((kind, match[kind]))
     return found
 
 
-def _unescaped(match: re.Match[str]) -> str:
+def _unescape(match: re.Match[str]) -> str:
     escaped = match[1]
     return chr(int(escaped, 8)) if escaped[0] in "01234567" else _LETTERS.get(escaped, escaped)
 
 
-def _refused(text: str) -> ConfigError:
+def _invalid_error(text: str) -> ConfigError:
     return ConfigError(f"sasl.jaas.config is not valid: {text}", LOGIN_OPTIONS)

@@ -40,7 +40,7 @@ _SERVICE = re.compile(r"[A-Za-z0-9_.\-]{1,100}")
 
 
 class SecurityContext(Protocol):
-    """What each of them raises is an error of this package, told in a whole sentence."""
+    """A GSSAPI security context. Its methods raise errors of this package only."""
 
     @property
     def is_established(self) -> bool: ...
@@ -75,13 +75,13 @@ class GssapiExchange:
         if not challenge:
             raise _failure("it sent an empty message in the place of its proof")
         if self._context.is_established:
-            return self._choice(challenge)
+            return self._choose_layer(challenge)
         self._tokens += 1
         if self._tokens > TOKENS_MAX:
             raise _failure(f"it does not come to an end after {TOKENS_MAX} tokens")
         return self._context.step(challenge) or b""
 
-    def _choice(self, challenge: bytes) -> bytes:
+    def _choose_layer(self, challenge: bytes) -> bytes:
         offered = self._context.unwrap(challenge)
         if len(offered) != LAYERS_BYTES:
             raise _failure("its offer of security layers is not one")
@@ -133,10 +133,10 @@ def kerberos_login(
     for name, value in (("sasl.kerberos.principal", principal), ("sasl.kerberos.keytab", keytab)):
         if value is not None:
             raise ConfigError(f"{name} and sasl.jaas.config contradict each other: keep one", LOGIN_OPTIONS)
-    return _of_module(service, module)
+    return _login_from_module(service, module)
 
 
-def _of_module(service: str, module: Mapping[str, str]) -> KerberosLogin:
+def _login_from_module(service: str, module: Mapping[str, str]) -> KerberosLogin:
     flags = {name: value.strip().lower() == "true" for name, value in module.items()}
     wants_keytab, wants_cache = flags.get("useKeyTab", False), flags.get("useTicketCache", False)
     # Java refuses these, too.

@@ -1,6 +1,6 @@
-"""What the mechanisms of SASL are called, and what each of them can do: for whoever wants to know no more than that.
+"""The names of the SASL mechanisms, and the interface that each of them has.
 
-Their conversations are in modules of their own, which nobody needs who does not log in.
+Each mechanism is a module of its own, which is imported only where somebody logs in with it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Values by reference, as Java's config providers write them: `${env:NAME}` and `${file:/path/to/file:key}`.
 
-They are looked up where the value is used, so that neither job code nor what Spark ships between processes holds the
-secret. What is looked up is not looked into again. The looking up itself needs a file system and is passed in.
+They are replaced where the value is used, so that neither job code nor what Spark ships between processes holds the
+secret. A value that was looked up is not searched for references again. The look-up needs a file system: it is passed
+in.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ def has_reference(text: str) -> bool:
     return _REFERENCE.search(text) is not None
 
 
-def resolved(option: str, text: str, look_up: Callable[[str, str], str | None]) -> str:
+def replace_references(option: str, text: str, look_up: Callable[[str, str], str | None]) -> str:
     """`look_up(provider, place)` gives None for what is not there."""
 
-    def value_of(match: re.Match[str]) -> str:
+    def replace(match: re.Match[str]) -> str:
         found = look_up(match["provider"], match["place"])
         if found is None:
             shown = "".join(letter if letter.isprintable() else "?" for letter in match[0])
@@ -36,4 +37,4 @@ def resolved(option: str, text: str, look_up: Callable[[str, str], str | None]) 
             )
         return found
 
-    return _REFERENCE.sub(value_of, text)
+    return _REFERENCE.sub(replace, text)

@@ -57,13 +57,13 @@ class ScramExchange:
         return f"n,,{self._first_bare}".encode()
 
     def step(self, challenge: bytes) -> bytes | None:
-        text = self._text_of(challenge)
+        text = self._decode_message(challenge)
         if self._signature is None:
-            return self._final(text)
+            return self._client_final(text)
         self._verify(text, self._signature)
         return None
 
-    def _final(self, server_first: str) -> bytes:
+    def _client_final(self, server_first: str) -> bytes:
         found = _SERVER_FIRST.fullmatch(server_first)
         if found is None:
             raise self._failure("its first message is not one of SCRAM")
@@ -96,7 +96,7 @@ class ScramExchange:
         if not hmac.compare_digest(signature, expected):
             raise self._failure("its signature is wrong: it does not know the password and may be an impostor")
 
-    def _text_of(self, challenge: bytes) -> str:
+    def _decode_message(self, challenge: bytes) -> str:
         if len(challenge) > MESSAGE_BYTES_MAX:
             raise self._failure(f"it sent {len(challenge)} bytes, at most {MESSAGE_BYTES_MAX} make sense")
         try:

@@ -5,7 +5,7 @@
     key                 the secret key, hashed with day, region and service one after the other
     signature           the text, hashed with that key
 
-Two places for it: a header (`signed_headers`, for requests to STS) and the query of an address (`presigned_query`,
+Two places for it: a header (`sign_headers`, for requests to STS) and the query of an address (`presign_query`,
 which is also what AWS_MSK_IAM sends to a broker). Time is an argument.
 """
 
@@ -67,7 +67,7 @@ def signature(
     """`headers`: all that are signed, names in small letters."""
     lines = "".join(f"{name}:{' '.join(value.split())}\n" for name, value in sorted(headers.items()))
     hashed = hashlib.sha256(body).hexdigest()
-    canonical = "\n".join((method, quote(path), canonical_query(query), lines, signed_names(headers), hashed))
+    canonical = "\n".join((method, quote(path), canonical_query(query), lines, signed_header_names(headers), hashed))
     text = "\n".join((ALGORITHM, scope.time, str(scope), hashlib.sha256(canonical.encode()).hexdigest()))
     key = f"AWS4{secret_access_key}".encode()
     for part in str(scope).split("/"):
@@ -75,11 +75,11 @@ def signature(
     return hmac.digest(key, text.encode(), "sha256").hex()
 
 
-def signed_names(headers: Mapping[str, str]) -> str:
+def signed_header_names(headers: Mapping[str, str]) -> str:
     return ";".join(sorted(headers))
 
 
-def presigned_query(
+def presign_query(
     credentials: AwsCredentials, scope: CredentialScope, host: str, query: Mapping[str, str], life_s: int
 ) -> dict[str, str]:
     """The query of GET / at that host, with the signature in it."""
@@ -97,7 +97,7 @@ def presigned_query(
     return {**whole, "X-Amz-Signature": signed}
 
 
-def signed_headers(
+def sign_headers(
     credentials: AwsCredentials, scope: CredentialScope, headers: Mapping[str, str], body: bytes
 ) -> dict[str, str]:
     """Those of POST /, the signature among them."""
@@ -106,5 +106,5 @@ def signed_headers(
         whole["x-amz-security-token"] = credentials.session_token
     signed = signature(credentials.secret_access_key, scope, method="POST", query={}, headers=whole, body=body)
     credential = f"Credential={credentials.access_key_id}/{scope}"
-    whole["authorization"] = f"{ALGORITHM} {credential}, SignedHeaders={signed_names(whole)}, Signature={signed}"
+    whole["authorization"] = f"{ALGORITHM} {credential}, SignedHeaders={signed_header_names(whole)}, Signature={signed}"
     return whole

@@ -50,7 +50,7 @@ def renewal_s(now_s: float, end_s: float, *, factor: float, jitter: float, least
     return min(max(wanted_s, now_s + least_s), end_s - buffer_s)
 
 
-def token_of_answer(body: bytes, source: str) -> str:
+def parse_token_answer(body: bytes, source: str) -> str:
     """The token in the JSON answer of a token endpoint (RFC 6749, 5.1). Nothing of the answer gets into a text."""
     if len(body) > ANSWER_BYTES_MAX:
         raise AuthenticationError(
@@ -66,7 +66,7 @@ def token_of_answer(body: bytes, source: str) -> str:
     return token.strip()
 
 
-def error_of_answer(body: bytes) -> str:
+def parse_error_answer(body: bytes) -> str:
     """The word by which a token endpoint names what is wrong (RFC 6749, 5.2), such as invalid_client; or nothing."""
     try:
         answer = json.loads(body[:ANSWER_BYTES_MAX])

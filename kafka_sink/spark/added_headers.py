@@ -1,4 +1,4 @@
-"""Headers behind those that rows have themselves, by whole columns."""
+"""Headers of rows, added, found and dropped by whole columns. What is added stands behind a row's own headers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kafka_sink.records.bytes_column import plain
+from kafka_sink.records.bytes_column import to_plain
 from kafka_sink.records.varint import Array
-from kafka_sink.schemas.arrays import lists_of, valid_of
+from kafka_sink.schemas.arrays import read_lists, valid_mask
 
 _ENTRY = pa.struct([("key", pa.string()), ("value", pa.binary())])
 
@@ -25,7 +25,7 @@ class AddedHeader(NamedTuple):
     is_there: Array | None = None
 
 
-def with_headers(rows: pa.RecordBatch, added: Sequence[AddedHeader]) -> pa.RecordBatch:
+def add_headers(rows: pa.RecordBatch, added: Sequence[AddedHeader]) -> pa.RecordBatch:
     if not added:
         return rows
     count = rows.num_rows
@@ -51,43 +51,44 @@ def with_headers(rows: pa.RecordBatch, added: Sequence[AddedHeader]) -> pa.Recor
         taken += len(part)
     array = pa.ListArray.from_arrays(pa.array(joined, pa.int32()), pa.concat_arrays(parts).take(pa.array(places)))
     if "headers" in names:
-        return with_column(rows, "headers", array)
+        return set_column(rows, "headers", array)
     return pa.RecordBatch.from_arrays([*rows.columns, array], [*names, "headers"])
 
 
-def rows_with_header(rows: pa.RecordBatch, name: str) -> Array:
+def has_header(rows: pa.RecordBatch, name: str) -> Array:
+    """A mask of the rows."""
     if "headers" not in rows.schema.names:
         return np.zeros(rows.num_rows, np.bool_)
     offsets, entries = _entries(rows.column("headers"))
-    return np.diff(_counted_to(offsets, _are_called(entries, name))) > 0
+    return np.diff(_count_before(offsets, _match_name(entries, name))) > 0
 
 
-def without_header(rows: pa.RecordBatch, name: str, which: Array) -> pa.RecordBatch:
+def drop_header(rows: pa.RecordBatch, name: str, which: Array) -> pa.RecordBatch:
     """Every header of that name is left out in the rows of `which`."""
     if "headers" not in rows.schema.names:
         return rows
     offsets, entries = _entries(rows.column("headers"))
-    is_out = _are_called(entries, name) & np.repeat(which, np.diff(offsets))
+    is_out = _match_name(entries, name) & np.repeat(which, np.diff(offsets))
     if not is_out.any():
         return rows
-    kept = _counted_to(offsets, ~is_out)
+    kept = _count_before(offsets, ~is_out)
     array = pa.ListArray.from_arrays(pa.array(kept, pa.int32()), entries.take(pa.array(np.flatnonzero(~is_out))))
-    return with_column(rows, "headers", array)
+    return set_column(rows, "headers", array)
 
 
-def with_column(rows: pa.RecordBatch, name: str, array: pa.Array) -> pa.RecordBatch:
+def set_column(rows: pa.RecordBatch, name: str, array: pa.Array) -> pa.RecordBatch:
     """In place of the column of that name."""
     names = rows.schema.names
     arrays = [array if each == name else column for each, column in zip(names, rows.columns, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names)
 
 
-def _are_called(entries: pa.StructArray, name: str) -> Array:
+def _match_name(entries: pa.StructArray, name: str) -> Array:
     found: Array = pc.fill_null(pc.equal(entries.field("key"), name), False).to_numpy(zero_copy_only=False)
     return found
 
 
-def _counted_to(offsets: Array, mask: Array) -> Array:
+def _count_before(offsets: Array, mask: Array) -> Array:
     """How many of the entries before each offset are in the mask."""
     sums = np.zeros(len(mask) + 1, np.int64)
     np.cumsum(mask, out=sums[1:])
@@ -104,11 +105,11 @@ def _header_entries(header: AddedHeader) -> pa.StructArray:
 def _entries(column: pa.Array) -> tuple[Array, pa.Array]:
     """All headers of all rows side by side, as structs of key and value, and where those of each row begin. A null
     list has none, whatever lies under it."""
-    column = plain(column)
-    offsets, children = lists_of(column)
-    keys, values = children if len(children) == 2 else plain(children[0]).flatten()
+    column = to_plain(column)
+    offsets, children = read_lists(column)
+    keys, values = children if len(children) == 2 else to_plain(children[0]).flatten()
     entries = pa.StructArray.from_arrays([keys.cast(pa.string()), values.cast(pa.binary())], fields=list(_ENTRY))
-    valid = valid_of(column)
+    valid = valid_mask(column)
     if valid is None:
         return offsets, entries
     counts = np.diff(offsets)

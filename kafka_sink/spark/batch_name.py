@@ -21,7 +21,7 @@ _BATCH_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 _DIGITS = re.compile(r"[0-9]+")
 
 
-def named_batch(options: SinkOptions) -> BatchKey:
+def make_batch_key(options: SinkOptions) -> BatchKey:
     """As far as it is known at planning. A number that comes with a query is a batch of that query: the ledger keeps
     one record for all of them. Any other name is one of its own, within that query if there is one."""
     query_id, batch_id = options.query_id or "", options.batch_id or ""

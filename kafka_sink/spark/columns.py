@@ -89,10 +89,10 @@ _PLAIN_FORMATS: dict[str, type[DataType]] = {STRING: StringType, BINARY: BinaryT
 
 @dataclass(frozen=True)
 class WrittenColumns:
-    """`indices` are places in the DataFrame's schema, `names` stand in the same order. `record`: names and places of
-    the columns that the value is made of, if it is made of several. `sides` are those that have to be encoded.
-    `attributes`: those of a CloudEvent that come from columns, and the places of these. `traceparent`: the place of the
-    column with that header."""
+    """`indices` point into the DataFrame's schema, `names` stand in the same order. `record`: names and indices of the
+    columns that the value is made of, if it is made of several. `sides` are those that have to be encoded.
+    `attributes`: those of a CloudEvent that come from columns, and the indices of these. `traceparent`: the index of
+    the column with that header."""
 
     names: tuple[str, ...]
     indices: tuple[int, ...]
@@ -103,7 +103,7 @@ class WrittenColumns:
     traceparent: int | None = None
 
 
-def written_columns(
+def choose_columns(
     schema: StructType,
     topic: str | None,
     formats: FormatOptions | None = None,
@@ -127,7 +127,7 @@ def written_columns(
             continue
         index = names.index(column.name)
         found.append((column.name, index))
-        problems += _problem(column, schema.fields[index].dataType, side)
+        problems += _check_column(column, schema.fields[index].dataType, side)
     if record and value is not None and value.format in _PLAIN_FORMATS:
         found += _only_column(schema, record, value.format, problems)
         record = ()
@@ -157,7 +157,7 @@ def _attributes(
 ) -> tuple[tuple[str, int], ...]:
     found = []
     for attribute, column in envelope.attribute_columns:
-        index = _place(schema, f"cloudevents.{attribute}.column", column, _ATTRIBUTE_TYPES, problems)
+        index = _find_index(schema, f"cloudevents.{attribute}.column", column, _ATTRIBUTE_TYPES, problems)
         if index is not None:
             found.append((attribute, index))
     return tuple(found)
@@ -166,16 +166,16 @@ def _attributes(
 def _traceparent(schema: StructType, envelope: EnvelopeOptions, problems: list[ConfigError]) -> int | None:
     if envelope.traceparent_column is None:
         return None
-    return _place(schema, "traceparent.column", envelope.traceparent_column, (StringType,), problems)
+    return _find_index(schema, "traceparent.column", envelope.traceparent_column, (StringType,), problems)
 
 
-def _place(
+def _find_index(
     schema: StructType, option: str, column: str, kinds: tuple[type[DataType], ...], problems: list[ConfigError]
 ) -> int | None:
-    """Of a column that an option names; None if there is none of that name."""
+    """Of a column that an option names; None, with a problem noted, if there is none or its type does not fit."""
     names = [field.name for field in schema.fields]
     if column not in names:
-        text = f"{option}={column}: there is no such column. The DataFrame has {_listed(names)}"
+        text = f"{option}={column}: there is no such column. The DataFrame has {_columns_text(names)}"
         problems.append(ConfigError(text, COLUMN_MISSING))
         return None
     kind = schema.fields[names.index(column)].dataType
@@ -193,7 +193,7 @@ def _record(schema: StructType, value: SideFormat | None, problems: list[ConfigE
         return ()
     if value is None:
         text = (
-            f"required column value not found. The DataFrame has {_listed(names)}; name the payload value, for "
+            f"required column value not found. The DataFrame has {_columns_text(names)}; name the payload value, for "
             "example with selectExpr('to_json(struct(*)) AS value'), or set value.format"
         )
         problems.append(ConfigError(text, VALUE_MISSING))
@@ -203,12 +203,12 @@ def _record(schema: StructType, value: SideFormat | None, problems: list[ConfigE
     else:
         missing = [name for name in chosen if name not in names]
         if missing:
-            text = f"value.columns names {', '.join(missing)}; the DataFrame has {_listed(names)}"
+            text = f"value.columns names {', '.join(missing)}; the DataFrame has {_columns_text(names)}"
             problems.append(ConfigError(text, VALUE_MISSING))
         record = [(name, names.index(name)) for name in chosen if name in names]
     if not record and not problems:
         problems.append(
-            ConfigError(f"no column is left for the value. The DataFrame has {_listed(names)}", VALUE_MISSING)
+            ConfigError(f"no column is left for the value. The DataFrame has {_columns_text(names)}", VALUE_MISSING)
         )
     return tuple(record)
 
@@ -218,21 +218,21 @@ def _only_column(
 ) -> list[tuple[str, int]]:
     if len(record) > 1:
         names = [name for name, _ in record]
-        text = f"value.format={format_name} writes one column, not {_listed(names)}: set value.columns"
+        text = f"value.format={format_name} writes one column, not {_columns_text(names)}: set value.columns"
         problems.append(ConfigError(text, OPTIONS_CONTRADICT))
         return []
     index = record[0][1]
     wanted = _PLAIN_FORMATS[format_name]
     if not isinstance(schema.fields[index].dataType, wanted):
-        problems.append(_not_plain(record[0][0], schema.fields[index].dataType, format_name))
+        problems.append(_type_error(record[0][0], schema.fields[index].dataType, format_name))
     return [("value", index)]
 
 
-def _problem(column: _Column, kind: DataType, side: SideFormat | None) -> list[ConfigError]:
+def _check_column(column: _Column, kind: DataType, side: SideFormat | None) -> list[ConfigError]:
     if side is not None and side.format in ENCODED:
         return []
     if side is not None:
-        return [] if isinstance(kind, _PLAIN_FORMATS[side.format]) else [_not_plain(column.name, kind, side.format)]
+        return [] if isinstance(kind, _PLAIN_FORMATS[side.format]) else [_type_error(column.name, kind, side.format)]
     if column.accepts(kind):
         return []
     cure = column.cure
@@ -244,12 +244,12 @@ def _problem(column: _Column, kind: DataType, side: SideFormat | None) -> list[C
     return [ConfigError(f"{text}: {cure}", COLUMN_TYPE)]
 
 
-def _not_plain(name: str, kind: DataType, format_name: str) -> ConfigError:
+def _type_error(name: str, kind: DataType, format_name: str) -> ConfigError:
     return ConfigError(
         f"column {name} has type {kind.simpleString()}, and the format is {format_name}: CAST({name} AS {format_name})",
         COLUMN_TYPE,
     )
 
 
-def _listed(names: list[str]) -> str:
+def _columns_text(names: list[str]) -> str:
     return "the columns " + ", ".join(names) if names else "no columns"

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource
 
 from kafka_sink.error_table.writes import INTERPRETER_WITHOUT_PACKAGE, SINK_ONLY
 from kafka_sink.errors import ConfigError
-from kafka_sink.spark.first_line import explained_to_spark
+from kafka_sink.spark.first_line import explain_to_spark
 from kafka_sink.spark.heap import HEAP
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ class KafkaSinkDataSource(DataSource):
         self.options = dict(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        with explained_to_spark():
-            writer: DataSourceWriter = _planning().planned_batch(self.options, schema, overwrite)
+        with explain_to_spark():
+            writer: DataSourceWriter = _planning().plan_batch(self.options, schema, overwrite)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        with explained_to_spark():
-            writer: DataSourceStreamWriter = _planning().planned_stream(self.options, schema, overwrite)
+        with explain_to_spark():
+            writer: DataSourceStreamWriter = _planning().plan_stream(self.options, schema, overwrite)
         return writer
 
     # Spark asks for these only where somebody wants to read. `schema` comes first unless the reader has set one.
@@ -70,7 +70,7 @@ class KafkaSinkDataSource(DataSource):
 
 
 def _refuse_to_read() -> NoReturn:
-    with explained_to_spark():
+    with explain_to_spark():
         raise ConfigError(READ_WITH, SINK_ONLY)
 
 
@@ -84,7 +84,7 @@ def _planning() -> ModuleType:
             "PYSPARK_PYTHON (spark.pyspark.python) to the interpreter that has it, on the driver and on each executor",
             INTERPRETER_WITHOUT_PACKAGE,
         ) from error
-    HEAP.work_begins()
+    HEAP.on_work_begin()
     return planning
 
 

@@ -18,7 +18,7 @@ from functools import cache, lru_cache
 from kafka_sink.admin.client import Client, TransactionSupport
 from kafka_sink.admin.ledger_topic import check_ledger_topic
 from kafka_sink.error_table.brokers import NO_TRANSACTIONS, TRANSACTION_TOO_LONG
-from kafka_sink.errors import ConfigError
+from kafka_sink.errors import ConfigError, KafkaSinkError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.identity import label_of, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
@@ -34,7 +34,7 @@ from kafka_sink.exactly_once.session import (
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.files import look_in_spark_files
-from kafka_sink.spark.unfinished import commit_under_way, forget, unfinished_commits
+from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
 
 look_in_spark_files()
 _LOGGER = logging.getLogger("kafka_sink")
@@ -68,6 +68,11 @@ class Driver:
         operation = DriverOperation.ABORT if key.has_ledger else DriverOperation.ABORT_WITHOUT_LEDGER
         return self._run(Job(operation, key, receipts, _wall_ms()))
 
+    def sweep_write(self, key: BatchKey) -> CommitResult:
+        """Aborts what the tasks of a batch write left open. Only for one that was never asked to commit anything: the
+        ledger is not looked at."""
+        return self._run(Job(DriverOperation.ABORT_WITHOUT_LEDGER, key, wall_ms=_wall_ms()))
+
     def recover(self) -> CommitResult:
         """Finishes what an earlier run has decided, before any task of this one runs: its transactions have a time
         limit. Fences nobody."""
@@ -80,7 +85,7 @@ class Driver:
         verdict = self._client.run(Committer(self._delivery_settings(), self._session, job, self._client.now_ms()))
         for note in verdict.notes:
             if note == NOT_VERIFIED:
-                _tell_once(note, os.getpid())
+                _warn_once(note, os.getpid())
             else:
                 _LOGGER.warning("sink %s: %s", self._session.sink_id, note)
         if verdict.swept:
@@ -114,12 +119,12 @@ class Driver:
 
     # ---- at planning time ------------------------------------------------------------------------------------------
 
-    def checked(self) -> SinkOptions:
+    def check_cluster(self) -> SinkOptions:
         """Raises what a task or a commit would raise later; returns the options with what the brokers allow."""
         client, options = self._client, self._options
         client.reach()
         if options.is_exactly_once:
-            options = self._with_transactions(options)
+            options = self._check_transactions(options)
         for topic in (options.topic, options.dead_letter_topic):
             if topic is not None:
                 client.describe_topic(topic)
@@ -130,7 +135,7 @@ class Driver:
     def check_ledger(self) -> None:
         check_ledger_topic(self._client, self._options)
 
-    def _with_transactions(self, options: SinkOptions) -> SinkOptions:
+    def _check_transactions(self, options: SinkOptions) -> SinkOptions:
         """At-least-once where the brokers have none, if the user said so."""
         missing = self._support().missing
         if not missing:
@@ -164,7 +169,7 @@ class Driver:
         return int(text) if text.lstrip("-").isdigit() else None
 
 
-def committed(
+def commit_batch(
     options: SinkOptions, sink_id: str | None, run: str, key: BatchKey, receipts: Sequence[TaskReceipt], write: str = ""
 ) -> Conclusion:
     """How the batch ended; raises `CommitError` if it did not, or not entirely.
@@ -174,19 +179,36 @@ def committed(
     """
     if sink_id is None or not (key.is_first or any(receipt.transaction is not None for receipt in receipts)):
         return Conclusion.DELIVERED
-    with commit_under_way(sink_id, run):
-        verdict = _with_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.commit(key, receipts))
+    with mark_commit(sink_id, run):
+        verdict = _use_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.commit(key, receipts))
     return verdict.conclusion
 
 
-def aborted(
+def abort_batch(
     options: SinkOptions, sink_id: str | None, run: str, key: BatchKey, receipts: Sequence[TaskReceipt], write: str = ""
 ) -> Conclusion | None:
-    """None: there were no transactions to abort."""
-    if sink_id is None or all(receipt.transaction is None for receipt in receipts):
+    """None: no receipt names a transaction to abort.
+
+    Tasks that Spark killed left no receipt, and what they had open would hold back readers until its time-out. A run
+    that is one batch write's own decides nothing else, so all of it is aborted. That of a query may have decided
+    another batch, and is swept after its next one.
+    """
+    if sink_id is None:
         return None
-    verdict = _with_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.abort(key, receipts))
+    if all(receipt.transaction is None for receipt in receipts):
+        if run == write:
+            _sweep_write(options, sink_id, run, key)
+        return None
+    verdict = _use_driver(options, sink_id, run, key.query_id, write, lambda driver: driver.abort(key, receipts))
     return verdict.conclusion
+
+
+def _sweep_write(options: SinkOptions, sink_id: str, run: str, key: BatchKey) -> None:
+    try:
+        _use_driver(options, sink_id, run, key.query_id, run, lambda driver: driver.sweep_write(key))
+    except KafkaSinkError as error:
+        # Spark is about to tell why the write failed; this must not take that error's place.
+        _LOGGER.warning("what killed tasks left open could not be looked for and ends by its time-out: %s", error)
 
 
 @cache
@@ -195,7 +217,7 @@ def _drivers(pid: int) -> dict[tuple[SinkOptions, str, str, str, str], Driver]:
     return {}
 
 
-def _with_driver(
+def _use_driver(
     options: SinkOptions, sink_id: str, run: str, query_id: str, write: str, act: Callable[[Driver], CommitResult]
 ) -> CommitResult:
     """The driver of this sink, run and write, as this process remembers it; one that failed is forgotten."""
@@ -213,17 +235,17 @@ def _with_driver(
     return verdict
 
 
-def checked_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
+def check_with_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
     """What planning asks Kafka, once per process and configuration: a stream is planned before every micro-batch. Again
     after a commit that did not end well: a query that is started again must not wait for its first commit.
 
     `sink_id` of None: no ledger is kept.
     """
-    marks = [] if sink_id is None else unfinished_commits(sink_id)
+    marks = [] if sink_id is None else find_unfinished_commits(sink_id)
     if marks:
-        _answer_of_kafka.cache_clear()
-    settled = _answer_of_kafka(options, sink_id, pid)
-    forget(marks)
+        _ask_kafka.cache_clear()
+    settled = _ask_kafka(options, sink_id, pid)
+    remove_marks(marks)
     return settled
 
 
@@ -249,10 +271,10 @@ def create_topics(options: SinkOptions, pid: int) -> None:
 
 
 @lru_cache(maxsize=CHECKS_MAX)
-def _answer_of_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
+def _ask_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> SinkOptions:
     driver = Driver(options, sink_id or "")
     try:
-        settled = driver.checked()
+        settled = driver.check_cluster()
         if sink_id is not None and settled.is_exactly_once:
             driver.check_ledger()
             driver.recover()
@@ -262,7 +284,7 @@ def _answer_of_kafka(options: SinkOptions, sink_id: str | None, pid: int) -> Sin
 
 
 @lru_cache(maxsize=1)
-def _tell_once(note: str, pid: int) -> None:
+def _warn_once(note: str, pid: int) -> None:
     """The process id is part of the key because a forked child inherits what its parent remembers."""
     _LOGGER.warning("%s", note)
 

@@ -1,4 +1,4 @@
-"""Keys and values of an Arrow batch by their schemas, in a task. What the driver has settled comes with the plan; no
+"""Keys and values of an Arrow batch by their schemas, in a task. The schemas come with the plan from the driver; no
 registry is asked here."""
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from kafka_sink.admin.side_plan import SidePlan
 from kafka_sink.errors import ConfigError, DataError
-from kafka_sink.schemas.arrays import valid_of
+from kafka_sink.schemas.arrays import valid_mask
 from kafka_sink.schemas.encoder import Encoder
 from kafka_sink.schemas.match import plan
-from kafka_sink.spark.added_headers import AddedHeader, with_column, with_headers
+from kafka_sink.spark.added_headers import AddedHeader, add_headers, set_column
 
 
 class RowEncoding:
@@ -21,28 +21,28 @@ class RowEncoding:
         self.sides = tuple(side.side for side in sides)
         self._encoders: dict[tuple[str, pa.DataType], Encoder] = {}
 
-    def encoded(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int, DataError]]:
+    def encode(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Mapping[int, DataError]]:
         """The rows with bytes in place of the columns, and those that do not fit, in order."""
         misfits: dict[int, DataError] = {}
         for side in self._sides:
             column = rows.column(side.side)
             found = self._encoder(side, column.type).encode(column, side.prefix, side.side)
             misfits = {**found.misfits, **misfits}
-            rows = with_column(rows, side.side, found.array)
+            rows = set_column(rows, side.side, found.array)
             if side.headers:
                 # Those of a null (a tombstone) say nothing and are left out.
-                rows = with_headers(rows, [AddedHeader(*pair, valid_of(found.array)) for pair in side.headers])
+                rows = add_headers(rows, [AddedHeader(*pair, valid_mask(found.array)) for pair in side.headers])
         return rows, dict(sorted(misfits.items()))
 
-    def told(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with JSON in place of the columns, for dead letters: whatever is in them can be told so."""
+    def to_json(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows with JSON in place of the columns, for dead letters: JSON can hold what does not fit the schema."""
         for side in self._sides:
             column = rows.column(side.side)
             try:
                 array = plan(column.type, None).encode(column, b"", side.side).array
             except ConfigError:  # a type that JSON has no text for
                 array = pa.nulls(len(column), pa.binary())
-            rows = with_column(rows, side.side, array)
+            rows = set_column(rows, side.side, array)
         return rows
 
     def _encoder(self, side: SidePlan, kind: pa.DataType) -> Encoder:

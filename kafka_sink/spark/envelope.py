@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 
 from kafka_sink.error_table.writes import EVENT_INCOMPLETE
 from kafka_sink.errors import DataError
-from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, STRUCTURED_MODE, EnvelopeOptions, rendered
-from kafka_sink.records.bytes_column import plain
+from kafka_sink.options.sink_options import ATTRIBUTE_COLUMN, STRUCTURED_MODE, EnvelopeOptions, fill_placeholders
+from kafka_sink.records.bytes_column import to_plain
 from kafka_sink.records.varint import Array
 from kafka_sink.schemas.match import plan
-from kafka_sink.spark.added_headers import AddedHeader, with_column, with_headers
+from kafka_sink.spark.added_headers import AddedHeader, add_headers, set_column
 from kafka_sink.spark.trace_header import TraceHeader
 
 SPEC_VERSION = "1.0"
@@ -44,40 +44,40 @@ class Envelope:
     ) -> None:
         self._options = options
         self._traces = TraceHeader(options.traceparent_column, span)
-        self._headers = [AddedHeader(name, rendered(text, known).encode()) for name, text in options.headers]
-        self._constants = {name: rendered(text, known) for name, text in options.attributes}
+        self._headers = [AddedHeader(name, fill_placeholders(text, known).encode()) for name, text in options.headers]
+        self._constants = {name: fill_placeholders(text, known) for name, text in options.attributes}
         self._id_prefix = id_prefix
         if options.content_type is not None:
             self._constants.setdefault(DATA_CONTENT_TYPE, options.content_type)
 
-    def applied(self, rows: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, dict[int, DataError]]:
+    def apply(self, rows: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, dict[int, DataError]]:
         """The rows in their envelope, without the columns of attributes; and those that make no event."""
         misfits: dict[int, DataError] = {}
         if self._options.mode is not None:
             attributes = self._attributes(rows, first_row)
-            misfits = _without_required(attributes, rows.num_rows)
+            misfits = _find_incomplete(attributes, rows.num_rows)
             rows = rows.select([name for name in rows.schema.names if not name.startswith(ATTRIBUTE_COLUMN)])
             if self._options.mode == STRUCTURED_MODE:
-                values, unfit = self._events(attributes, plain(rows.column("value")))
+                values, unfit = self._events(attributes, to_plain(rows.column("value")))
                 misfits = {**unfit, **misfits}
-                rows = with_column(rows, "value", values)
-                rows = with_headers(rows, [AddedHeader(CONTENT_TYPE, STRUCTURED_TYPE)])
+                rows = set_column(rows, "value", values)
+                rows = add_headers(rows, [AddedHeader(CONTENT_TYPE, STRUCTURED_TYPE)])
             else:
-                rows = with_headers(rows, [_header(name, column) for name, column in attributes.items()])
-        rows = self._traces.written(with_headers(rows, self._headers), first_row)
+                rows = add_headers(rows, [_header(name, column) for name, column in attributes.items()])
+        rows = self._traces.add_to(add_headers(rows, self._headers), first_row)
         return rows, dict(sorted(misfits.items()))
 
     def _attributes(self, rows: pa.RecordBatch, first_row: int) -> dict[str, Attribute]:
         found: dict[str, Attribute] = {"specversion": SPEC_VERSION, **self._constants}
         for name, _ in self._options.attribute_columns:
-            column = plain(rows.column(ATTRIBUTE_COLUMN + name))
-            found[name] = column if self._stays(name, column.type) else _text(column)
+            column = to_plain(rows.column(ATTRIBUTE_COLUMN + name))
+            found[name] = column if self._keeps_type(name, column.type) else _text(column)
         if "id" not in found:
             numbers = pa.array(np.arange(first_row, first_row + rows.num_rows)).cast(pa.string())
             found["id"] = pc.binary_join_element_wise(self._id_prefix, numbers, "-")
         return found
 
-    def _stays(self, name: str, kind: pa.DataType) -> bool:
+    def _keeps_type(self, name: str, kind: pa.DataType) -> bool:
         """In JSON an extension can be a number or a boolean; whole numbers of the specification have 32 bits."""
         if self._options.mode != STRUCTURED_MODE or name in TEXTS:
             return False
@@ -99,10 +99,10 @@ class Envelope:
         if self._options.has_own_json:
             return b"data", contents, {}
         is_text = pa.types.is_string(data.type) or pa.types.is_large_string(data.type)
-        if _is_json(self._constants[DATA_CONTENT_TYPE]):
+        if _is_json_type(self._constants[DATA_CONTENT_TYPE]):
             misfits = {}
             for row, content in enumerate(contents.to_pylist()):
-                if content is not None and not _can_be_read(content):
+                if content is not None and not _is_valid_json(content):
                     text = f"the value of row {row} is no JSON, and datacontenttype says that it is"
                     misfits[row] = DataError(text, EVENT_INCOMPLETE, row=row, column="value")
             return b"data", contents, misfits
@@ -127,7 +127,7 @@ def _text(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
-def _without_required(attributes: Mapping[str, Attribute], count: int) -> dict[int, DataError]:
+def _find_incomplete(attributes: Mapping[str, Attribute], count: int) -> dict[int, DataError]:
     misfits = {}
     for name in REQUIRED:
         column = attributes[name]
@@ -139,20 +139,21 @@ def _without_required(attributes: Mapping[str, Attribute], count: int) -> dict[i
     return misfits
 
 
-def _is_json(content_type: str) -> bool:
+def _is_json_type(content_type: str) -> bool:
     media = content_type.partition(";")[0].strip().lower()
     return media.endswith(("/json", "+json"))
 
 
-def _can_be_read(content: bytes) -> bool:
+def _is_valid_json(content: bytes) -> bool:
+    """It becomes a part of a text in UTF-8, so it must be one. Of bytes Python would read other encodings, too."""
     try:
-        json.loads(content, parse_constant=_refused)
+        json.loads(content.decode(), parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return False
     return True
 
 
-def _refused(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
     """NaN and Infinity are Python's, not JSON's."""
     raise ValueError(name)
 
@@ -160,7 +161,7 @@ def _refused(name: str) -> NoReturn:
 def _base64(contents: pa.Array) -> pa.Array:
     from base64 import b64encode
 
-    def quoted(content: bytes | None) -> Any:
+    def quote(content: bytes | None) -> Any:
         return None if content is None else b'"' + b64encode(content) + b'"'
 
-    return pa.array([quoted(content) for content in contents.to_pylist()], pa.binary())
+    return pa.array([quote(content) for content in contents.to_pylist()], pa.binary())

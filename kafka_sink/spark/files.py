@@ -7,7 +7,7 @@ import os
 
 from pyspark import SparkFiles
 
-from kafka_sink.io.files import also_look_in
+from kafka_sink.io.files import add_search_folder
 
 # Spark sets it for every Python process, over Spark Connect as well, to folders that go with the application.
 LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
@@ -15,7 +15,7 @@ LOCAL_FOLDERS = "SPARK_LOCAL_DIRS"
 
 def look_in_spark_files() -> None:
     """To be called by whatever connects from inside Spark; once is enough."""
-    also_look_in(spark_folder)
+    add_search_folder(spark_folder)
 
 
 def spark_folder() -> str | None:

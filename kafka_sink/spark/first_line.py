@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafka_sink.errors import KafkaSinkError, LocalProtocolError, explained
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, explain_error
 from kafka_sink.io.error_copy import copy_error
 
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
@@ -26,17 +26,17 @@ _LOGGER = logging.getLogger("kafka_sink")
 
 
 @contextmanager
-def explained_to_spark() -> Iterator[None]:
+def explain_to_spark() -> Iterator[None]:
     """Around everything that Spark calls."""
     try:
         yield
     except KafkaSinkError as error:
         _LOGGER.debug("this error goes to Spark", exc_info=True)
         if isinstance(error, LocalProtocolError):
-            raise copy_error(error, explained(error)) from error
+            raise copy_error(error, explain_error(error)) from error
         if is_spark_worker():
             os.environ[HIDE_TRACEBACK] = "1"
-        raise copy_error(error, explained(error)) from None
+        raise copy_error(error, explain_error(error)) from None
 
 
 def is_spark_worker() -> bool:

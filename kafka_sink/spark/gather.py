@@ -14,7 +14,7 @@ import pyarrow as pa
 from kafka_sink.records.assembler import CHUNK_BYTES
 
 
-def gathered(arrow_batches: Iterable[pa.RecordBatch], bytes_min: int = CHUNK_BYTES) -> Iterator[pa.RecordBatch]:
+def gather_batches(arrow_batches: Iterable[pa.RecordBatch], bytes_min: int = CHUNK_BYTES) -> Iterator[pa.RecordBatch]:
     """The same rows in the same order. Batches are joined until they have that many bytes; empty ones are left out."""
     waiting: list[pa.RecordBatch] = []
     byte_count = 0
@@ -24,13 +24,13 @@ def gathered(arrow_batches: Iterable[pa.RecordBatch], bytes_min: int = CHUNK_BYT
         waiting.append(arrow_batch)
         byte_count += arrow_batch.nbytes
         if byte_count >= bytes_min:
-            yield _joined(waiting)
+            yield _join(waiting)
             waiting, byte_count = [], 0
     if waiting:
-        yield _joined(waiting)
+        yield _join(waiting)
 
 
-def _joined(arrow_batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def _join(arrow_batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     if len(arrow_batches) == 1:
         return arrow_batches[0]
     (joined,) = pa.Table.from_batches(arrow_batches).combine_chunks().to_batches()

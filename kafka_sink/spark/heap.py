@@ -27,7 +27,7 @@ class LastingHeap:
         self._module_count = 0
         self._begun_count = 0
 
-    def work_begins(self) -> None:
+    def on_work_begin(self) -> None:
         """To be called where a task, planning or a commit begins, behind its imports."""
         self._begun_count += 1
         if self._begun_count % RENEWED_AFTER == 0:

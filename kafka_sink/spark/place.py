@@ -22,7 +22,7 @@ from kafka_sink.exactly_once.identity import run_hash, sink_id_of_query
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.batch_name import batch_of_task
 from kafka_sink.spark.task import TaskPlace
-from kafka_sink.spark.triggers import refuse_continuous
+from kafka_sink.spark.triggers import continuous_error
 
 CONTINUOUS = "__is_continuous_processing"
 QUERY_ID, BATCH_ID, RUN_ID = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
@@ -31,30 +31,30 @@ _RANDOM_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{
 
 
 def place_in_stream(sink_id: str | None) -> TaskPlace:
-    context = _context()
+    context = _task_context()
     if context.getLocalProperty(CONTINUOUS) == "true":
-        raise refuse_continuous()
+        raise continuous_error()
     query_id, batch_id, run_id = (context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, RUN_ID))
     if query_id is None or batch_id is None or run_id is None:
         raise LocalProtocolError(
             f"Spark did not tell this task its streaming batch (properties {QUERY_ID}, {BATCH_ID}, {RUN_ID})",
             SPARK_UNEXPECTED,
         )
-    return _place(context, BatchKey(query_id, int(batch_id)), run_hash(run_id), sink_id)
+    return _make_place(context, BatchKey(query_id, int(batch_id)), run_hash(run_id), sink_id)
 
 
 def place_in_batch(key: BatchKey, run: str, sink_id: str | None) -> TaskPlace:
-    context = _context()
+    context = _task_context()
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
     named = batch_of_task(key, sink_id, query_id, batch_id)
     if query_id is None or named == key or named.query_id != query_id:
-        return _place(context, named, run, sink_id)
+        return _make_place(context, named, run, sink_id)
     run_id = _run_id_of(query_id, context)
     run_of_query = run if run_id is None else run_hash(run_id)
-    return _place(context, named, run_of_query, sink_id, errors_may_be_caught=True)
+    return _make_place(context, named, run_of_query, sink_id, errors_may_be_caught=True)
 
 
-def _place(
+def _make_place(
     context: TaskContext,
     key: BatchKey,
     run: str,
@@ -82,7 +82,7 @@ def _run_id_of(query_id: str, context: TaskContext) -> str | None:
     return run_id if RUN_TITLE not in description or RUN_TITLE + run_id in description else None
 
 
-def _context() -> TaskContext:
+def _task_context() -> TaskContext:
     context = TaskContext.get()
     if context is None:
         raise LocalProtocolError("a writer can only write inside a Spark task", SPARK_UNEXPECTED)

@@ -20,13 +20,13 @@ from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options.format_names import ENCODED
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
-from kafka_sink.spark.batch_name import named_batch
-from kafka_sink.spark.columns import WrittenColumns, written_columns
-from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, checked_with_kafka, create_topics
+from kafka_sink.spark.batch_name import make_batch_key
+from kafka_sink.spark.columns import WrittenColumns, choose_columns
+from kafka_sink.spark.driver import CHECKS_MAX, UNNAMED_BATCH, check_with_kafka, create_topics
 from kafka_sink.spark.files import application_folder
 from kafka_sink.spark.log import show_log
 from kafka_sink.spark.sockets import advise_sockets
-from kafka_sink.spark.triggers import is_before_any_batch, refuse_continuous
+from kafka_sink.spark.triggers import continuous_error, is_before_any_batch
 from kafka_sink.spark.writer import BatchWriter
 
 if TYPE_CHECKING:
@@ -37,27 +37,27 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("kafka_sink")
 
 
-def planned_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+def plan_batch(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     if overwrite:
         raise ConfigError(
             'mode("overwrite") is not supported: rows are appended to a topic, nothing is deleted from it. '
             'Write with mode("append"); to start with an empty topic, delete and create it first',
             MODE_NOT_SUPPORTED,
         )
-    checked = _checked(settings, schema)
+    checked = _check_write(settings, schema)
     options = checked.options
     if not options.is_exactly_once:
-        return BatchWriter(*checked.settled(options, None), UNNAMED_BATCH, run=uuid.uuid4().hex)
+        return BatchWriter(*checked.finish_planning(options, None), UNNAMED_BATCH, run=uuid.uuid4().hex)
     run = run_of_label(options.batch_id or "", uuid.uuid4().hex)
     if options.batch_id is None:
-        settled, written = checked.settled(options, None)
-        return BatchWriter(settled, written, UNNAMED_BATCH, run=run, sink_id=_kept(settled, f"batch-{run}"))
+        settled, written = checked.finish_planning(options, None)
+        return BatchWriter(settled, written, UNNAMED_BATCH, run=run, sink_id=_sink_id_of_batch(settled, f"batch-{run}"))
     # Whether it is new is nothing that a single write knows: foreachBatch may have left out the batches without rows.
-    settled, written = checked.settled(replace(options, ledger_accepts_new_sink=True), options.sink_id)
-    return BatchWriter(settled, written, named_batch(options), run=run, sink_id=_kept(settled))
+    settled, written = checked.finish_planning(replace(options, ledger_accepts_new_sink=True), options.sink_id)
+    return BatchWriter(settled, written, make_batch_key(options), run=run, sink_id=_sink_id_of_batch(settled))
 
 
-def planned_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+def plan_stream(settings: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
     if overwrite:
         raise ConfigError(
             'outputMode("complete") is not supported: it means to replace the whole topic at every batch. Use '
@@ -65,7 +65,7 @@ def planned_stream(settings: Mapping[str, str], schema: StructType, overwrite: b
             MODE_NOT_SUPPORTED,
         )
     if is_before_any_batch(settings):
-        raise refuse_continuous()
+        raise continuous_error()
     try:
         from kafka_sink.spark.stream_writer import StreamWriter
     except ImportError:
@@ -74,7 +74,7 @@ def planned_stream(settings: Mapping[str, str], schema: StructType, overwrite: b
             "foreachBatch, work here",
             SPARK_TOO_OLD,
         ) from None
-    checked = _checked(settings, schema)
+    checked = _check_write(settings, schema)
     options = checked.options
     if options.batch_id is not None:
         raise ConfigError(
@@ -82,11 +82,11 @@ def planned_stream(settings: Mapping[str, str], schema: StructType, overwrite: b
             OPTIONS_CONTRADICT,
         )
     sink_id = _sink_id_of_stream(options) if options.is_exactly_once else None
-    settled, written = checked.settled(options, sink_id)
+    settled, written = checked.finish_planning(options, sink_id)
     return StreamWriter(settled, written, sink_id if settled.is_exactly_once else None)
 
 
-def _kept(settled: SinkOptions, unnamed: str | None = None) -> str | None:
+def _sink_id_of_batch(settled: SinkOptions, unnamed: str | None = None) -> str | None:
     """Under which sink id transactions are; None: without, because the brokers have none."""
     return settled.sink_id or unnamed if settled.is_exactly_once else None
 
@@ -103,7 +103,7 @@ def _sink_id_of_stream(options: SinkOptions) -> str:
     )
 
 
-class _Checked(NamedTuple):
+class _CheckedWrite(NamedTuple):
     """What was found good by itself; where the registry is and how to log in there stays out of the options."""
 
     options: SinkOptions
@@ -111,23 +111,23 @@ class _Checked(NamedTuple):
     formats: FormatOptions | None
     schema: StructType
 
-    def settled(self, options: SinkOptions, sink_id: str | None) -> tuple[SinkOptions, WrittenColumns]:
+    def finish_planning(self, options: SinkOptions, sink_id: str | None) -> tuple[SinkOptions, WrittenColumns]:
         """Topics are there before the registry is asked: nothing is registered for a topic that is not."""
         create_topics(options, os.getpid())
-        settled = checked_with_kafka(options, sink_id, os.getpid())
+        settled = check_with_kafka(options, sink_id, os.getpid())
         if settled.telemetry is not None:
-            from kafka_sink.spark.telemetry import telemetry_begun
+            from kafka_sink.spark.telemetry import begin_telemetry
 
-            settled = replace(settled, telemetry=telemetry_begun(settled.telemetry, self.columns, self.schema))
+            settled = replace(settled, telemetry=begin_telemetry(settled.telemetry, self.columns, self.schema))
         if self.formats is None:
             return settled, self.columns
         return settled, replace(self.columns, sides=_sides(self.formats, self.schema, self.columns, options))
 
 
-def _checked(settings: Mapping[str, str], schema: StructType) -> _Checked:
+def _check_write(settings: Mapping[str, str], schema: StructType) -> _CheckedWrite:
     show_log()
     options = parse_sink_options(settings)
-    columns = written_columns(schema, options.topic, options.formats, options.envelope)
+    columns = choose_columns(schema, options.topic, options.formats, options.envelope)
     for name, option in (
         (options.partitioner, "kafka.partitioner.class"),
         (options.summary_listener, "summary.listener"),
@@ -135,9 +135,9 @@ def _checked(settings: Mapping[str, str], schema: StructType) -> _Checked:
         if name is not None:
             load_user_function(name, option)
     formats, options = options.formats, replace(options, formats=None)
-    _tell_once(options, columns, os.getpid())
+    _warn_once(options, columns, os.getpid())
     advise_sockets()
-    return _Checked(options, columns, formats, schema)
+    return _CheckedWrite(options, columns, formats, schema)
 
 
 def _sides(
@@ -145,8 +145,8 @@ def _sides(
 ) -> tuple[SidePlan, ...]:
     # Loads pyarrow, which planning needs for nothing else.
     from kafka_sink.admin.registry_memory import keep_schemas_in
-    from kafka_sink.admin.side_planning import planned_side
-    from kafka_sink.schemas.spark_types import arrow_of_json
+    from kafka_sink.admin.side_planning import plan_side
+    from kafka_sink.schemas.spark_types import arrow_type_from_json
 
     keep_schemas_in(application_folder)
     sides = []
@@ -157,13 +157,13 @@ def _sides(
             found: Any = StructType([schema.fields[index] for _, index in columns.record]).jsonValue()
         else:
             found = schema.fields[columns.indices[columns.names.index(side)]].dataType.jsonValue()
-        kind = arrow_of_json(found, "")
-        sides.append(planned_side(side, chosen, formats.registry, kind, options.topic)[0])
+        kind = arrow_type_from_json(found, "")
+        sides.append(plan_side(side, chosen, formats.registry, kind, options.topic)[0])
     return tuple(sides)
 
 
 @lru_cache(maxsize=CHECKS_MAX)
-def _tell_once(options: SinkOptions, columns: WrittenColumns, pid: int) -> None:
+def _warn_once(options: SinkOptions, columns: WrittenColumns, pid: int) -> None:
     """The process id is part of the key because a forked child inherits what its parent remembers."""
     for notice in options.notices:
         _LOGGER.warning("%s", notice)

@@ -31,8 +31,8 @@ _LOGGER = logging.getLogger("kafka_sink")
 
 def advise_sockets() -> None:
     """For planning: it runs on the driver, whose log is read."""
-    if is_reached_over_tcp(os.environ) and _spark_has_them(pyspark.__version__):
-        _tell_once(application_folder(), os.getpid())
+    if is_reached_over_tcp(os.environ) and _has_unix_sockets(pyspark.__version__):
+        _log_once(application_folder(), os.getpid())
 
 
 def is_reached_over_tcp(environment: Mapping[str, str]) -> bool:
@@ -41,13 +41,13 @@ def is_reached_over_tcp(environment: Mapping[str, str]) -> bool:
     return "PYTHON_WORKER_FACTORY_SECRET" in environment and not has_unix_socket
 
 
-def _spark_has_them(version: str) -> bool:
+def _has_unix_sockets(version: str) -> bool:
     major, minor = version.split(".")[:2]
     return (int(major), int(minor)) >= FIRST_VERSION
 
 
 @lru_cache(maxsize=1)
-def _tell_once(folder: str | None, pid: int) -> None:
+def _log_once(folder: str | None, pid: int) -> None:
     if folder is not None and os.path.isabs(folder) and not _is_first_in(folder):
         return
     _LOGGER.info(

@@ -11,18 +11,18 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
-from kafka_sink.spark.first_line import explained_to_spark
+from kafka_sink.spark.first_line import explain_to_spark
 from kafka_sink.spark.heap import HEAP
-from kafka_sink.spark.triggers import refuse_continuous
+from kafka_sink.spark.triggers import continuous_error
 from kafka_sink.spark.writer import (
     CommitMessage,
     FinishedBatch,
     conclude,
     figures_of,
     give_up,
-    message_of_task,
     receipts_left,
     receipts_of,
+    run_task,
 )
 
 if TYPE_CHECKING:
@@ -37,33 +37,33 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._columns = columns
         self._sink_id = sink_id
 
-    @explained_to_spark()
+    @explain_to_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
         from kafka_sink.spark.place import place_in_stream
 
-        HEAP.work_begins()
+        HEAP.on_work_begin()
         place = place_in_stream(self._sink_id)
-        return message_of_task(self._options, self._columns, iterator, place)
+        return run_task(self._options, self._columns, iterator, place)
 
-    @explained_to_spark()
+    @explain_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        from kafka_sink.spark.driver import committed
+        from kafka_sink.spark.driver import commit_batch
 
         if any(message is None for message in messages):
-            raise refuse_continuous()  # only there it happens: a batch is committed when all its tasks have ended well
+            raise continuous_error()  # only there it happens: a batch is committed when all its tasks have ended well
         receipts = receipts_of(messages)
         key, run = _batch_of(receipts, batchId)
         batch = FinishedBatch(self._options, self._sink_id, key, run, receipts, figures_of(messages))
-        conclude(batch, lambda: committed(self._options, self._sink_id, run, key, receipts))
+        conclude(batch, lambda: commit_batch(self._options, self._sink_id, run, key, receipts))
 
-    @explained_to_spark()
+    @explain_to_spark()
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        from kafka_sink.spark.driver import aborted
+        from kafka_sink.spark.driver import abort_batch
 
         receipts = receipts_left(messages)
         key, run = _batch_of(receipts, batchId)
         batch = FinishedBatch(self._options, self._sink_id, key, run, receipts, figures_of(messages))
-        give_up(batch, lambda: aborted(self._options, self._sink_id, run, key, receipts))
+        give_up(batch, lambda: abort_batch(self._options, self._sink_id, run, key, receipts))
 
 
 def _batch_of(receipts: Sequence[TaskReceipt], batch_id: int) -> tuple[BatchKey, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt, summarised
+from kafka_sink.exactly_once.receipt import BatchKey, BatchSummary, TaskReceipt, summarize_receipts
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options.sink_options import SinkOptions
@@ -16,15 +16,15 @@ _LOGGER = logging.getLogger("kafka_sink")
 PARTITIONS_SHOWN_MAX = 8
 
 
-def tell_delivered(
+def report_delivered(
     options: SinkOptions, key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Conclusion
 ) -> None:
     show_log()
-    summary = summarised(receipts)
+    summary = summarize_receipts(receipts)
     if conclusion is Conclusion.ALREADY_DELIVERED:
         _LOGGER.info("%s was delivered by an earlier run; what this run wrote again was aborted", key)
         return
-    _LOGGER.info("%s", line(options, key, summary))
+    _LOGGER.info("%s", summary_line(options, key, summary))
     if options.summary_listener is None:
         return
     try:
@@ -34,9 +34,9 @@ def tell_delivered(
         _LOGGER.exception("summary.listener %s failed; the batch is delivered all the same", options.summary_listener)
 
 
-def tell_aborted(key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Conclusion | None) -> None:
+def report_aborted(key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Conclusion | None) -> None:
     show_log()
-    summary = summarised(receipts)
+    summary = summarize_receipts(receipts)
     figures = f"{key} failed after {summary.receipt_count} of its tasks had written {summary.row_count} rows"
     if conclusion is Conclusion.ABORTED:
         _LOGGER.warning("%s: all of them are aborted, nothing of the batch is visible", figures)
@@ -61,7 +61,7 @@ def tell_aborted(key: BatchKey, receipts: Sequence[TaskReceipt], conclusion: Con
         )
 
 
-def line(options: SinkOptions, key: BatchKey, summary: BatchSummary) -> str:
+def summary_line(options: SinkOptions, key: BatchKey, summary: BatchSummary) -> str:
     name = f"query {options.query_name}, " if options.query_name else ""
     shown = [
         f"{each.topic}-{each.partition}: {each.row_count} rows at {each.first_offset}..{each.last_offset}"

@@ -1,7 +1,7 @@
 """One attempt of one Spark task: Arrow batches in, a receipt out.
 
-    columns chosen -> gathered -> encoded, where there is a format -> Producer.send_arrow -> ...
-        -> flushed, every record acknowledged -> receipt
+    select_columns -> gather_batches -> RowEncoding.encode, where there is a format -> Producer.send_arrow -> ...
+        -> flush: every record is acknowledged -> receipt
 
 Rows go over as they come, whole columns at a time; what waits for the brokers is bounded by buffer.memory, and the
 task waits when that is used up. What is acknowledged is counted and forgotten, so a task of any length needs the same
@@ -40,7 +40,7 @@ from kafka_sink.producer.producer import Producer
 from kafka_sink.records.digest import RowDigest
 from kafka_sink.spark.columns import WrittenColumns
 from kafka_sink.spark.files import look_in_spark_files
-from kafka_sink.spark.gather import gathered
+from kafka_sink.spark.gather import gather_batches
 from kafka_sink.spark.identities import IDENTITIES
 
 if TYPE_CHECKING:
@@ -103,11 +103,11 @@ def write_task(
 ) -> TaskReceipt:
     task: Task | None = None
     try:
-        for rows in gathered(chosen(arrow_batch, columns) for arrow_batch in arrow_batches):
+        for rows in gather_batches(select_columns(arrow_batch, columns) for arrow_batch in arrow_batches):
             # Here and not before: a task without rows touches no broker.
             task = task or Task(options, place, columns.sides, meter)
             task.append(rows)
-        return task.finish() if task is not None else _receipt_of_nothing(place)
+        return task.finish() if task is not None else _empty_receipt(place)
     except BaseException as error:
         if task is not None:
             task.give_up()
@@ -128,11 +128,11 @@ class Task:
         self._options = options
         self._place = place
         self._meter = meter
-        self._encoding = _encoding(sides)
-        self._envelope = _envelope(options, place)
+        self._encoding = _make_encoding(sides)
+        self._envelope = _make_envelope(options, place)
         self._producer_options = _producer_options(options)
-        self._identity = self._first_identity()
-        self._producer = self._borrowed(self._identity)
+        self._identity = self._choose_identity()
+        self._producer = self._borrow(self._identity)
         self._started_s = time.monotonic()
         self._pending: deque[ArrowFuture] = deque()
         self._written: dict[tuple[str, int], WrittenPartition] = {}
@@ -144,7 +144,7 @@ class Task:
         if self._identity is not None:
             self._begin(self._identity)
 
-    def _first_identity(self) -> TaskIdentity | None:
+    def _choose_identity(self) -> TaskIdentity | None:
         place, own = self._place, self._place.own_identity
         if own is None:
             return None
@@ -155,8 +155,8 @@ class Task:
             return used.identity if IDENTITIES.has_ended(self._producer_options, used.transaction) else own
         return used.identity
 
-    def _borrowed(self, identity: TaskIdentity | None) -> Producer:
-        producer = POOL.borrow(self._producer_options, _name(identity))
+    def _borrow(self, identity: TaskIdentity | None) -> Producer:
+        producer = POOL.borrow(self._producer_options, _transactional_id(identity))
         self._retries_before = producer.retried_record_count
         if self._meter is not None:
             self._meter.begin(producer)
@@ -164,13 +164,13 @@ class Task:
 
     def _begin(self, identity: TaskIdentity) -> None:
         try:
-            self._identity = self._settled(identity)
+            self._identity = self._init_transactions(identity)
             self._producer.begin_transaction()
         except BaseException:
             self._producer.close(0)
             raise
 
-    def _settled(self, identity: TaskIdentity) -> TaskIdentity:
+    def _init_transactions(self, identity: TaskIdentity) -> TaskIdentity:
         """An InitProducerId that got no answer may arrive when the transaction is prepared, or decided, and would abort
         it. So this attempt gives up the id that it was about."""
         own = self._place.own_identity
@@ -185,11 +185,11 @@ class Task:
                     raise
                 # Its last transaction is committed, but some partition cannot take the marker: that may last.
                 self._producer.close(0)
-                self._producer = self._borrowed(own)
+                self._producer = self._borrow(own)
                 identity = own
                 continue
             identity = identity.another() if is_own else own
-            self._producer.start_over(_name(identity))
+            self._producer.start_over(_transactional_id(identity))
         raise OperationTimeout(f"the coordinator did not answer InitProducerId at once in {IDENTITIES_MAX} tries")
 
     def append(self, rows: pa.RecordBatch) -> None:
@@ -199,24 +199,24 @@ class Task:
         count = rows.num_rows
         given = rows
         if self._encoding is not None:
-            rows, misfits = self._encoding.encoded(rows)
+            rows, misfits = self._encoding.encode(rows)
         if self._identity is not None:
             self._digest.add(rows)
         if self._envelope is not None:
-            rows, incomplete = self._envelope.applied(rows, self._row_count)
+            rows, incomplete = self._envelope.apply(rows, self._row_count)
             misfits = {**incomplete, **misfits}
         if misfits and self._options.record_errors == FAIL:
-            raise _counted(misfits[min(misfits)], self._row_count)
+            raise _count_from_task_start(misfits[min(misfits)], self._row_count)
         if self._options.record_errors == FAIL:
             self._send(rows)
         else:
             self._send_what_can_be_sent(rows, given, misfits)
         self._row_count += count
-        self._fail_with_the_first()
+        self._raise_first_failure()
         while self._pending and self._pending[0].done():
             self._take_result(self._pending.popleft())
 
-    def _fail_with_the_first(self) -> None:
+    def _raise_first_failure(self) -> None:
         """One failed row fails the attempt. The rows that went with it may be on their way for delivery.timeout.ms."""
         for future in self._pending:
             if (failure := future.failure) is not None:
@@ -227,8 +227,8 @@ class Task:
         for future in self._pending:
             self._take_result(future)
         if self._meter is not None:
-            self._meter.sent()
-        transaction = self._prepared() if self._identity is not None else None
+            self._meter.on_sent()
+        transaction = self._prepare() if self._identity is not None else None
         if self._meter is not None:
             is_new = self._identity is not None and self._identity.attempt == self._place.attempt
             self._meter.end(self._producer, has_new_id=is_new)
@@ -254,7 +254,7 @@ class Task:
             digest=self._digest.value,
         )
 
-    def _prepared(self) -> PreparedTransaction | None:
+    def _prepare(self) -> PreparedTransaction | None:
         receipt = self._producer.prepare_transaction()
         if not receipt.is_started:
             return None  # every row was left out
@@ -275,23 +275,23 @@ class Task:
         try:
             self._pending.append(self._producer.send_arrow(rows, self._options.topic))
         except DataError as error:
-            raise _counted(error, self._row_count) from error
+            raise _count_from_task_start(error, self._row_count) from error
 
     def _send_what_can_be_sent(
         self, rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError]
     ) -> None:
         """The slow way only for an Arrow batch with such a row in it; the others are checked and sent as ever."""
-        from kafka_sink.spark.unsendable import sorted_out, without_misfits
+        from kafka_sink.spark.unsendable import split_misfits, split_unsendable
 
         places = None
         if misfits:
-            rows, places, unfit = without_misfits(rows, given, misfits, self._encoding)
+            rows, places, unfit = split_misfits(rows, given, misfits, self._encoding)
             self._leave_out(unfit)
-        sendable, unsendable = sorted_out(rows, self._options.topic, self._producer, self._producer_options)
+        sendable, unsendable = split_unsendable(rows, self._options.topic, self._producer, self._producer_options)
         if sendable.num_rows:
             self._pending.append(self._producer.send_arrow(sendable, self._options.topic))
         if unsendable is not None:
-            self._leave_out(unsendable if places is None else unsendable.moved(places))
+            self._leave_out(unsendable if places is None else unsendable.renumber(places))
 
     def _leave_out(self, unsendable: Unsendable) -> None:
         for reason, count in unsendable.counts().items():
@@ -300,7 +300,7 @@ class Task:
             self._send_dead_letters(unsendable, self._options.dead_letter_topic)
 
     def _send_dead_letters(self, unsendable: Unsendable, topic: str) -> None:
-        letters = unsendable.letters(
+        letters = unsendable.make_letters(
             place={
                 "spark.partition": str(self._place.spark_partition),
                 "query.id": self._place.key.query_id,
@@ -319,10 +319,10 @@ class Task:
         for (topic, partition), extent in metadata.partitions.items():
             known = self._written.get((topic, partition))
             added = WrittenPartition(topic, partition, extent.record_count, extent.first_offset, extent.last_offset)
-            self._written[topic, partition] = added if known is None else known.joined(added)
+            self._written[topic, partition] = added if known is None else known.merge(added)
 
 
-def chosen(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.RecordBatch:
+def select_columns(arrow_batch: pa.RecordBatch, columns: WrittenColumns) -> pa.RecordBatch:
     """The columns that are written, by place: names may be there twice."""
     arrays = [arrow_batch.column(index) for index in columns.indices]
     names = list(columns.names)
@@ -348,7 +348,7 @@ def looks_like_seconds(rows: pa.RecordBatch) -> bool:
     return first is not None and 0 < first < SECONDS_BELOW
 
 
-def _encoding(sides: Sequence[SidePlan]) -> RowEncoding | None:
+def _make_encoding(sides: Sequence[SidePlan]) -> RowEncoding | None:
     if not sides:
         return None
     from kafka_sink.spark.encoding import RowEncoding
@@ -356,7 +356,7 @@ def _encoding(sides: Sequence[SidePlan]) -> RowEncoding | None:
     return RowEncoding(sides)
 
 
-def _envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
+def _make_envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
     if options.envelope is None:
         return None
     from kafka_sink.spark.envelope import Envelope
@@ -375,11 +375,11 @@ def _envelope(options: SinkOptions, place: TaskPlace) -> Envelope | None:
     return Envelope(options.envelope, known, f"{prefix}-{place.spark_partition}", span)
 
 
-def _name(identity: TaskIdentity | None) -> str | None:
+def _transactional_id(identity: TaskIdentity | None) -> str | None:
     return None if identity is None else identity.transactional_id
 
 
-def _receipt_of_nothing(place: TaskPlace) -> TaskReceipt:
+def _empty_receipt(place: TaskPlace) -> TaskReceipt:
     return TaskReceipt(place.key, place.run, place.spark_partition, place.attempt)
 
 
@@ -389,7 +389,7 @@ def _producer_options(options: SinkOptions) -> ProducerOptions:
     return replace(options.producer, partitioner=load_user_function(options.partitioner, "kafka.partitioner.class"))
 
 
-def _counted(error: DataError, rows_before: int) -> DataError:
+def _count_from_task_start(error: DataError, rows_before: int) -> DataError:
     """Rows are counted from the start of the task, not of the Arrow batch."""
     if error.row is None or not rows_before:
         return error

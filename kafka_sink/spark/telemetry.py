@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from kafka_sink.error_table.brokers import NOT_TOLD
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.metrics.figures import ABORTED, ALREADY_DELIVERED, DELIVERED, FAILED, LEFT_OPEN, BatchReport
-from kafka_sink.metrics.store import commit_error, note, with_open_decisions
+from kafka_sink.metrics.store import add_open_decisions, commit_error, note
 from kafka_sink.metrics.trace_ids import sink_name
 from kafka_sink.options.sink_options import TelemetryOptions
 from kafka_sink.spark.files import application_folder
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("kafka_sink")
 
 
-def telemetry_begun(telemetry: TelemetryOptions, columns: WrittenColumns, schema: StructType) -> TelemetryOptions:
+def begin_telemetry(telemetry: TelemetryOptions, columns: WrittenColumns, schema: StructType) -> TelemetryOptions:
     """At planning: the exporter runs, and lineage knows what is written."""
     folder = application_folder()
     if telemetry.prometheus_port is not None:
-        with _harmless("the Prometheus endpoint"):
+        with _log_failure("the Prometheus endpoint"):
             _serve(telemetry, folder)
     if not telemetry.wants_lineage:
         return telemetry
@@ -46,50 +46,51 @@ def telemetry_begun(telemetry: TelemetryOptions, columns: WrittenColumns, schema
 
 
 def _serve(telemetry: TelemetryOptions, folder: str | None) -> None:
-    from kafka_sink.metrics.launch import exporter_runs
+    from kafka_sink.metrics.launch import ensure_exporter
 
     if folder is None:
-        _tell_once("Spark names no folder of this application here, so no figures can be kept and served", os.getpid())
+        _warn_once("Spark names no folder of this application here, so no figures can be kept and served", os.getpid())
         return
-    problem = exporter_runs(folder, telemetry.prometheus_address, telemetry.prometheus_port or 0)
+    problem = ensure_exporter(folder, telemetry.prometheus_address, telemetry.prometheus_port or 0)
     if problem:
-        _tell_once(f"figures are not served: {problem}", os.getpid())
+        _warn_once(f"figures are not served: {problem}", os.getpid())
 
 
-def reported_commit(batch: FinishedBatch, commit: Callable[[], Conclusion]) -> Conclusion:
+def commit_and_report(batch: FinishedBatch, commit: Callable[[], Conclusion]) -> Conclusion:
+    """Raises what the commit raises, after it is published."""
     began_ms, began_s = _wall_ms(), time.monotonic()
-    report = _report(batch, FAILED, began_ms)
-    _tell_lineage(batch, report, "START")
+    report = _make_report(batch, FAILED, began_ms)
+    _send_lineage(batch, report, "START")
     try:
         conclusion = commit()
     except Exception as error:
         # Its end as a lineage run is told by the abort, which Spark asks for next.
-        _publish(batch, _ended(report, began_s, error=type(error).__name__, error_text=str(error)))
+        _publish(batch, _end_report(report, began_s, error=type(error).__name__, error_text=str(error)))
         raise
     outcome = ALREADY_DELIVERED if conclusion is Conclusion.ALREADY_DELIVERED else DELIVERED
-    report = replace(_ended(report, began_s), outcome=outcome)
+    report = replace(_end_report(report, began_s), outcome=outcome)
     _publish(batch, report)
-    _tell_lineage(batch, report, "COMPLETE")
+    _send_lineage(batch, report, "COMPLETE")
     return conclusion
 
 
-def reported_abort(batch: FinishedBatch, abort: Callable[[], Conclusion | None]) -> Conclusion | None:
+def abort_and_report(batch: FinishedBatch, abort: Callable[[], Conclusion | None]) -> Conclusion | None:
     began_ms, began_s = _wall_ms(), time.monotonic()
     conclusion = abort()
     outcome = LEFT_OPEN if conclusion is Conclusion.LEFT_ALONE else ABORTED
-    report = _ended(_report(batch, outcome, began_ms), began_s)
+    report = _end_report(_make_report(batch, outcome, began_ms), began_s)
     folder = application_folder()
     reason = "" if folder is None else commit_error(folder, report)
     if not reason:
-        _tell_lineage(batch, report, "START")  # it never came to a commit
+        _send_lineage(batch, report, "START")  # it never came to a commit
     text = reason or "a task of the batch failed, or the process that committed it"
     report = replace(report, error_text=text, follows_commit=bool(reason))
     _publish(batch, report)
-    _tell_lineage(batch, report, "FAIL")
+    _send_lineage(batch, report, "FAIL")
     return conclusion
 
 
-def _report(batch: FinishedBatch, outcome: str, began_ms: int) -> BatchReport:
+def _make_report(batch: FinishedBatch, outcome: str, began_ms: int) -> BatchReport:
     options = batch.options
     return BatchReport(
         sink=sink_name(batch.sink_id, batch.key, options),
@@ -107,7 +108,7 @@ def _report(batch: FinishedBatch, outcome: str, began_ms: int) -> BatchReport:
     )
 
 
-def _ended(report: BatchReport, began_s: float, *, error: str = "", error_text: str = "") -> BatchReport:
+def _end_report(report: BatchReport, began_s: float, *, error: str = "", error_text: str = "") -> BatchReport:
     commit_ms = (time.monotonic() - began_s) * 1000
     ended_ms = report.began_ms + int(commit_ms)
     return replace(report, ended_ms=ended_ms, commit_ms=commit_ms, error=error, error_text=error_text)
@@ -117,57 +118,57 @@ def _publish(batch: FinishedBatch, report: BatchReport) -> None:
     telemetry, folder = batch.options.telemetry, application_folder()
     assert telemetry is not None
     if folder is None:
-        _tell_once("Spark names no folder of this application here, so no figures are kept", os.getpid())
+        _warn_once("Spark names no folder of this application here, so no figures are kept", os.getpid())
         return
-    figures = _noted(folder, report)
+    figures = _note(folder, report)
     if figures is None:
         return
     if telemetry.pushgateway_url is not None or telemetry.otlp_endpoint is not None:
-        figures = with_open_decisions(folder, figures)
+        figures = add_open_decisions(folder, figures)
     if telemetry.pushgateway_url is not None:
         from kafka_sink.metrics.push import push
 
-        with _harmless("the Pushgateway"):
+        with _log_failure("the Pushgateway"):
             push(telemetry.pushgateway_url, figures, batch.options.producer, telemetry.timeout_ms)
     if telemetry.otlp_endpoint is not None:
         from kafka_sink.metrics.otlp import export
 
-        with _harmless("the OpenTelemetry collector"):
+        with _log_failure("the OpenTelemetry collector"):
             export(telemetry.otlp_endpoint, figures, report, batch.options.producer, telemetry.timeout_ms)
 
 
-def _noted(folder: str, report: BatchReport) -> StreamFigures | None:
+def _note(folder: str, report: BatchReport) -> StreamFigures | None:
     try:
         return note(folder, report)
     except Exception as error:
-        _tell_harmless("figures", error)
+        _warn_harmless("figures", error)
         return None
 
 
-def _tell_lineage(batch: FinishedBatch, report: BatchReport, event_type: str) -> None:
+def _send_lineage(batch: FinishedBatch, report: BatchReport, event_type: str) -> None:
     telemetry = batch.options.telemetry
     if telemetry is None or not telemetry.wants_lineage or not any(each.written for each in batch.receipts):
         return
     from kafka_sink.lineage.send import send
 
-    with _harmless("lineage"):
+    with _log_failure("lineage"):
         send(telemetry, report, event_type, batch.options.producer)
 
 
 @contextmanager
-def _harmless(what: str) -> Iterator[None]:
+def _log_failure(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        _tell_harmless(what, error)
+        _warn_harmless(what, error)
 
 
-def _tell_harmless(what: str, error: Exception) -> None:
-    _tell_once(f"{NOT_TOLD.name} {what}: {type(error).__name__}: {error}. Batches go on", os.getpid())
+def _warn_harmless(what: str, error: Exception) -> None:
+    _warn_once(f"{NOT_TOLD.name} {what}: {type(error).__name__}: {error}. Batches go on", os.getpid())
 
 
 @lru_cache(maxsize=64)
-def _tell_once(text: str, pid: int) -> None:
+def _warn_once(text: str, pid: int) -> None:
     """The process id is part of the key because a forked child inherits what its parent remembers."""
     _LOGGER.warning("%s", text)
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafka_sink.options.sink_options import TRACEPARENT
-from kafka_sink.records.bytes_column import plain
+from kafka_sink.records.bytes_column import to_plain
 from kafka_sink.records.varint import Array
-from kafka_sink.spark.added_headers import AddedHeader, rows_with_header, with_headers, without_header
+from kafka_sink.spark.added_headers import AddedHeader, add_headers, drop_header, has_header
 
 _LOGGER = logging.getLogger("kafka_sink")
 
@@ -37,22 +37,22 @@ class TraceHeader:
         self._span = span
         self._has_warned = False
 
-    def written(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-        """Without the column of the texts."""
+    def add_to(self, rows: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
+        """The rows with the header, and without the column of its texts."""
         has_one = np.zeros(rows.num_rows, np.bool_)
         if self._column is not None:
-            texts = plain(rows.column(TRACEPARENT)).cast(pa.binary())
+            texts = to_plain(rows.column(TRACEPARENT)).cast(pa.binary())
             rows = rows.drop_columns([TRACEPARENT])
-            has_one = self._are_valid(texts, first_row)
-            rows = without_header(rows, TRACEPARENT, has_one)
-            rows = with_headers(rows, [AddedHeader(TRACEPARENT, texts, has_one)])
+            has_one = self._check_texts(texts, first_row)
+            rows = drop_header(rows, TRACEPARENT, has_one)
+            rows = add_headers(rows, [AddedHeader(TRACEPARENT, texts, has_one)])
         if self._span is not None:
-            is_missing = ~(has_one | rows_with_header(rows, TRACEPARENT))
-            rows = with_headers(rows, [AddedHeader(TRACEPARENT, self._span, is_missing)])
+            is_missing = ~(has_one | has_header(rows, TRACEPARENT))
+            rows = add_headers(rows, [AddedHeader(TRACEPARENT, self._span, is_missing)])
         return rows
 
-    def _are_valid(self, texts: pa.Array, first_row: int) -> Array:
-        found = are_traceparents(texts)
+    def _check_texts(self, texts: pa.Array, first_row: int) -> Array:
+        found = is_traceparent(texts)
         bad = np.flatnonzero(~found & texts.is_valid().to_numpy(zero_copy_only=False))
         if len(bad) and not self._has_warned:
             self._has_warned = True
@@ -68,8 +68,8 @@ class TraceHeader:
         return found
 
 
-def are_traceparents(texts: pa.Array) -> Array:
-    """A null is none."""
+def is_traceparent(texts: pa.Array) -> Array:
+    """A mask of the texts. A null is no traceparent."""
     is_good = pc.and_not(pc.match_substring_regex(texts, _FORM), pc.match_substring_regex(texts, _ZERO_ID))
     found: Array = pc.fill_null(is_good, False).to_numpy(zero_copy_only=False)
     return found

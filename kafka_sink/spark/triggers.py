@@ -22,7 +22,7 @@ from kafka_sink.errors import ConfigError
 CHECKPOINT_LOCATION, ASYNCHRONOUS_PROGRESS = "checkpointlocation", "asyncprogresstrackingenabled"
 
 
-def refuse_continuous() -> ConfigError:
+def continuous_error() -> ConfigError:
     return ConfigError(
         "trigger(continuous=...) is not supported: Spark hands no row of such a query to a Python data source, so all "
         "of them would be lost. Nothing was written or committed. Use trigger(processingTime=...), "

@@ -17,12 +17,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from kafka_sink.exactly_once.identity import run_hash
-from kafka_sink.io.marks import FAILED, unfinished_marks
+from kafka_sink.io.marks import FAILED, list_unfinished_marks
 from kafka_sink.spark.files import application_folder
 
 
 @contextmanager
-def commit_under_way(sink_id: str, run: str) -> Iterator[None]:
+def mark_commit(sink_id: str, run: str) -> Iterator[None]:
     """Leaves a mark if the block raises, or the process dies in it."""
     folder = _folder(sink_id)
     if folder is None:
@@ -38,16 +38,16 @@ def commit_under_way(sink_id: str, run: str) -> Iterator[None]:
         with suppress(OSError):
             os.replace(under_way, failed)
         raise
-    forget([under_way])
+    remove_marks([under_way])
 
 
-def unfinished_commits(sink_id: str) -> list[str]:
+def find_unfinished_commits(sink_id: str) -> list[str]:
     """The marks of a sink, without those of commits that go on: another query may use the same sink id."""
     folder = _folder(sink_id)
-    return [] if folder is None else unfinished_marks(folder)
+    return [] if folder is None else list_unfinished_marks(folder)
 
 
-def forget(marks: Iterable[str]) -> None:
+def remove_marks(marks: Iterable[str]) -> None:
     for mark in marks:
         with suppress(OSError):
             os.remove(mark)

@@ -38,7 +38,7 @@ _REASONS = {None: "too large", "topic": "no topic", "partition": "no such partit
 
 @dataclass(frozen=True)
 class Unsendable:
-    """`rows` with what is wrong with each; `positions` are their places in the Arrow batch. `told`: the columns that
+    """`rows` with what is wrong with each; `positions` are their indices in the Arrow batch. `told`: the columns that
     hold JSON of what could not be encoded."""
 
     rows: pa.RecordBatch
@@ -46,19 +46,19 @@ class Unsendable:
     errors: list[DataError]
     told: tuple[str, ...] = ()
 
-    def moved(self, places: Sequence[int]) -> Unsendable:
-        """The same, where place i of what was looked at is `places[i]` of the Arrow batch."""
+    def renumber(self, places: Sequence[int]) -> Unsendable:
+        """The same with positions in the whole Arrow batch, of which row i of a selection is row `places[i]`."""
         return replace(self, positions=[places[position] for position in self.positions])
 
     def counts(self) -> Mapping[str, int]:
         return Counter(reason_of(error) for error in self.errors)
 
-    def letters(
+    def make_letters(
         self, *, place: Mapping[str, str], topic: str | None, first_row: int, request_bytes_max: int
     ) -> pa.RecordBatch:
         keys, values, headers = [], [], []
         timestamps, untold = _timestamps(self.rows)
-        rows = _as_binary(_without_timestamp(self.rows)).to_pylist()
+        rows = _as_binary(_drop_timestamp(self.rows)).to_pylist()
         for number, (row, position, error) in enumerate(zip(rows, self.positions, self.errors, strict=True)):
             about = {
                 ERROR: str(error).replace(f"row {error.row}", f"row {first_row + position}", 1),
@@ -89,12 +89,12 @@ class Unsendable:
         return pa.RecordBatch.from_arrays(arrays, ["key", "value", "headers", "timestamp"])
 
 
-def sorted_out(
+def split_unsendable(
     rows: pa.RecordBatch, topic: str | None, producer: Producer, options: ProducerOptions
 ) -> tuple[pa.RecordBatch, Unsendable | None]:
     """What can be sent, and what cannot."""
     check = _Check(topic, producer, options)
-    found = list(_refused(rows, 0, check))
+    found = list(_find_refused(rows, 0, check))
     if not found:
         return rows, None
     positions = [position for position, _ in found]
@@ -103,7 +103,7 @@ def sorted_out(
     return rows.take(good), Unsendable(rows.take(pa.array(positions, pa.int64())), positions, [e for _, e in found])
 
 
-def without_misfits(
+def split_misfits(
     rows: pa.RecordBatch, given: pa.RecordBatch, misfits: Mapping[int, DataError], encoding: RowEncoding | None
 ) -> tuple[pa.RecordBatch, list[int], Unsendable]:
     """The rows that fit their schema and their envelope, their places, and those that do not: as they were given, with
@@ -112,7 +112,7 @@ def without_misfits(
     unfit = given.take(pa.array(list(misfits), pa.int64()))
     told: tuple[str, ...] = ()
     if encoding is not None:
-        unfit, told = encoding.told(unfit), encoding.sides
+        unfit, told = encoding.to_json(unfit), encoding.sides
     unsendable = Unsendable(unfit, list(misfits), list(misfits.values()), told)
     return rows.take(pa.array(kept, pa.int64())), kept, unsendable
 
@@ -121,16 +121,16 @@ def reason_of(error: DataError) -> str:
     return _REASONS.get(error.column, f"bad {error.column}")
 
 
-def _refused(rows: pa.RecordBatch, first: int, check: _Check) -> Iterator[tuple[int, DataError]]:
+def _find_refused(rows: pa.RecordBatch, first: int, check: _Check) -> Iterator[tuple[int, DataError]]:
     try:
-        check.rows(rows)
+        check.check_rows(rows)
     except DataError as error:
         if rows.num_rows == 1:
             yield first, error
             return
         half = rows.num_rows // 2
-        yield from _refused(rows.slice(0, half), first, check)
-        yield from _refused(rows.slice(half), first + half, check)
+        yield from _find_refused(rows.slice(0, half), first, check)
+        yield from _find_refused(rows.slice(half), first + half, check)
 
 
 class _Check:
@@ -142,7 +142,7 @@ class _Check:
         self._request_bytes_max = options.max_request_size
         self._partition_counts: dict[str, int] = {}
 
-    def rows(self, rows: pa.RecordBatch) -> None:
+    def check_rows(self, rows: pa.RecordBatch) -> None:
         for topic, columns in columns_by_topic(rows, topic=self._topic):
             columns.check_record_sizes(self._request_bytes_max)
             self._check_topic_name(topic)
@@ -181,7 +181,7 @@ def _as_binary(rows: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, rows.schema.names)
 
 
-def _without_timestamp(rows: pa.RecordBatch) -> pa.RecordBatch:
+def _drop_timestamp(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.drop_columns(["timestamp"]) if "timestamp" in rows.schema.names else rows
 
 

@@ -17,7 +17,7 @@ from kafka_sink.errors import LocalProtocolError
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark.columns import WrittenColumns
-from kafka_sink.spark.first_line import explained_to_spark
+from kafka_sink.spark.first_line import explain_to_spark
 from kafka_sink.spark.heap import HEAP
 
 if TYPE_CHECKING:
@@ -48,33 +48,33 @@ class BatchWriter(DataSourceArrowWriter):
         self._run = run
         self._sink_id = sink_id
 
-    @explained_to_spark()
+    @explain_to_spark()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
         from kafka_sink.spark.place import place_in_batch
 
-        HEAP.work_begins()
+        HEAP.on_work_begin()
         place = place_in_batch(self._key, self._run, self._sink_id)
-        return message_of_task(self._options, self._columns, iterator, place)
+        return run_task(self._options, self._columns, iterator, place)
 
-    @explained_to_spark()
+    @explain_to_spark()
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        from kafka_sink.spark.driver import committed
+        from kafka_sink.spark.driver import commit_batch
 
-        HEAP.work_begins()
+        HEAP.on_work_begin()
         receipts = receipts_of(messages)
         key, run = self._batch_of(receipts)
         batch = FinishedBatch(self._options, self._sink_id, key, run, receipts, figures_of(messages))
-        conclude(batch, lambda: committed(self._options, self._sink_id, run, key, receipts, self._run))
+        conclude(batch, lambda: commit_batch(self._options, self._sink_id, run, key, receipts, self._run))
 
-    @explained_to_spark()
+    @explain_to_spark()
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        from kafka_sink.spark.driver import aborted
+        from kafka_sink.spark.driver import abort_batch
 
-        HEAP.work_begins()
+        HEAP.on_work_begin()
         receipts = receipts_left(messages)
         key, run = self._batch_of(receipts)
         batch = FinishedBatch(self._options, self._sink_id, key, run, receipts, figures_of(messages))
-        give_up(batch, lambda: aborted(self._options, self._sink_id, run, key, receipts, self._run))
+        give_up(batch, lambda: abort_batch(self._options, self._sink_id, run, key, receipts, self._run))
 
     def _batch_of(self, receipts: Sequence[TaskReceipt]) -> tuple[BatchKey, str]:
         """Key and run. The tasks know better: inside foreachBatch a label can be a stream's batch (place.py)."""
@@ -93,9 +93,10 @@ class FinishedBatch:
     figures: Sequence[TaskFigures | None]
 
 
-def message_of_task(
+def run_task(
     options: SinkOptions, columns: WrittenColumns, rows: Iterator[pa.RecordBatch], place: TaskPlace
 ) -> CommitMessage:
+    """Writes the rows of one attempt; the message tells the driver."""
     from kafka_sink.spark.task import write_task
 
     if options.telemetry is None:
@@ -109,27 +110,27 @@ def message_of_task(
 
 def conclude(batch: FinishedBatch, commit: Callable[[], Conclusion]) -> None:
     """Commits, and tells everybody who wants to know."""
-    from kafka_sink.spark.summary import tell_delivered
+    from kafka_sink.spark.summary import report_delivered
 
     if batch.options.telemetry is None:
         conclusion = commit()
     else:
-        from kafka_sink.spark.telemetry import reported_commit
+        from kafka_sink.spark.telemetry import commit_and_report
 
-        conclusion = reported_commit(batch, commit)
-    tell_delivered(batch.options, batch.key, batch.receipts, conclusion)
+        conclusion = commit_and_report(batch, commit)
+    report_delivered(batch.options, batch.key, batch.receipts, conclusion)
 
 
 def give_up(batch: FinishedBatch, abort: Callable[[], Conclusion | None]) -> None:
-    from kafka_sink.spark.summary import tell_aborted
+    from kafka_sink.spark.summary import report_aborted
 
     if batch.options.telemetry is None:
         conclusion = abort()
     else:
-        from kafka_sink.spark.telemetry import reported_abort
+        from kafka_sink.spark.telemetry import abort_and_report
 
-        conclusion = reported_abort(batch, abort)
-    tell_aborted(batch.key, batch.receipts, conclusion)
+        conclusion = abort_and_report(batch, abort)
+    report_aborted(batch.key, batch.receipts, conclusion)
 
 
 def figures_of(messages: Sequence[WriterCommitMessage | None]) -> list[TaskFigures | None]:

@@ -18,15 +18,15 @@ from kafka_sink.testing.server import EmbeddedBroker
 from kafka_sink.testing.settings import RELEASES
 
 
-def _named(text: str, separator: str) -> tuple[str, str]:
+def _split_name(text: str, separator: str) -> tuple[str, str]:
     name, _, rest = text.partition(separator)
     if not name or not rest:
         raise argparse.ArgumentTypeError(f"name{separator}... is needed, not {text!r}")
     return name, rest
 
 
-def _topic(text: str) -> tuple[str, int]:
-    name, count = _named(text, ":")
+def _parse_topic(text: str) -> tuple[str, int]:
+    name, count = _split_name(text, ":")
     if not count.isdigit() or int(count) == 0:
         raise argparse.ArgumentTypeError(f"the number of partitions is needed, not {count!r}")
     return name, int(count)
@@ -39,16 +39,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--brokers", type=int, default=1, help="how many brokers (default 1)")
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on and to tell clients")
     parser.add_argument("--port", type=int, default=9092, help="of the first broker, the others follow; 0: any")
-    parser.add_argument("--topic", type=_topic, action="append", default=[], metavar="NAME:PARTITIONS")
+    parser.add_argument("--topic", type=_parse_topic, action="append", default=[], metavar="NAME:PARTITIONS")
     parser.add_argument(
         "--user",
-        type=partial(_named, separator=":"),
+        type=partial(_split_name, separator=":"),
         action="append",
         metavar="NAME:PASSWORD",
         help="clients must authenticate (SASL_PLAINTEXT)",
     )
     parser.add_argument(
-        "--property", type=partial(_named, separator="="), action="append", default=[], metavar="NAME=VALUE"
+        "--property", type=partial(_split_name, separator="="), action="append", default=[], metavar="NAME=VALUE"
     )
     parser.add_argument("--release", choices=RELEASES, default=RELEASES[0], help="whose API versions are offered")
     parser.add_argument("--quirks", choices=list(QUIRKS), default="", help="behave like this service")

@@ -37,7 +37,7 @@ class AwsMskIamServer:
         try:
             message = json.loads(token)
             text = {name: str(value) for name, value in message.items()}
-            key_id = self._verified(text)
+            key_id = self._verify(text)
         except (ValueError, KeyError, AttributeError, OverflowError, RecursionError):
             raise AuthenticationFailed("[0]: Invalid request") from None
         if key_id is None:
@@ -45,7 +45,7 @@ class AwsMskIamServer:
         self.user = key_id
         return json.dumps({"version": "2020_10_22", "request-id": "0"}).encode()
 
-    def _verified(self, message: Mapping[str, str]) -> str | None:
+    def _verify(self, message: Mapping[str, str]) -> str | None:
         fixed = {"version": "2020_10_22", "action": "kafka-cluster:Connect", "x-amz-algorithm": "AWS4-HMAC-SHA256",
                  "x-amz-signedheaders": "host", "host": self._host}  # fmt: skip
         if any(message[name] != value for name, value in fixed.items()) or not message["user-agent"]:

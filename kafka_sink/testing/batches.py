@@ -213,7 +213,7 @@ def check_header(batch: Batch) -> None:
 # ---- records ----
 
 
-def unpacked(batch: Batch) -> bytes:
+def decompress_records(batch: Batch) -> bytes:
     section = batch.data[HEADER_BYTES:]
     if batch.codec == 0:
         return section
@@ -229,7 +229,7 @@ def unpacked(batch: Batch) -> bytes:
 
 
 def read_records(batch: Batch) -> list[DecodedRecord]:
-    data = unpacked(batch)
+    data = decompress_records(batch)
     records = []
     position = 0
     try:

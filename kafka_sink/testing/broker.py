@@ -95,7 +95,7 @@ class BrokerCluster:
     # ---- events ----
 
     def on_bytes(self, broker_id: int, connection_id: int, data: bytes, now_ms: int) -> list[Output]:
-        connection = self._heard_from(broker_id, connection_id, now_ms)
+        connection = self._get_connection(broker_id, connection_id, now_ms)
         if connection is not None:
             limit = "socket.request.max.bytes" if connection.session.is_ready else "sasl.server.max.receive.size"
             connection.received.frame_bytes_max = self.settings.number(limit)
@@ -109,7 +109,7 @@ class BrokerCluster:
 
     def on_request(self, broker_id: int, connection_id: int, frame: bytes, now_ms: int) -> list[Output]:
         """`frame` is a whole request without its length; the answers have theirs."""
-        connection = self._heard_from(broker_id, connection_id, now_ms)
+        connection = self._get_connection(broker_id, connection_id, now_ms)
         if connection is not None:
             connection.waiting.append(frame)
         return self._run()
@@ -173,7 +173,7 @@ class BrokerCluster:
 
     # ---- requests ----
 
-    def _heard_from(self, broker_id: int, connection_id: int, now_ms: int) -> ClientConnection | None:
+    def _get_connection(self, broker_id: int, connection_id: int, now_ms: int) -> ClientConnection | None:
         """A broker that is down accepts nothing: the connection is closed again."""
         self.schedule.run_due(now_ms)
         connection = self._connections.get(connection_id)

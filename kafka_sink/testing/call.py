@@ -2,7 +2,7 @@
 
 A handler gets a `Call` and calls `answer` exactly once, unless the API has no answer (`finish`) or the connection is
 to be closed. Injected faults act here, so that handlers need only ask `check_fault` where they would fail by themselves
-and pass their codes through `reported`.
+and pass their codes through `code_to_report`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Call:
             self.core.close(self.connection_id)
             return
         if "error_code" in body:
-            body["error_code"] = self.reported("", -1, body["error_code"])
+            body["error_code"] = self.code_to_report("", -1, body["error_code"])
         throttle_time_ms = self.core.throttle_time_ms(self.api.name)
         if throttle_time_ms and any(row.name == "throttle_time_ms" for row in self.api.response):
             body["throttle_time_ms"] = throttle_time_ms
@@ -100,7 +100,7 @@ class Call:
         if not topic or fault.concerns(topic, partition):
             raise Refused(Code(fault.error_code), "injected")
 
-    def reported(self, topic: str, partition: int, code: int) -> int:
+    def code_to_report(self, topic: str, partition: int, code: int) -> int:
         """The code to report for work that was done with the outcome `code`."""
         fault = self.fault
         if fault is None or fault.error_code is None or not fault.after_apply or not fault.concerns(topic, partition):

@@ -83,7 +83,7 @@ class Cluster:
             if node_id in partition.in_sync and len(partition.in_sync) > 1:
                 partition.in_sync.remove(node_id)
             if partition.leader_id != node_id:
-                self.changed(partition)
+                self.notify_waiters(partition)
                 continue
             if not is_crash:
                 partition.log.advance_high_watermark(partition.log.end_offset)
@@ -99,7 +99,7 @@ class Cluster:
                 self._set_leader(partition, node_id, loses_tail=False)
             if node_id not in partition.in_sync:
                 partition.in_sync.append(node_id)
-            self.changed(partition)
+            self.notify_waiters(partition)
 
     def _all_partitions(self) -> list[Partition]:
         return [partition for topic in self.topics.values() for partition in topic.partitions]
@@ -150,7 +150,7 @@ class Cluster:
         self._stale = {key: seen for key, seen in self._stale.items() if key[1] != name}
         self._deposed = {key: seen for key, seen in self._deposed.items() if key[1] != name}
         for partition in topic.partitions:
-            self.changed(partition)
+            self.notify_waiters(partition)
 
     def grow_topic(self, name: str, count: int, *, validate_only: bool = False) -> None:
         topic = self.topics.get(name)
@@ -170,7 +170,8 @@ class Cluster:
         known = self.topics.get(topic)
         return known.partitions[index] if known is not None and 0 <= index < len(known.partitions) else None
 
-    def led_partition(self, topic: str, index: int, broker_id: int) -> Partition:
+    def find_led_partition(self, topic: str, index: int, broker_id: int) -> Partition:
+        """Raises Refused unless this broker leads it."""
         partition = self.partition(topic, index)
         if partition is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
@@ -183,7 +184,7 @@ class Cluster:
         deposed = self._deposed.get((broker_id, topic, index))
         if deposed is not None and self.schedule.now_ms < deposed[1]:
             return deposed[0]
-        return _view(self.led_partition(topic, index, broker_id))
+        return _view(self.find_led_partition(topic, index, broker_id))
 
     # ---- leaders ----
 
@@ -224,7 +225,7 @@ class Cluster:
             if delay_ms > 0:
                 key = (broker.node_id, *partition.key)
                 self._stale[key] = (*old, self.schedule.now_ms + delay_ms)
-        self.changed(partition)
+        self.notify_waiters(partition)
         if partition.topic in INTERNAL_TOPICS:
             self._move_coordinator(partition)
 
@@ -242,14 +243,14 @@ class Cluster:
         partition = self.partition(topic, index)
         assert partition is not None
         partition.in_sync = [one for one in partition.in_sync if one not in node_ids or one == partition.leader_id]
-        self.changed(partition)
+        self.notify_waiters(partition)
 
     def restore_in_sync(self, topic: str, index: int) -> None:
         partition = self.partition(topic, index)
         assert partition is not None
         missing = [one for one in partition.replicas if self.is_up(one) and one not in partition.in_sync]
         partition.in_sync.extend(missing)
-        self.changed(partition)
+        self.notify_waiters(partition)
 
     def has_enough_replicas(self, partition: Partition) -> bool:
         topic = self.topics.get(partition.topic)
@@ -257,16 +258,17 @@ class Cluster:
 
     # ---- changes of logs, and who waits for them ----
 
-    def appended(self, partition: Partition) -> None:
+    def replicate(self, partition: Partition) -> None:
+        """After an append: the high watermark follows when the replicas have it."""
         end_offset = partition.log.end_offset
         leader_epoch = partition.leader_epoch
 
-        def replicated() -> None:
+        def advance() -> None:
             if partition.leader_epoch == leader_epoch:
                 partition.log.advance_high_watermark(end_offset)
-                self.changed(partition)
+                self.notify_waiters(partition)
 
-        self.schedule.after(self.settings.delay_ms("replication"), replicated)
+        self.schedule.after(self.settings.delay_ms("replication"), advance)
         self.on_appended(partition)
 
     def wait(
@@ -288,7 +290,8 @@ class Cluster:
         if patience_ms is not None:
             self.schedule.after(max(patience_ms, 1), end)
 
-    def changed(self, partition: Partition) -> None:
+    def notify_waiters(self, partition: Partition) -> None:
+        """After a change of the partition: whoever waits for it looks again."""
         for number, (keys, is_over) in list(self._waiting.items()):
             if number in self._waiting and partition.key in keys and is_over():
                 self._waiting.pop(number, None)
@@ -337,13 +340,13 @@ class Cluster:
         epoch = partition.leader_epoch
         self._loading_until[partition.key] = self.schedule.now_ms + delay_ms
 
-        def loaded() -> None:
+        def load() -> None:
             if partition.leader_epoch == epoch:
                 self.on_coordinator_loaded(partition)
 
-        self.schedule.after(delay_ms, loaded)
+        self.schedule.after(delay_ms, load)
 
-    def coordinated_by(self, partition: Partition, keys: Iterable[str]) -> list[str]:
+    def keys_coordinated_by(self, partition: Partition, keys: Iterable[str]) -> list[str]:
         """Those of the ids that this partition of an internal topic is for."""
         count = len(self.topics[partition.topic].partitions)
         return [key for key in keys if internal_partition(key, count) == partition.index]

@@ -39,7 +39,7 @@ def compact(log: PartitionLog, config: TopicConfig, now_ms: int) -> bool:
     if dirty_bytes == 0 or dirty_bytes / all_bytes <= float(config.text("min.cleanable.dirty.ratio")):
         return False
     cleaner = _Cleaner(log, now_ms, config.number("delete.retention.ms"), batches)
-    kept = [one for one in map(cleaner.cleaned, batches) if one is not None]
+    kept = [one for one in map(cleaner.clean, batches) if one is not None]
     log.replace_cleaned(kept, batches[-1].last_offset + 1, cleaner.forgotten)
     return True
 
@@ -84,7 +84,7 @@ class _Cleaner:
             one: (entry.last_offset, entry.epoch) for one, entry in log.producers.entries.items()
         }
         self._aborted = {(one.producer_id, one.last_offset): one for one in log.aborted}
-        self._aborted_batches = _aborted_batches(batches, log.aborted)
+        self._aborted_batches = _find_aborted_batches(batches, log.aborted)
         self._seen_in_transaction: set[int] = set()
         self._newest = self._newest_offsets(batches)
         # Aborted transactions of which nothing is left.
@@ -99,19 +99,19 @@ class _Cleaner:
                         newest[record.key] = batch.base_offset + record.offset_delta
         return newest
 
-    def cleaned(self, batch: Batch) -> Batch | None:
+    def clean(self, batch: Batch) -> Batch | None:
         if batch.is_control:
-            return self._cleaned_marker(batch)
+            return self._clean_marker(batch)
         if batch.is_transactional:
             self._seen_in_transaction.add(batch.producer_id)
         records = [] if batch.base_offset in self._aborted_batches else read_records(batch)
         kept = [one for one in records if self._stays(batch, one)]
         if not kept:
-            return self._emptied(batch)
+            return self._empty_batch(batch)
         needs_horizon = batch.delete_horizon_ms is None and any(one.value is None for one in kept)
         if len(kept) == batch.record_count and not needs_horizon:
             return batch
-        return rewritten(batch, kept, self._horizon_ms if needs_horizon else batch.delete_horizon_ms)
+        return rewrite(batch, kept, self._horizon_ms if needs_horizon else batch.delete_horizon_ms)
 
     def _stays(self, batch: Batch, record: DecodedRecord) -> bool:
         if record.key is None or batch.base_offset + record.offset_delta < self._newest[record.key]:
@@ -121,7 +121,7 @@ class _Cleaner:
     def _is_over(self, batch: Batch) -> bool:
         return batch.delete_horizon_ms is not None and batch.delete_horizon_ms <= self._now_ms
 
-    def _cleaned_marker(self, batch: Batch) -> Batch | None:
+    def _clean_marker(self, batch: Batch) -> Batch | None:
         has_batches = batch.producer_id in self._seen_in_transaction
         self._seen_in_transaction.discard(batch.producer_id)
         if has_batches:
@@ -130,12 +130,13 @@ class _Cleaner:
         if aborted is not None:
             self.forgotten.add(aborted)
         if self._is_over(batch) or batch.record_count == 0:
-            return self._emptied(batch)
+            return self._empty_batch(batch)
         if batch.delete_horizon_ms is not None:
             return batch
-        return rewritten(batch, read_records(batch), self._horizon_ms)
+        return rewrite(batch, read_records(batch), self._horizon_ms)
 
-    def _emptied(self, batch: Batch) -> Batch | None:
+    def _empty_batch(self, batch: Batch) -> Batch | None:
+        """The batch without records where its header is still needed; None: it goes."""
         last_offset, epoch = self._last_of_producers.get(batch.producer_id, (None, None))
         is_last_of_producer = batch.has_producer_id and (
             batch.last_offset == last_offset
@@ -143,10 +144,10 @@ class _Cleaner:
         )
         if not is_last_of_producer and batch.last_offset != self._end_offset:
             return None
-        return batch if batch.record_count == 0 else rewritten(batch, [], None)
+        return batch if batch.record_count == 0 else rewrite(batch, [], None)
 
 
-def _aborted_batches(batches: Iterable[Batch], aborted: Iterable[AbortedTransaction]) -> set[int]:
+def _find_aborted_batches(batches: Iterable[Batch], aborted: Iterable[AbortedTransaction]) -> set[int]:
     """Base offsets of the data batches of aborted transactions."""
     by_producer: dict[int, list[AbortedTransaction]] = {}
     for one in aborted:
@@ -161,18 +162,18 @@ def _aborted_batches(batches: Iterable[Batch], aborted: Iterable[AbortedTransact
     }
 
 
-def rewritten(batch: Batch, records: Sequence[DecodedRecord], horizon_ms: int | None) -> Batch:
+def rewrite(batch: Batch, records: Sequence[DecodedRecord], horizon_ms: int | None) -> Batch:
     """The same batch with fewer records, uncompressed; offsets and the header's counts of sequences stay."""
     if not records:
         horizon_ms = None
     template = with_horizon(batch, horizon_ms)
     base_ms = template.base_timestamp_ms
-    section = b"".join(_moved(one, one.timestamp_ms - base_ms) for one in records)
+    section = b"".join(_shift_timestamp(one, one.timestamp_ms - base_ms) for one in records)
     max_ms = max((one.timestamp_ms for one in records), default=batch.max_timestamp_ms)
     return encode_batch(template, section, len(records), None if batch.has_append_time else max_ms)
 
 
-def _moved(record: DecodedRecord, timestamp_delta: int) -> bytes:
+def _shift_timestamp(record: DecodedRecord, timestamp_delta: int) -> bytes:
     """A record with another timestamp delta: its first byte is the attributes, the old delta follows."""
     rest = record.raw[1:]
     old_bytes = next(position for position, byte in enumerate(rest, 1) if byte < 0x80)

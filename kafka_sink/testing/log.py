@@ -202,7 +202,7 @@ class PartitionLog:
             end = batch.last_offset + 1
         return b"".join(chunks), end
 
-    def aborted_between(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
+    def list_aborted(self, first_offset: int, end_offset: int) -> list[AbortedTransaction]:
         return [one for one in self.aborted if one.last_offset >= first_offset and one.first_offset < end_offset]
 
     def offset_for_timestamp(self, timestamp_ms: int, limit: int) -> tuple[int, int] | None:

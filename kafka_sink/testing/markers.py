@@ -35,7 +35,7 @@ class Markers:
             done(True)
             return
         if known.topic == OFFSETS_TOPIC:
-            group_ids = self._cluster.coordinated_by(known, self._groups.groups)
+            group_ids = self._cluster.keys_coordinated_by(known, self._groups.groups)
             self._groups.end_transaction(marker.producer_id, group_ids, is_commit=marker.is_commit)
         self._await_replicas(known, done)
 
@@ -54,6 +54,6 @@ class Markers:
                 done(is_written)
             return is_answered
 
-        self._cluster.appended(known)
+        self._cluster.replicate(known)
         if not is_over():
             self._cluster.wait([known.key], is_over)

@@ -21,18 +21,18 @@ class CommittedRecord(NamedTuple):
     timestamp_ms: int
 
 
-def committed_records(topics: dict[str, Topic], name: str) -> list[CommittedRecord]:
+def read_committed_records(topics: dict[str, Topic], name: str) -> list[CommittedRecord]:
     """By partition and offset, up to the last stable offset of each partition, without what was aborted."""
     if name not in topics:
         raise ValueError(f"there is no topic {name!r}")
-    return [record for partition in topics[name].partitions for record in _committed(partition.index, partition.log)]
+    return [record for partition in topics[name].partitions for record in _read(partition.index, partition.log)]
 
 
-def _committed(partition: int, log: PartitionLog) -> Iterator[CommittedRecord]:
+def _read(partition: int, log: PartitionLog) -> Iterator[CommittedRecord]:
     for batch in log.batches:
         if batch.base_offset >= log.last_stable_offset:
             return
-        aborted = log.aborted_between(batch.base_offset, batch.last_offset + 1)
+        aborted = log.list_aborted(batch.base_offset, batch.last_offset + 1)
         is_aborted = batch.is_transactional and any(one.producer_id == batch.producer_id for one in aborted)
         if batch.is_control or is_aborted:
             continue

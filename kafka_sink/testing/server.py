@@ -28,7 +28,7 @@ from typing import TypeVar
 from kafka_sink.testing.acl import Acl
 from kafka_sink.testing.broker import BrokerCluster, Output
 from kafka_sink.testing.faults import Fault
-from kafka_sink.testing.reading import CommittedRecord, committed_records
+from kafka_sink.testing.reading import CommittedRecord, read_committed_records
 from kafka_sink.testing.settings import RELEASES, Settings
 from kafka_sink.testing.storage import Storage
 from kafka_sink.testing.topics import BrokerState
@@ -157,7 +157,7 @@ class EmbeddedBroker:
 
     def records(self, topic: str) -> list[CommittedRecord]:
         """What a reader with isolation.level=read_committed gets now, by partition and offset."""
-        return self.do(lambda core: committed_records(core.cluster.topics, topic))
+        return self.do(lambda core: read_committed_records(core.cluster.topics, topic))
 
     def stop_broker(self, node_id: int, *, is_crash: bool = False) -> None:
         """Its connections end and its port refuses new ones; leadership moves to replicas that are in sync."""

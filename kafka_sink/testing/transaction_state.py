@@ -113,12 +113,12 @@ def with_partitions(
     )
 
 
-def fenced(record: TransactionRecord) -> TransactionRecord:
+def fence(record: TransactionRecord) -> TransactionRecord:
     """Version 0/1: the coordinator takes the producer's epoch away before it aborts the transaction."""
     return replace(record, producer_epoch=min(record.producer_epoch + 1, EPOCH_MAX), last_epoch=NO_EPOCH)
 
 
-def prepared(
+def prepare(
     record: TransactionRecord, *, is_commit: bool, version: int, next_producer_id: int, now_ms: int
 ) -> TransactionRecord:
     epoch, last_epoch = record.producer_epoch, record.last_epoch
@@ -138,7 +138,7 @@ def prepared(
     )
 
 
-def completed(record: TransactionRecord, *, now_ms: int) -> TransactionRecord:
+def complete(record: TransactionRecord, *, now_ms: int) -> TransactionRecord:
     """All markers are written. `last_epoch` stays: it is what a client knows that repeats its EndTxn."""
     producer_id, epoch = record.producer_id, record.producer_epoch
     if record.version >= 2 and record.next_producer_id != NO_PRODUCER_ID:

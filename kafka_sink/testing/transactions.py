@@ -35,10 +35,10 @@ from kafka_sink.testing.transaction_state import (
     CoordinatorState,
     TopicPartition,
     TransactionRecord,
-    completed,
-    fenced,
+    complete,
+    fence,
     is_own_producer_id,
-    prepared,
+    prepare,
     with_new_producer_id,
     with_next_epoch,
     with_partitions,
@@ -105,7 +105,7 @@ class TransactionCoordinator:
             # Only the producer id was compared, not the epoch: a zombie with the right id aborts this transaction.
             self._decide(
                 transaction,
-                self._own_abort(record),
+                self._prepare_abort(record),
                 lambda code, _id, _epoch: done(code or Code.CONCURRENT_TRANSACTIONS, NO_PRODUCER_ID, NO_EPOCH),
             )
             return
@@ -172,7 +172,7 @@ class TransactionCoordinator:
         record = transaction.record
         may_end = self._may_end_with_bump if version >= 2 else self._may_end_without_bump
         if may_end(transaction, claim, is_commit):
-            self._decide(transaction, self._prepared(record, is_commit, version), done)
+            self._decide(transaction, self._prepare(record, is_commit, version), done)
         elif version >= 2:
             done(Code.NONE, record.producer_id, record.producer_epoch)
         else:
@@ -221,9 +221,9 @@ class TransactionCoordinator:
             raise Refused(Code.INVALID_TXN_STATE)
         return True
 
-    def _prepared(self, record: TransactionRecord, is_commit: bool, version: int) -> TransactionRecord:
+    def _prepare(self, record: TransactionRecord, is_commit: bool, version: int) -> TransactionRecord:
         needs_new_id = version >= 2 and record.is_epoch_exhausted
-        return prepared(
+        return prepare(
             record,
             is_commit=is_commit,
             version=version,
@@ -231,9 +231,9 @@ class TransactionCoordinator:
             now_ms=self._schedule.now_ms,
         )
 
-    def _own_abort(self, record: TransactionRecord) -> TransactionRecord:
+    def _prepare_abort(self, record: TransactionRecord) -> TransactionRecord:
         version = self._settings.number("transaction.version")
-        return self._prepared(record if version >= 2 else fenced(record), False, version)
+        return self._prepare(record if version >= 2 else fence(record), False, version)
 
     def _decide(self, transaction: CoordinatedTransaction, after: TransactionRecord, done: DoneWithProducer) -> None:
         def on_appended(code: Code) -> None:
@@ -275,7 +275,7 @@ class TransactionCoordinator:
         """Returns the record that will follow when all are written."""
         record = transaction.record
         epoch = self._coordinator_epoch(transaction)
-        following = transaction.pending = completed(record, now_ms=self._schedule.now_ms)
+        following = transaction.pending = complete(record, now_ms=self._schedule.now_ms)
         waiting = dict.fromkeys(record.partitions)
         is_commit = record.state is CoordinatorState.PREPARE_COMMIT
         # With version 2 the producer's epoch in Prepare* is above that of the data.
@@ -317,7 +317,7 @@ class TransactionCoordinator:
             record = transaction.record
             is_open = transaction.pending is None and record.state is CoordinatorState.ONGOING
             if is_open and record.start_ms + record.timeout_ms < now_ms:
-                self._decide(transaction, self._own_abort(record), lambda _code, _id, _epoch: None)
+                self._decide(transaction, self._prepare_abort(record), lambda _code, _id, _epoch: None)
 
     def expire_ids(self) -> None:
         oldest_ms = self._schedule.now_ms - self._settings.number("transactional.id.expiration.ms")
@@ -330,7 +330,7 @@ class TransactionCoordinator:
         """A step whose append was under way may or may not be in the log that the new coordinator reads."""
         if partition.topic != TRANSACTION_TOPIC:
             return
-        for transactional_id in self._cluster.coordinated_by(partition, self.transactions):
+        for transactional_id in self._cluster.keys_coordinated_by(partition, self.transactions):
             transaction = self.transactions[transactional_id]
             if transaction.is_appending and self._settings.chance("transaction_log_survives"):
                 transaction.record = transaction.pending or transaction.record
@@ -339,7 +339,7 @@ class TransactionCoordinator:
 
     def _on_coordinator_loaded(self, partition: Partition) -> None:
         if partition.topic == TRANSACTION_TOPIC:
-            self.finish_prepared(self._cluster.coordinated_by(partition, self.transactions))
+            self.finish_prepared(self._cluster.keys_coordinated_by(partition, self.transactions))
 
     def finish_prepared(self, transactional_ids: Iterable[str]) -> None:
         """What was decided before a coordinator began: its markers are sent again."""

@@ -135,7 +135,7 @@ class FrameBuffer:
             return None
         (length,) = _LENGTH.unpack_from(self._data)
         if not 0 <= length <= self.frame_bytes_max:
-            self._failure = self._refusal(length)
+            self._failure = self._refusal_text(length)
             self._data.clear()
             self.size = 0
             raise RemoteProtocolError(self._failure)
@@ -149,7 +149,7 @@ class FrameBuffer:
         self.size -= end
         return frame
 
-    def _refusal(self, length: int) -> str:
+    def _refusal_text(self, length: int) -> str:
         for beginning, peer in _FOREIGN:
             if self._data.startswith(beginning):
                 return f"the peer is no Kafka broker but {peer}"

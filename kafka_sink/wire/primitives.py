@@ -92,26 +92,26 @@ def _write_compact_length(out: bytearray, length: int) -> None:
     write_uvarint(out, length + 1)
 
 
-def string_length(flexible: bool) -> tuple[LengthReader, LengthWriter]:
+def string_length_codec(flexible: bool) -> tuple[LengthReader, LengthWriter]:
     if flexible:
         return _read_compact_length, _write_compact_length
     return _read_int16_length, _write_int16_length
 
 
-def array_length(flexible: bool) -> tuple[LengthReader, LengthWriter]:
+def array_length_codec(flexible: bool) -> tuple[LengthReader, LengthWriter]:
     if flexible:
         return _read_compact_length, _write_compact_length
     return _read_int32_length, _write_int32_length
 
 
-def refuse_length(length: int, data: bytes, position: int) -> RemoteProtocolError:
+def length_error(length: int, data: bytes, position: int) -> RemoteProtocolError:
     if length == -1:
         return RemoteProtocolError(f"null at byte {position}, where null is not allowed")
     return RemoteProtocolError(f"a length of {length} at byte {position}, {len(data) - position} bytes are left")
 
 
 def string_codec(flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
-    read_length, write_length = string_length(flexible)
+    read_length, write_length = string_length_codec(flexible)
 
     def read(data: bytes, position: int) -> tuple[str | None, int]:
         length, position = read_length(data, position)
@@ -119,7 +119,7 @@ def string_codec(flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
         if not 0 <= length <= STRING_BYTES_MAX or end > len(data):
             if length == -1 and nullable:
                 return None, position
-            raise refuse_length(length, data, position)
+            raise length_error(length, data, position)
         try:
             return data[position:end].decode(), end
         except UnicodeDecodeError:
@@ -144,7 +144,7 @@ def string_codec(flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
 
 
 def bytes_codec(flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
-    read_length, write_length = array_length(flexible)
+    read_length, write_length = array_length_codec(flexible)
 
     def read(data: bytes, position: int) -> tuple[bytes | None, int]:
         length, position = read_length(data, position)
@@ -152,7 +152,7 @@ def bytes_codec(flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
         if length < 0 or end > len(data):
             if length == -1 and nullable:
                 return None, position
-            raise refuse_length(length, data, position)
+            raise length_error(length, data, position)
         return data[position:end], end
 
     def write(out: bytearray, value: bytes | bytearray | memoryview | None) -> None:
@@ -173,7 +173,7 @@ def bytes_codec(flexible: bool, nullable: bool) -> tuple[Reader, Writer]:
 def _read_uuid(data: bytes, position: int) -> tuple[bytes, int]:
     end = position + 16
     if end > len(data):
-        raise refuse_length(16, data, position)
+        raise length_error(16, data, position)
     return data[position:end], end
 
 
@@ -189,7 +189,7 @@ def _fixed_codec(primitive: str) -> tuple[Reader, Writer]:
     def read(data: bytes, position: int) -> tuple[Any, int]:
         end = position + packer.size
         if end > len(data):
-            raise refuse_length(packer.size, data, position)
+            raise length_error(packer.size, data, position)
         return packer.unpack_from(data, position)[0], end
 
     def write(out: bytearray, value: Any) -> None:

@@ -54,13 +54,13 @@ def encode_produce(
     timeout_ms: int,
     topics: Sequence[TopicBatches],
 ) -> list[Buffer]:
-    head = produce_head(
+    head = encode_produce_head(
         version, client_id=client_id, transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms
     )
-    return encode_behind(head, version, correlation_id, topics)
+    return encode_after_head(head, version, correlation_id, topics)
 
 
-def produce_head(
+def encode_produce_head(
     version: int, *, client_id: str | None, transactional_id: str | None, acks: int, timeout_ms: int
 ) -> bytes:
     """A request up to its topics; length and correlation id are still 0."""
@@ -76,7 +76,7 @@ def produce_head(
     return bytes(head)
 
 
-def encode_behind(head: bytes, version: int, correlation_id: int, topics: Sequence[TopicBatches]) -> list[Buffer]:
+def encode_after_head(head: bytes, version: int, correlation_id: int, topics: Sequence[TopicBatches]) -> list[Buffer]:
     """The whole frame of a request that begins with `head`."""
     is_flexible = version >= _FLEXIBLE_SINCE
     small = bytearray(head)

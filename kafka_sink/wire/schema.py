@@ -27,11 +27,11 @@ from kafka_sink.wire.primitives import (
     FIXED_FORMATS,
     Reader,
     Writer,
-    array_length,
+    array_length_codec,
+    length_error,
     primitive_codec,
     primitive_size_min,
     read_uvarint,
-    refuse_length,
     write_uvarint,
 )
 
@@ -171,7 +171,7 @@ def _field_codec(field: Field, version: int, flexible: bool) -> Codec:
 
 
 def _array_codec(element: str, codec: Codec, flexible: bool, nullable: bool) -> Codec:
-    read_length, write_length = array_length(flexible)
+    read_length, write_length = array_length_codec(flexible)
     read_element, write_element, size_min = codec.read, codec.write, codec.size_min
     # bool is left out: its list is rare, and integers are what metadata is full of.
     letter = FIXED_FORMATS.get(element)
@@ -181,7 +181,7 @@ def _array_codec(element: str, codec: Codec, flexible: bool, nullable: bool) -> 
         if count < 0 or count * size_min > len(data) - position:
             if count == -1 and nullable:
                 return None, position
-            raise refuse_length(count, data, position)
+            raise length_error(count, data, position)
         if letter is not None:
             return list(unpack_from(f">{count}{letter}", data, position)), position + count * size_min
         values = []
@@ -228,7 +228,7 @@ def _tag_section(tagged: Mapping[int, Field], version: int) -> tuple[TagReader, 
             size, position = read_uvarint(data, position)
             end = position + size
             if end > len(data):
-                raise refuse_length(size, data, position)
+                raise length_error(size, data, position)
             if tag in codecs:
                 field, codec = codecs[tag]
                 # A slice of its own, so that a lying field cannot read past its announced size.
@@ -296,13 +296,13 @@ def _struct_writer(
     fields: Sequence[Field], steps: list[_Run | _Single], write_tags: TagWriter | None, version: int
 ) -> Writer:
     by_name = {field.name: field for field in fields}
-    welcome = frozenset(field.name for field in fields if field.is_in(version) or field.ignorable)
+    allowed = frozenset(field.name for field in fields if field.is_in(version) or field.ignorable)
 
     def write(out: bytearray, values: Mapping[str, Any]) -> None:
         if not isinstance(values, (dict, Mapping)):
             raise LocalProtocolError(f"a mapping is needed, not {type(values).__name__}")
-        if not welcome.issuperset(values):
-            _refuse_unwelcome(values, by_name, welcome)
+        if not allowed.issuperset(values):
+            _check_disallowed(values, by_name, allowed)
         get = values.get
         for step in steps:
             if isinstance(step, _Run):
@@ -322,9 +322,9 @@ def _struct_writer(
     return write
 
 
-def _refuse_unwelcome(values: Mapping[str, Any], by_name: Mapping[str, Field], welcome: frozenset[str]) -> None:
+def _check_disallowed(values: Mapping[str, Any], by_name: Mapping[str, Field], allowed: frozenset[str]) -> None:
     for name in values:
         if name not in by_name:
             raise LocalProtocolError(f"no field {name!r} in any version; fields: {', '.join(by_name)}")
-        if name not in welcome and not by_name[name].is_default(values[name]):
+        if name not in allowed and not by_name[name].is_default(values[name]):
             raise LocalProtocolError(f"field {name!r} is not in this version and would be lost")

@@ -39,7 +39,7 @@ def serve(pipe: Connection) -> None:
 
 
 def plan(settings: Mapping[str, str]) -> stream_writer.StreamWriter:
-    return planning.planned_stream(settings, SCHEMA, False)
+    return planning.plan_stream(settings, SCHEMA, False)
 
 
 def write(planned: stream_writer.StreamWriter, place: task.TaskPlace, rows: Sequence[int], partitions: int) -> Any:

@@ -16,11 +16,12 @@ from tests.conftest import FIRST_GENERATION, or_without_kafka
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 from tools.kafka_views import ask
+from tools.waiting import wait_until
 
 pytestmark = [pytest.mark.chaos, pytest.mark.kafka, pytest.mark.timeout(300)]
 
 ALL, LATEST = -1, -1
-REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND = 7, 19, 20
+NOT_LEADER, REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS_AFTER_APPEND = 6, 7, 19, 20
 
 
 def test_an_outdated_leader_tells_the_end_that_it_knew_and_acknowledges_nothing(
@@ -37,10 +38,10 @@ def test_an_outdated_leader_of_the_first_generation_does_the_same(topic_name: st
 def check_outdated_leader(kafka: KafkaCluster, topic_name: str) -> None:
     topic = create_topic(kafka, topic_name, 1, {"min.insync.replicas": 2})
     first = kafka.leader_of(topic, 0)
-    assert produced(kafka, first, topic, b"before", b"before") == (0, 0)
+    assert produced_by_leader(kafka, first, topic, b"before", b"before") == (0, 0)
     kafka.pause(first)
     second = wait_until_moved(kafka, topic, 0, first)
-    assert produced(kafka, second, topic, b"decision") == (0, 2)
+    assert produced_by_leader(kafka, second, topic, b"decision") == (0, 2)
     others = [node_id for node_id in kafka.node_ids if node_id != first]
     for node_id in others:
         kafka.pause(node_id)
@@ -68,6 +69,18 @@ def test_a_frozen_leader_is_not_taken_at_its_word_about_the_end_of_its_outage(
     victim = pause_leader(kafka, topic, 0, 0)
     kafka.wait_in_sync(topic)
     assert leader_as_told_by(kafka, victim, topic, 0) == kafka.leader_of(topic, 0)
+
+
+def produced_by_leader(kafka: KafkaCluster, node_id: int, topic: str, *values: bytes) -> tuple[int, int]:
+    """A broker names itself the leader a moment before it takes records as such."""
+    found: list[tuple[int, int]] = []
+
+    def is_leader() -> bool:
+        found[:] = [produced(kafka, node_id, topic, *values)]
+        return found[0][0] != NOT_LEADER
+
+    wait_until(is_leader, f"node {node_id} leads {topic}")
+    return found[0]
 
 
 def produced(kafka: KafkaCluster, node_id: int, topic: str, *values: bytes) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from crc32c import crc32c
 
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.records.batch import HEADER_BYTES, seal
-from kafka_sink.records.compression import CODEC_IDS, compressor, decompress
+from kafka_sink.records.compression import CODEC_IDS, decompress, make_compressor
 from kafka_sink.records.scalar import (
     Record,
     decode_batch,
@@ -118,7 +118,7 @@ def record_targets() -> Iterator[Target]:
     content = encode_records(records, 1000)
     batches = []
     for name, codec_id in CODEC_IDS.items():
-        codec = compressor(name)
+        codec = make_compressor(name)
         payload = codec.compress(content)
         yield Target(f"decompress {name}", partial(decompress, codec_id, bytes_max=len(content)), (payload,))
         encoded = encode_batch(records, codec)

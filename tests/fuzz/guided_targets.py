@@ -23,10 +23,10 @@ from kafka_sink.security import aws_answers
 from kafka_sink.security.aws_msk_iam import AwsMskIamExchange, region_of
 from kafka_sink.security.jaas import parse_jaas
 from kafka_sink.security.oauthbearer import OAuthBearerExchange
-from kafka_sink.security.reference import resolved
+from kafka_sink.security.reference import replace_references
 from kafka_sink.security.scram import ScramExchange
 from kafka_sink.security.sigv4 import AwsCredentials
-from kafka_sink.security.token import error_of_answer, expiry_s, token_of_answer
+from kafka_sink.security.token import expiry_s, parse_error_answer, parse_token_answer
 from tests.fuzz import fuzz_wire
 from tests.property.wire_values import RandomChoices
 
@@ -129,15 +129,15 @@ def _bearer(data: bytes) -> None:
 
 
 def _token(data: bytes) -> None:
-    assert error_of_answer(data).isprintable()
+    assert parse_error_answer(data).isprintable()
     end_s = expiry_s(data.decode("latin-1"))
     assert end_s is None or end_s > 0
-    token_of_answer(data, "it")
+    parse_token_answer(data, "it")
 
 
 def _aws(data: bytes) -> None:
-    assert aws_answers.error_of_xml(data).isascii()
-    for read in (aws_answers.of_json, aws_answers.of_xml):
+    assert aws_answers.error_from_xml(data).isascii()
+    for read in (aws_answers.credentials_from_json, aws_answers.credentials_from_xml):
         with suppress(AuthenticationError):
             found = read(data, "it")
             assert found.end_s is None or found.end_s > 0
@@ -159,7 +159,9 @@ def _msk(data: bytes) -> None:
 
 
 def _references(data: bytes) -> None:
-    resolved("o", data.decode(errors="replace"), lambda provider, place: None if provider == "file" else place)
+    replace_references(
+        "o", data.decode(errors="replace"), lambda provider, place: None if provider == "file" else place
+    )
 
 
 def _of_security() -> Iterator[Guided]:

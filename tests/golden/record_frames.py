@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tools.kafka_jars import Artifact, fetched, java_command
+from tools.kafka_jars import Artifact, fetch_jars, java_command
 
 HERE = Path(__file__).parent
 PATH = HERE / "registry_frames.txt"
@@ -23,7 +23,7 @@ GLUE = (Artifact("software.amazon.glue", "schema-registry-serde", "1.1.24"),)
 
 
 def recorded(source: str, name: str, wanted: Sequence[Artifact]) -> list[str]:
-    class_path = os.pathsep.join(str(jar) for jar in fetched(name, wanted))
+    class_path = os.pathsep.join(str(jar) for jar in fetch_jars(name, wanted))
     run = subprocess.run(
         [java_command(), "-cp", class_path, str(HERE / source)], capture_output=True, text=True, check=True
     )

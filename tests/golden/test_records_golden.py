@@ -17,7 +17,7 @@ from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.batch import seal
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.compression import CODEC_IDS, compressor
+from kafka_sink.records.compression import CODEC_IDS, make_compressor
 from kafka_sink.records.murmur2 import murmur2, murmur2_column, partitions_of_keys
 from kafka_sink.records.scalar import Record, decode_batch, encode_batch
 
@@ -49,7 +49,7 @@ def stamps_of(case: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", UNCOMPRESSED, ids=[case["name"] for case in UNCOMPRESSED])
 def test_scalar_encoder_writes_the_bytes_of_the_java_client(case: dict[str, Any]) -> None:
-    encoded = encode_batch(records_of(case), compressor("none"))
+    encoded = encode_batch(records_of(case), make_compressor("none"))
     assert (seal(encoded, **stamps_of(case)) + encoded.payload).hex() == case["batch"]
 
 
@@ -67,7 +67,7 @@ def test_column_encoder_writes_the_bytes_of_the_java_client(case: dict[str, Any]
         batch_bytes_max=2**20,
         request_bytes_max=2**20,
         batch_records_max=None,
-        compression=lambda _: compressor("none"),
+        compression=lambda _: make_compressor("none"),
     )
     partitions = np.zeros(len(records), np.int32)
     assert assembler.append("t", columns, partitions, now_ms=0, timestamp_ms=0, token=None) == []

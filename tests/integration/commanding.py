@@ -97,7 +97,9 @@ class Sink:
             ROWS_PER_TASK,
         )  # fmt: skip
 
-    def committer(self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt]) -> Committer:
+    def committer(
+        self, client: Client, key: BatchKey, receipts: Sequence[TaskReceipt], driver: DriverSession | None = None
+    ) -> Committer:
         # One at a time, so that a driver can die between two of them.
         support = client.transaction_support()
         settings = DeliverySettings(
@@ -110,11 +112,13 @@ class Sink:
             accept_unknown_sink=self.accepts_new_sink,
         )
         job = Job(DriverOperation.COMMIT, key, receipts, wall_ms=1)
-        return Committer(settings, DriverSession(self.sink_id, self.run), job, client.now_ms())
+        return Committer(settings, driver or DriverSession(self.sink_id, self.run), job, client.now_ms())
 
-    def deliver(self, key: BatchKey) -> None:
+    def deliver(self, key: BatchKey, driver: DriverSession | None = None) -> None:
+        """`driver`: one that has committed before."""
         with client_of(self.servers, **self.login) as client:
-            verdict = client.run(self.committer(client, key, [self.task(key, number) for number in range(2)]))
+            receipts = [self.task(key, number) for number in range(2)]
+            verdict = client.run(self.committer(client, key, receipts, driver))
         if verdict.error is not None:
             raise verdict.error
         assert verdict.conclusion is Conclusion.DELIVERED

@@ -120,6 +120,28 @@ def endless_slow_bytes(connection: socket.socket, over: threading.Event) -> None
         connection.sendall(b"\0")
 
 
+def drip(opening: bytes, piece: bytes) -> Behaviour:
+    """An answer that never comes to its end, although something of it comes all the time."""
+
+    def behave(connection: socket.socket, over: threading.Event) -> None:
+        connection.recv(65536)
+        connection.sendall(opening)
+        while not over.wait(0.02):
+            connection.sendall(piece)
+
+    return behave
+
+
+# What a web server may never end: the status, a header, answers before the answer, the size of a chunk, a refusal.
+web_drips = {
+    "status": drip(b"", b"H"),
+    "header": drip(b"HTTP/1.1 200 OK\r\nX: ", b"a"),
+    "continue": drip(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "chunk": drip(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
+    "refusal": drip(b"HTTP/1.1 503 Wait\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
+}
+
+
 # ---- speaks Kafka up to a point --------------------------------------------------------------------------------
 
 

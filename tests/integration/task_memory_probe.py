@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, StructType
 from kafka_sink.exactly_once.identity import run_hash
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.spark.columns import written_columns
+from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.task import TaskPlace, write_task
 from tests.integration.memory_probe import VALUE_BYTES, reset_peak, status_bytes
 
@@ -30,7 +30,7 @@ def arrow_batches(total_bytes: int) -> Iterator[pa.RecordBatch]:
 def main() -> None:
     servers, topic, total_text = sys.argv[1:]
     options = parse_sink_options({"kafka.bootstrap.servers": servers, "topic": topic, "sink.id": "memory"})
-    columns = written_columns(StructType().add("value", BinaryType()), topic)
+    columns = choose_columns(StructType().add("value", BinaryType()), topic)
     # The first task brings imports, threads and connections; its producer serves the second.
     for attempt, total_bytes in enumerate((VALUE_BYTES * ARROW_ROWS, int(total_text))):
         place = TaskPlace(BatchKey("", "memory"), run_hash("memory"), 0, attempt, "memory")

@@ -17,7 +17,7 @@ import pytest
 
 import kafka_sink
 from kafka_sink.admin.topics import topic_state
-from kafka_sink.checks.environment import sockets, versions, zipped_pyspark
+from kafka_sink.checks.environment import pyspark_zip, sockets, versions
 from kafka_sink.checks.finding import FAIL, OK, WARN
 from kafka_sink.testing import BrokerCluster, EmbeddedRegistry
 from tests.certificates import Authority
@@ -216,10 +216,10 @@ def test_sockets_are_read_from_the_defaults_that_a_new_session_would_have(tmp_pa
 
 def test_a_zip_that_is_compiled_in_every_process_is_advised_against(tmp_path: Path) -> None:
     environment = {"SPARK_HOME": str(tmp_path)}
-    (without,) = zipped_pyspark(environment)
+    (without,) = pyspark_zip(environment)
     (tmp_path / "python" / "lib").mkdir(parents=True)
     (tmp_path / "python" / "lib" / "pyspark.zip").touch()
-    (zipped,) = zipped_pyspark(environment)
+    (zipped,) = pyspark_zip(environment)
     assert without.advice == "" and "pyspark.zip" in zipped.text and zipped.advice
 
 

@@ -12,8 +12,10 @@ import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
 from kafka_sink.errors import KafkaSinkError
+from kafka_sink.exactly_once import ledger_read
 from kafka_sink.exactly_once.identity import sink_id_of_checkpoint
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.exactly_once.session import DriverSession
 from kafka_sink.testing import EmbeddedBroker, Fault, acl, settings
 from kafka_sink.testing.acl import Acl
 from tests.chaos.bare_spark import BareQuery, Checkpoint, settings_of
@@ -108,6 +110,17 @@ def check_open_decision(shell: Shell, sink: Sink) -> None:
     assert sink.visible() == sorted(rows(BATCH, 0, 1) + rows(NEXT, 0, 1))
 
 
+@pytest.mark.parametrize("release", ["4.3", "3.9"])
+def test_a_query_that_runs_goes_on_after_a_recover(release: str, shell: Shell) -> None:
+    with EmbeddedBroker(release=release) as broker:
+        sink = created(Sink(broker.bootstrap_servers, "t", "orders", LEDGER))
+        driver = DriverSession(sink.sink_id, sink.run)
+        sink.deliver(BATCH, driver)
+        assert shell.about(sink, "recover").exit_code == 0
+        sink.deliver(NEXT, driver)
+        assert sink.visible() == sorted(rows(BATCH, 0, 1) + rows(NEXT, 0, 1))
+
+
 def test_the_ledger_of_all_sinks_names_each(sink: Sink, shell: Shell) -> None:
     sink.deliver(BATCH)
     other = Sink(sink.servers, "t", "exports", LEDGER)
@@ -158,6 +171,20 @@ def test_a_record_that_cannot_be_read_hides_no_other(sink: Sink, shell: Shell) -
     assert [one["sink_id"] for one in shown.content["decisions"]] == ["orders"]
     (unreadable,) = shown.content["unreadable"]
     assert unreadable["ledger_key"] == "later" and "9" in unreadable["problem"]
+
+
+def test_a_ledger_of_many_sinks_has_more_keys_than_any_of_them(
+    sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Sink(sink.servers, sink.topic, "invoices", LEDGER)
+    for each in (sink, other):
+        each.deliver(BatchKey("", "a"))
+        each.deliver(BatchKey("", "b"))
+    monkeypatch.setattr(ledger_read, "KEYS_MAX", 2)
+    where = ("--bootstrap-server", sink.servers, "--ledger-topic", LEDGER, "--json")
+    assert len(shell("ledger", *where).content["decisions"]) == 4
+    monkeypatch.setattr(ledger_read, "KEYS_MAX", 1)
+    assert "more than 1 keys of" in shell("ledger", *where).err
 
 
 # ---- resolve ---------------------------------------------------------------------------------------------------
@@ -280,6 +307,18 @@ def check_abort(shell: Shell, sink: Sink) -> None:
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
 
 
+def test_what_another_ledger_may_have_decided_is_not_aborted(sink: Sink, shell: Shell) -> None:
+    sink.decide_and_die(BATCH)
+    other = Sink(sink.servers, "t-2", "invoices", "ledger-2")
+    created(other).deliver(BATCH)
+    where = ("--bootstrap-server", sink.servers, "--ledger-topic", other.ledger_topic, "--sink-id", sink.sink_id)
+    said = shell("transactions", "--abort", *where, "--yes")
+    assert said.exit_code == 2 and "Compare --ledger-topic" in said.err and "[PKS-8003]" in said.err
+    # What was not touched can be finished.
+    assert shell.about(sink, "recover").exit_code == 0
+    assert sink.visible() == sorted(rows(BATCH, 0, 1))
+
+
 @pytest.mark.parametrize(("marker_ms", "timeout_s", "exit_code"), [(700, 30, 0), (60_000, 1, 1)])
 def test_markers_are_waited_for_and_those_that_do_not_come_are_told(
     sink: Sink, shell: Shell, monkeypatch: pytest.MonkeyPatch, marker_ms: int, timeout_s: int, exit_code: int
@@ -392,6 +431,12 @@ def test_options_come_from_a_properties_file_of_java(sink: Sink, shell: Shell, t
     assert shell("ledger", *where, "--json").content["decisions"][0]["row_count"] == 2 * ROWS_PER_TASK
     nearer = shell("ledger", *where, "--option", "kafka.bootstrap.servers=127.0.0.1:1", "--timeout", "1")
     assert nearer.exit_code == 3
+
+
+def test_a_silent_broker_leaves_time_to_ask_again(broker: EmbeddedBroker, sink: Sink, shell: Shell) -> None:
+    sink.deliver(BATCH)
+    broker.inject(Fault("ListOffsets", delay_before_ms=3_600_000))
+    assert shell.about(sink, "ledger", "--timeout", "4").exit_code == 0
 
 
 def test_no_broker_is_exit_code_3_in_one_line(shell: Shell) -> None:

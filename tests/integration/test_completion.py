@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_sink.cli.arguments import parsed, parser
+from kafka_sink.cli.arguments import parse_arguments, parser
 from kafka_sink.cli.completion import CommandWords, bash, command_words, fish, zsh
 from tests.integration.commanding import Shell
 
@@ -40,7 +40,7 @@ def test_every_command_teaches_by_examples_that_can_be_typed(command: CommandWor
     found = list(examples(command))
     assert found, f"{command.parser.prog} --help has no example"
     for words in found:
-        assert callable(parsed(words).run)
+        assert callable(parse_arguments(words).run)
 
 
 @pytest.mark.parametrize("command", RUNNABLE, ids=by_name)

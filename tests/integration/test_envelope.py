@@ -33,10 +33,10 @@ from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.metrics.trace_ids import TraceIds
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark.added_headers import AddedHeader, with_headers
-from kafka_sink.spark.columns import written_columns
+from kafka_sink.spark.added_headers import AddedHeader, add_headers
+from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.task import TaskPlace, write_task
-from kafka_sink.spark.trace_header import TraceHeader, are_traceparents
+from kafka_sink.spark.trace_header import TraceHeader, is_traceparent
 from kafka_sink.testing import EmbeddedBroker
 from tools.foreign_reader import ForeignRecord, read_topic
 
@@ -82,7 +82,7 @@ def batch(rows: list[list[Any]] = ROWS) -> pa.RecordBatch:
 def write(broker: EmbeddedBroker, topic: str, given: pa.RecordBatch, more: dict[str, str]) -> TaskReceipt:
     where = {"kafka.bootstrap.servers": broker.bootstrap_servers, "topic": topic}
     options = parse_sink_options({**where, **more})
-    columns = written_columns(SCHEMA, topic, options.formats, options.envelope)
+    columns = choose_columns(SCHEMA, topic, options.formats, options.envelope)
     if options.formats is not None:
         columns = replace(columns, sides=(SidePlan("value", None),))
     return write_task(replace(options, formats=None), columns, [given], PLACE)
@@ -129,7 +129,7 @@ def test_headers_are_added_to_whole_columns_as_to_single_rows(
                 own.append((f"h{number}", b"same" if is_constant else cell))
     entries = [None if own is None else [{"key": key, "value": value} for key, value in own] for own in given_headers]
     rows = pa.RecordBatch.from_arrays([pa.array(entries, PAIRS)], ["headers"])
-    found = with_headers(rows, added).column("headers").to_pylist()
+    found = add_headers(rows, added).column("headers").to_pylist()
     assert [[(pair["key"], pair["value"]) for pair in own or ()] for own in found] == twin
 
 
@@ -210,6 +210,17 @@ def test_data_that_is_no_json_is_told_as_text_or_base64(
     assert [event(record).get_data() for record in read(broker, topic)] == [expected] * 3
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b'\xef\xbb\xbf{"a": 1}', '{"a": 1}'.encode("utf-16"), '{"a": 1}'.encode("utf-16-le"), b'"\xed\xa0\x80"'],
+)
+def test_json_in_another_encoding_than_utf_8_makes_no_event(broker: EmbeddedBroker, topic: str, content: bytes) -> None:
+    given_batch = batch()
+    given_batch = given_batch.set_column(1, "value", pa.array([b"{}", content, b"{}"]))
+    with pytest.raises(DataError, match="value of row 1 is no JSON"):
+        write(broker, topic, given_batch, {**EVENT, "cloudevents": "structured"})
+
+
 # ---- traces ----------------------------------------------------------------------------------------------------------
 
 GOOD, OTHER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", f"00-{'a' * 32}-{'b' * 16}-00"
@@ -255,7 +266,7 @@ def test_records_without_a_trace_get_that_of_their_task(broker: EmbeddedBroker, 
     options = {**OTLP, "traceparent.column": "order", "traceparent.task": "true", "query.id": "q", "batch.id": "b"}
     write(broker, topic, traced([GOOD, None, None, "?"], [None, had, None, None]), {**options, "sink.id": "s"})
     of_task = TraceIds("s", "", PLACE.key, PLACE.run).traceparent_of_task(PLACE.spark_partition, PLACE.attempt)
-    assert are_traceparents(pa.array([of_task])).all()
+    assert is_traceparent(pa.array([of_task])).all()
     headers = [dict(record.headers)["traceparent"] for record in read(broker, topic)]
     assert headers == [GOOD.encode(), OTHER.encode(), of_task, of_task]
 
@@ -265,7 +276,7 @@ def test_what_is_no_traceparent_is_told_once_and_costs_no_row(
 ) -> None:
     header = TraceHeader("trace", None)
     for first_row in (10, 14):
-        header.written(pa.RecordBatch.from_pydict({"traceparent": [GOOD, None, "x", "y"]}), first_row)
+        header.add_to(pa.RecordBatch.from_pydict({"traceparent": [GOOD, None, "x", "y"]}), first_row)
     assert [record.getMessage().partition(" have a")[0] for record in caplog.records] == [
         "traceparent.column=trace: row 12, and 1 more of the 4 rows that came with it,"
     ]
@@ -292,7 +303,7 @@ def test_what_is_no_traceparent_is_told_once_and_costs_no_row(
     ],
 )
 def test_a_traceparent_is_what_opentelemetry_takes_for_one(text: str, is_one: bool) -> None:
-    assert are_traceparents(pa.array([text, None])).tolist() == [is_one, False]
+    assert is_traceparent(pa.array([text, None])).tolist() == [is_one, False]
     context = get_current_span(TraceContextTextMapPropagator().extract({"traceparent": text})).get_span_context()
     # It overlooks the end of a line.
     assert context.is_valid == (is_one or text.endswith("\n"))
@@ -326,7 +337,7 @@ def test_traces_are_written_to_whole_columns_as_to_single_rows(
     header = TraceHeader("c" if has_column else None, b"span" if has_span else None)
     # Also a slice, as Arrow hands it over.
     for first in {0, len(given_rows) // 2}:
-        written = header.written(given_batch.slice(first), first)
+        written = header.add_to(given_batch.slice(first), first)
         assert "traceparent" not in written.schema.names
         cells = written.column("headers").to_pylist() if "headers" in written.schema.names else [None] * len(written)
         assert [[(pair["key"], pair["value"]) for pair in cell or ()] for cell in cells] == twin[first:]
@@ -386,7 +397,7 @@ def test_rows_that_make_no_event_follow_record_errors(broker: EmbeddedBroker, to
 def test_what_cannot_be_is_refused_before_any_task(options: dict[str, str], text: str) -> None:
     def plan() -> None:
         parsed = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t", **options})
-        written_columns(SCHEMA, "t", parsed.formats, parsed.envelope)
+        choose_columns(SCHEMA, "t", parsed.formats, parsed.envelope)
 
     with pytest.raises(ConfigError, match=text):
         plan()

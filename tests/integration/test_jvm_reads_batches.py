@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.records.batch import seal
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, encode_batch
 from tests.conftest import NEWEST, without_kafka
 from tools.java import run_source
@@ -72,7 +72,7 @@ def test_jvm_reads_every_codec_and_level() -> None:
         for level in levels:
             for largest in (50, 5_000, 100_000):
                 rows = records(generator, largest)
-                encoded = encode_batch(rows, compressor(codec, level))
+                encoded = encode_batch(rows, make_compressor(codec, level))
                 name = f"{codec}:{level}:{largest}"
                 lines.append(f"{name} {(seal(encoded) + encoded.payload).hex()}\n")
                 expected.append(f"{name} {len(rows)} {digest(rows)}")

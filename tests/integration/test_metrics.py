@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -48,7 +49,7 @@ from kafka_sink.metrics import breaker, launch, store
 from kafka_sink.metrics.definitions import METRICS
 from kafka_sink.metrics.figures import DELIVERED, BatchReport
 from kafka_sink.metrics.prometheus_text import family_name, prometheus_text
-from kafka_sink.metrics.store import figures_folder, note, noted
+from kafka_sink.metrics.store import figures_folder, note, read_streams
 from kafka_sink.metrics.stream_figures import RECENT_MAX
 from kafka_sink.producer.pool import POOL
 from kafka_sink.spark import driver
@@ -57,6 +58,7 @@ from kafka_sink.spark.place import BATCH_ID, QUERY_ID, RUN_ID
 from kafka_sink.spark.writer import CommitMessage
 from kafka_sink.testing import EmbeddedBroker, Fault
 from pyspark_pykafka_sink import DefaultSource
+from tests.integration.hostile_peer import HostilePeer, web_drips
 from tests.integration.local_server import LocalServer, QuietHandler
 from tools.foreign_reader import read_topic
 from tools.kafka_node import free_port
@@ -78,7 +80,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     assert found is not None
     yield found
     shutil.rmtree(found, ignore_errors=True)
-    for exporter in launch.started(os.getpid()):
+    for exporter in launch.started_exporters(os.getpid()):
         exporter.wait(30)
 
 
@@ -174,7 +176,7 @@ def busy_text(broker: EmbeddedBroker, folder: str, **options: str) -> str:
     Export(broker, "a", metrics_enabled="true", **letters, **options).deliver(["rows"] * 40 + ["no such topic"] * 3)
     Export(broker, "b", metrics_enabled="true", record_errors="drop").deliver(["others"] * 5 + ["?"] * 2, attempt=9)
     Export(broker, "c", metrics_enabled="true").fail(["rows"] * 4)
-    return prometheus_text(noted(folder))
+    return prometheus_text(read_streams(folder))
 
 
 # ---- Prometheus ------------------------------------------------------------------------------------------------------
@@ -222,7 +224,7 @@ def test_a_topic_or_a_query_of_any_characters_is_read_back_as_it_was(folder: str
     query = 'a "query" of\ntwo lines \\ and {more}, é'
     report = BatchReport("s", query, BatchKey("q-1", 3), "run", "c", DELIVERED, (), (), 0, 10, 5.0)
     note(folder, report)
-    ((labels, found),) = samples(prometheus_text(noted(folder)))["pykafka_sink_last_batch_id"]
+    ((labels, found),) = samples(prometheus_text(read_streams(folder)))["pykafka_sink_last_batch_id"]
     assert (labels["query"], found) == (query, 3)
 
 
@@ -268,8 +270,8 @@ def test_an_exporter_ends_with_its_application(broker: EmbeddedBroker, folder: s
 def test_an_exporter_ends_when_the_jvm_is_gone_although_its_folder_stays(tmp_path: Path, folder: str) -> None:
     (tmp_path / "java").symlink_to(sys.executable)
     start = (
-        "import sys; from kafka_sink.metrics.launch import exporter_runs\n"
-        "assert exporter_runs(sys.argv[1], '127.0.0.1', int(sys.argv[2])) == ''"
+        "import sys; from kafka_sink.metrics.launch import ensure_exporter\n"
+        "assert ensure_exporter(sys.argv[1], '127.0.0.1', int(sys.argv[2])) == ''"
     )
     program = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {start!r}, *sys.argv[1:]]); input()"
     port = free_port()
@@ -299,7 +301,7 @@ def test_a_port_that_is_taken_is_told_and_harms_no_batch(
         port = taken.getsockname()[1]
         Export(broker, "a", metrics_prometheus_port=str(port)).deliver(["rows"])
     assert f"figures are not served: 0.0.0.0:{port} cannot be listened at" in caplog.text
-    assert noted(folder)[0].value("rows") == 1
+    assert read_streams(folder)[0].value("rows") == 1
 
 
 def test_an_address_where_nothing_serves_figures_is_an_error_that_names_it() -> None:
@@ -324,7 +326,7 @@ def test_processes_that_note_at_the_same_time_lose_no_batch(folder: str) -> None
         writer.start()
     for writer in writers:
         writer.join()
-    (stream,) = noted(folder)
+    (stream,) = read_streams(folder)
     assert stream.value("batches") == 4 * NOTES
     assert len(stream.recent) == RECENT_MAX
 
@@ -336,10 +338,10 @@ def test_a_note_that_was_not_written_to_its_end_leaves_the_one_before(folder: st
     content = newest.read_bytes()
     for cut in (content[:-1], content[:30], b"", content[:-9] + b"!" + content[-8:]):
         newest.write_bytes(cut)
-        assert noted(folder)[0].value("batches") == 2
-    store._kept.cache_clear()  # another process goes on from there
+        assert read_streams(folder)[0].value("batches") == 2
+    store._cached_notes.cache_clear()  # another process goes on from there
     note(folder, BatchReport("s", "", BatchKey("", "3"), "run", "c", DELIVERED, (), (), 0, 10, 5.0))
-    assert noted(folder)[0].value("batches") == 3
+    assert read_streams(folder)[0].value("batches") == 3
 
 
 def test_a_message_of_the_release_before_is_committed_and_its_rows_are_counted(
@@ -349,13 +351,13 @@ def test_a_message_of_the_release_before_is_committed_and_its_rows_are_counted(
     (message,) = export.run(["rows"] * 6)
     del message.figures  # as pickle makes it from a message that had one field
     export.writer.commit([pickle.loads(pickle.dumps(message))])
-    (stream,) = noted(folder)
+    (stream,) = read_streams(folder)
     assert (stream.value("rows"), stream.value("tasks"), stream.value("record_batches")) == (6, 1, 0)
 
 
 def test_without_an_option_nothing_is_kept(broker: EmbeddedBroker, folder: str) -> None:
     Export(broker, "a").deliver(["rows"] * 6)
-    assert noted(folder) == []
+    assert read_streams(folder) == []
 
 
 # ---- dashboard and alerts --------------------------------------------------------------------------------------------
@@ -529,7 +531,17 @@ def test_receivers_that_fail_are_told_once_and_left_alone_and_no_batch_fails(
             Export(broker, label, **options).deliver(["rows"] * 2)
     assert [path for _, path, _, _ in receiver.got] == ["/api/v1/lineage", receiver.got[1][1]]
     assert caplog.text.count("Batches go on") == caplog.text.count("PKS-3013 ") == 2
-    assert noted(folder)[0].value("rows") == 6
+    assert read_streams(folder)[0].value("rows") == 6
+
+
+def test_receivers_that_never_come_to_an_end_hold_no_commit_up(broker: EmbeddedBroker, folder: str) -> None:
+    with HostilePeer(web_drips["header"]) as peer:
+        url = f"http://{peer.address}"
+        receivers = {"metrics_pushgateway_url": url, "metrics_otlp_endpoint": f"{url}/otlp", "lineage_url": url}
+        began_s = time.monotonic()
+        Export(broker, "a", metrics_timeout_ms="200", **receivers).deliver(["rows"] * 2)
+        assert time.monotonic() - began_s < 20 and peer.connection_count == 4
+    assert read_streams(folder)[0].value("rows") == 2
 
 
 # ---- lineage ---------------------------------------------------------------------------------------------------------

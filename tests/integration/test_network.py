@@ -27,7 +27,7 @@ from kafka_sink.client.commands import (
     Written,
 )
 from kafka_sink.io.clock import Clock
-from kafka_sink.io.network import CALLS_PER_TURN, RECEIVE_BYTES, Network, title_of
+from kafka_sink.io.network import CALLS_PER_TURN, RECEIVE_BYTES, Network, format_address
 
 LIMIT_S = 60
 
@@ -143,7 +143,7 @@ def test_what_a_peer_said_before_it_closed_is_told_first(peer: Peer) -> None:
     received, lost = peer.events(Disconnected)
     assert received == Received(1, b"last words")
     assert isinstance(lost, Disconnected)
-    assert str(lost.reason) == f"{title_of(peer.address)} closed the connection"
+    assert str(lost.reason) == f"{format_address(peer.address)} closed the connection"
     assert peer.network.connection_count == 0
 
 
@@ -152,7 +152,7 @@ def test_a_reset_connection_names_the_peer_and_the_reason(peer: Peer) -> None:
     peer.socket.close()
     (lost,) = peer.events(Disconnected)
     assert isinstance(lost, Disconnected)
-    assert str(lost.reason) == f"{title_of(peer.address)}: Connection reset by peer"
+    assert str(lost.reason) == f"{format_address(peer.address)}: Connection reset by peer"
     peer.network.execute(Send(1, [b"into the void"]))
     peer.network.execute(Disconnect(1))
     assert peer.network.poll(0) == []
@@ -164,7 +164,7 @@ def test_a_refused_connection_names_the_peer_and_the_reason(network: Network, li
     network.execute(Connect(3, 7, address))
     (lost,) = network.poll(1000)
     assert isinstance(lost, Disconnected)
-    assert (lost.connection_id, str(lost.reason)) == (3, f"{title_of(address)}: Connection refused")
+    assert (lost.connection_id, str(lost.reason)) == (3, f"{format_address(address)}: Connection refused")
 
 
 @pytest.mark.parametrize("address", [(int(socket.AF_INET), ("127.0.0.1", 99_999)), (9999, ("x", 1))])
@@ -202,7 +202,7 @@ def test_names_are_resolved_to_all_their_addresses_and_failures_name_host_and_po
     assert isinstance(found, Resolved)
     assert isinstance(missing, Resolved)
     assert isinstance(too_long, Resolved)
-    assert "127.0.0.1:9092" in [title_of(address) for address in found.addresses]
+    assert "127.0.0.1:9092" in [format_address(address) for address in found.addresses]
     assert len(set(found.addresses)) == len(found.addresses)
     assert missing.addresses == too_long.addresses == ()
     assert str(missing.failure).startswith("no-such-host.invalid:9092: ")
@@ -218,5 +218,5 @@ def test_closing_closes_every_descriptor_and_waking_after_that_is_harmless(liste
 
 
 def test_addresses_are_written_as_people_write_them() -> None:
-    assert title_of((int(socket.AF_INET6), ("::1", 9092, 0, 0))) == "[::1]:9092"
-    assert title_of((int(socket.AF_INET), ("10.0.0.1", 9092))) == "10.0.0.1:9092"
+    assert format_address((int(socket.AF_INET6), ("::1", 9092, 0, 0))) == "[::1]:9092"
+    assert format_address((int(socket.AF_INET), ("10.0.0.1", 9092))) == "10.0.0.1:9092"

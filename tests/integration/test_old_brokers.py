@@ -14,13 +14,13 @@ import pytest
 from kafka_sink import TransactionReceipt
 from kafka_sink.admin.client import Client, TransactionSupport
 from kafka_sink.client.admin_request import Coordinator, Leader
-from kafka_sink.exactly_once.log_scan import listed_offset
+from kafka_sink.exactly_once.log_scan import read_offset_answer
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.exactly_once.sweep import NOT_VERIFIED
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.records.batch import NO_TIMESTAMP, seal
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, encode_batch
 from kafka_sink.spark.driver import Driver
 from kafka_sink.testing import EmbeddedBroker
@@ -55,7 +55,7 @@ def described_state(client: Client, transactional_id: str) -> str:
 def offset_of_end(client: Client, topic: str, isolation_level: int) -> int:
     asked = [{"partition_index": 0, "timestamp": -1}]
     body = {"replica_id": -1, "isolation_level": isolation_level, "topics": [{"name": topic, "partitions": asked}]}
-    error_code, offset = listed_offset(client.ask(Leader(topic, 0), LIST_OFFSETS, body, version_min=2))
+    error_code, offset = read_offset_answer(client.ask(Leader(topic, 0), LIST_OFFSETS, body, version_min=2))
     assert error_code == 0
     return offset
 
@@ -69,7 +69,7 @@ def aborted_by_the_old_rules(client: Client, receipt: TransactionReceipt) -> Non
 
 def late_produce(client: Client, receipt: TransactionReceipt, topic: str) -> int:
     """The next batch of the task, on its way since before the abort; the answer's error code."""
-    batch = encode_batch([Record(NO_TIMESTAMP, None, b"late")], compressor("none"))
+    batch = encode_batch([Record(NO_TIMESTAMP, None, b"late")], make_compressor("none"))
     header = seal(
         batch, producer_id=receipt.producer_id, producer_epoch=receipt.producer_epoch, base_sequence=1,
         is_transactional=True,

@@ -19,7 +19,7 @@ import pytest
 from kafka_sink import Producer
 from kafka_sink.engine.engine import Engine
 from kafka_sink.errors import DeliveryError, KafkaSinkError, LocalProtocolError, OperationTimeout
-from kafka_sink.testing import EmbeddedBroker
+from kafka_sink.testing import EmbeddedBroker, Fault
 from tests.integration.producing import TIMEOUT_S, descriptor_count, producer_of, senders, values
 from tools.kafka_cluster import KafkaCluster
 from tools.waiting import wait_until
@@ -84,17 +84,14 @@ def test_a_close_that_runs_out_of_time_raises_and_every_future_ends() -> None:
     assert not senders()
 
 
-def test_records_that_a_timed_out_close_gave_up_are_counted(kafka_4: KafkaCluster, topic_name: str) -> None:
-    kafka_4.create_topic(topic_name)
-    producer = producer_of(kafka_4, linger_ms=60_000)
-    futures = [producer.send(topic_name, b"v") for _ in range(10)]
-    producer.partitions_for(topic_name)
-    kafka_4.pause(1)
-    try:
+def test_records_that_a_timed_out_close_gave_up_are_counted() -> None:
+    with EmbeddedBroker(topics={"t": 1}) as broker:
+        broker.inject(Fault("Produce", delay_before_ms=HOUR_MS))
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "linger.ms": 60_000})
+        futures = [producer.send("t", b"v") for _ in range(10)]
+        producer.partitions_for("t")
         with pytest.raises(OperationTimeout, match="10 records were given up"):
             producer.close(0.3)
-    finally:
-        kafka_4.resume(1)
     assert all(isinstance(future.exception(0), DeliveryError) for future in futures)
 
 

@@ -180,7 +180,7 @@ def test_a_full_buffer_and_no_patience_fail_at_once_with_the_options_in_the_text
         assert [future.result(0).offset for future in offsets] == list(range(5))
     with Producer({"bootstrap.servers": kafka_4.bootstrap_servers, "buffer.memory": 1000}) as producer:
         producer.send(topic_name, b"v").result(TIMEOUT_S)
-        producer._appender.room.max_block_ms = 0
+        producer._appender.buffer_pool.max_block_ms = 0
 
         def fill() -> None:
             for _ in range(100):

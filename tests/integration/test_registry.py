@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -33,6 +34,8 @@ from kafka_sink.registry.request import by_version
 from kafka_sink.registry.schema import AVRO, ResolvedSchema, Schema
 from kafka_sink.testing import EmbeddedRegistry, RegistryFault
 from tests.certificates import Authority, Issued
+from tests.integration import hostile_peer
+from tests.integration.hostile_peer import HostilePeer
 from tests.integration.token_server import TokenServer
 from tests.unit.option_parsing import registry_settings
 from tools.kafka_node import free_port
@@ -77,7 +80,7 @@ def test_a_process_asks_once_for_a_thousand_batches_and_goes_on_without_the_regi
     registry: EmbeddedRegistry, choice: dict[str, str]
 ) -> None:
     resolved(registry.url, REGISTER)
-    before = len(registry.asked())
+    before = len(registry.requests())
     schema = None if "value.schema.id" in choice or "value.schema.version" in choice else ONE
     first = resolved(registry.url, choice, schema=schema)
     for _ in range(499):
@@ -86,7 +89,7 @@ def test_a_process_asks_once_for_a_thousand_batches_and_goes_on_without_the_regi
     for _ in range(500):
         assert resolved(registry.url, choice, schema=schema) == first
     # The same options have asked already where they are those that registered it.
-    assert len(registry.asked()) - before == (0 if choice == REGISTER else 1)
+    assert len(registry.requests()) - before == (0 if choice == REGISTER else 1)
 
 
 def test_a_query_goes_on_with_its_version_while_the_subject_gets_a_new_one(registry: EmbeddedRegistry) -> None:
@@ -102,12 +105,12 @@ def test_a_query_goes_on_with_its_version_while_the_subject_gets_a_new_one(regis
 
 def test_a_forked_child_asks_for_itself(registry: EmbeddedRegistry) -> None:
     resolved(registry.url, REGISTER)
-    asked = len(registry.asked())
+    asked = len(registry.requests())
     child = os.fork()
     if child == 0:
         os._exit(0 if resolved(registry.url, REGISTER).schema_id == 1 else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert len(registry.asked()) == asked + 1
+    assert len(registry.requests()) == asked + 1
 
 
 def test_a_refusal_is_not_remembered(registry: EmbeddedRegistry) -> None:
@@ -209,10 +212,10 @@ def test_a_new_process_asks_while_the_registry_is_there(registry: EmbeddedRegist
 def test_a_registry_that_is_not_needed_is_waited_for_once(registry: EmbeddedRegistry, folder: Path) -> None:
     first = resolved(registry.url, REGISTER)
     forgotten()
-    asked = len(registry.asked())
+    asked = len(registry.requests())
     registry.inject(RegistryFault(status=503, times=100))
     assert resolved(registry.url, REGISTER) == first
-    assert len(registry.asked()) == asked + 1
+    assert len(registry.requests()) == asked + 1
 
 
 @pytest.mark.parametrize(
@@ -252,18 +255,18 @@ def test_the_next_address_is_asked_and_then_asked_first(registry: EmbeddedRegist
     )
     assert settings.registry is not None
     assert resolved(urls, REGISTER).schema_id == 1
-    assert len(registry.asked()) == 1
+    assert len(registry.requests()) == 1
 
 
 def test_the_next_address_is_asked_when_one_is_in_trouble(registry: EmbeddedRegistry) -> None:
     with EmbeddedRegistry() as sick:
         sick.inject(RegistryFault(status=503, times=100))
         resolved(f"{sick.url},{registry.url}", REGISTER)
-        assert (len(sick.asked()), len(registry.asked())) == (1, 1)
+        assert (len(sick.requests()), len(registry.requests())) == (1, 1)
         # What is refused for good is refused by all of them: nobody else is asked.
-        before = len(sick.asked())
+        before = len(sick.requests())
         refusal(f"{registry.url},{sick.url}", {"value.schema.id": "77"}, schema=None)
-        assert len(sick.asked()) == before
+        assert len(sick.requests()) == before
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
@@ -272,7 +275,7 @@ def test_trouble_that_passes_is_waited_out(registry: EmbeddedRegistry, status: i
         RegistryFault(status=status, times=3, body=b'{"error_code":50001,"message":"error in the backend"}')
     )
     assert resolved(registry.url, REGISTER).schema_id == 1
-    assert len(registry.asked()) == 4
+    assert len(registry.requests()) == 4
 
 
 @pytest.mark.parametrize("status", [429, 500])
@@ -280,7 +283,7 @@ def test_trouble_that_stays_is_told_after_all_tries(registry: EmbeddedRegistry, 
     registry.inject(RegistryFault(status=status, times=100, body=b'{"error_code":50001,"message":"in the backend"}'))
     error = refusal(registry.url, REGISTER)
     assert isinstance(error, TransportError) and "answered 50001 (in the backend), again and again" in str(error)
-    assert len(registry.asked()) == 4
+    assert len(registry.requests()) == 4
     assert registry.do(lambda core: core.store.snapshot()) == {}
 
 
@@ -301,7 +304,7 @@ def test_a_registry_that_says_nothing_is_given_up(registry: EmbeddedRegistry) ->
     slow = {"schema.registry.http.read.timeout.ms": "100", "schema.registry.max.retries": "1"}
     error = refusal(registry.url, slow, REGISTER)
     assert isinstance(error, TransportError) and f"{registry.url} did not answer: timed out" in str(error)
-    assert len(registry.asked()) == 2
+    assert len(registry.requests()) == 2
 
 
 def test_a_registry_that_answers_a_byte_at_a_time_is_given_up(registry: EmbeddedRegistry) -> None:
@@ -309,6 +312,16 @@ def test_a_registry_that_answers_a_byte_at_a_time_is_given_up(registry: Embedded
     slow = {"schema.registry.http.read.timeout.ms": "300", "schema.registry.max.retries": "0"}
     error = refusal(registry.url, slow, REGISTER)
     assert isinstance(error, TransportError) and "timed out" in str(error)
+
+
+@pytest.mark.parametrize("part", hostile_peer.web_drips)
+def test_an_answer_that_never_ends_is_given_up_wherever_it_is(part: str) -> None:
+    slow = {"schema.registry.http.read.timeout.ms": "300", "schema.registry.max.retries": "0"}
+    began_s = time.monotonic()
+    with HostilePeer(hostile_peer.web_drips[part]) as peer:
+        error = refusal(f"http://{peer.address}", slow, REGISTER)
+    assert isinstance(error, TransportError) and ("timed out" in str(error) or "answered 503" in str(error))
+    assert time.monotonic() - began_s < 10
 
 
 # ---- answers that are none -------------------------------------------------------------------------------------------
@@ -351,7 +364,7 @@ def test_a_redirect_is_not_followed(registry: EmbeddedRegistry) -> None:
         user = {"schema.registry.basic.auth.user.info": f"me:{PASSWORD}"}
         error = refusal(registry.url, user, LATEST)
         assert isinstance(error, ConfigError) and "redirects are not followed" in str(error)
-        assert elsewhere.asked() == []
+        assert elsewhere.requests() == []
 
 
 def test_what_speaks_no_http_is_told_so() -> None:
@@ -403,10 +416,10 @@ def test_wrong_credentials_are_tried_once_and_not_repeated_in_the_text(guarded: 
         {"bearer.auth.token": PASSWORD},
         {"bearer.auth.token": "${env:NOT_THERE}"},
     ):
-        before = len(guarded.asked())
+        before = len(guarded.requests())
         error = refusal(guarded.url, REGISTER, given)
         assert isinstance(error, (AuthenticationError, ConfigError))
-        assert len(guarded.asked()) <= before + 1
+        assert len(guarded.requests()) <= before + 1
 
 
 @pytest.mark.parametrize("given", [{"basic.auth.user.info": f"me:{PASSWORD}"}, {"bearer.auth.token": PASSWORD}])
@@ -417,6 +430,17 @@ def test_a_registry_that_repeats_what_it_was_sent_does_not_get_it_into_a_text(gi
         echo.inject(RegistryFault(status=422, body=body, times=100))
         error = refusal(echo.url, REGISTER, given)
         assert (pair if "basic.auth.user.info" in given else PASSWORD) not in str(error) and "[hidden]" in str(error)
+
+
+@pytest.mark.parametrize("password", ['say "x"', "back\\slash", "schön", "a/b?c", "a\tb"])
+@pytest.mark.parametrize("spell", [json.dumps, lambda said: json.dumps(said, ensure_ascii=False).replace("/", "\\/")])
+def test_nor_does_one_that_repeats_it_as_json_spells_it(password: str, spell: Any) -> None:
+    with EmbeddedRegistry() as echo:
+        body = spell({"error_code": 422, "message": f"got {password}."}).encode()
+        echo.inject(RegistryFault(status=422, body=body, times=100))
+        error = refusal(echo.url, REGISTER, {"basic.auth.user.info": f"me:{password}"})
+        assert password not in str(error) and password.replace("\t", " ") not in str(error)
+        assert "got [hidden]." in str(error)
 
 
 def test_options_show_no_secret() -> None:
@@ -542,7 +566,7 @@ def test_a_certificate_that_is_not_trusted_is_refused_before_anything_is_sent(se
     with EmbeddedRegistry(tls=tls(server)) as registry:
         error = refusal(registry.url, {"basic.auth.user.info": f"me:{PASSWORD}"})
         assert isinstance(error, TransportError) and "CERTIFICATE_VERIFY_FAILED" in str(error).upper().replace(" ", "_")
-        assert registry.asked() == []
+        assert registry.requests() == []
 
 
 def test_a_certificate_of_another_host_is_refused(authority: Authority) -> None:

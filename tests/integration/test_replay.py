@@ -26,7 +26,7 @@ from kafka_sink.admin.ledger_topic import LEDGER_PARTITION
 from kafka_sink.errors import DataError
 from kafka_sink.spark.unsendable import Unsendable
 from kafka_sink.testing import EmbeddedBroker, Fault
-from tests.integration.commanding import Said, Shell
+from tests.integration.commanding import Shell
 from tools.foreign_reader import ForeignRecord, read_topic
 from tools.kafka_cluster import KafkaCluster
 
@@ -61,7 +61,7 @@ def letters(given: pa.RecordBatch, reason: str | None = None, told: tuple[str, .
     errors = [DataError(f"row {row} is bad", row=row, column=reason) for row in range(given.num_rows)]
     unsendable = Unsendable(given, list(range(given.num_rows)), errors, told)
     place = {"batch.id": "7", "query.id": "q"}
-    return unsendable.letters(place=place, topic="t", first_row=0, request_bytes_max=1_000_000)
+    return unsendable.make_letters(place=place, topic="t", first_row=0, request_bytes_max=1_000_000)
 
 
 def send(servers: str, batch: pa.RecordBatch, *, aborted: bool = False, topic: str = DEAD) -> None:
@@ -114,8 +114,6 @@ def test_letters_come_back_on_apache_kafka(kafka: KafkaCluster, shell: Shell) ->
 
 
 def check_coming_back(servers: str, shell: Shell) -> None:
-    # Of the tests before this one, where the broker is shared.
-    earlier = shell("ledger", "--bootstrap-server", servers, "--json")
     first, more = rows(600), rows(50, first=1000)
     send(servers, letters(first))
     send(servers, letters(rows(100, first=5000)), aborted=True)
@@ -135,13 +133,9 @@ def check_coming_back(servers: str, shell: Shell) -> None:
     assert "Earlier runs have written 600" in third.err
     assert back(servers) == expected(first) + expected(more)
     # It stands in the ledger beside decisions, and is none.
-    shown = shell("ledger", "--bootstrap-server", servers, "--json")
-    assert sinks(shown) == sinks(earlier)
-
-
-def sinks(ledger: Said) -> list[str]:
-    """None where there is no ledger topic yet."""
-    return [decision["sink_id"] for decision in ledger.content.get("decisions", [])]
+    decisions = shell("ledger", "--bootstrap-server", servers, "--json").content["decisions"]
+    # Tests beside this one make decisions, too.
+    assert not any(BACK in decision["topics"] for decision in decisions)
 
 
 def test_filters_choose_and_what_cannot_be_written_again_is_counted(broker: EmbeddedBroker, shell: Shell) -> None:

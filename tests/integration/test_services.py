@@ -17,7 +17,7 @@ from kafka_sink import Producer
 from kafka_sink.admin.client import TransactionSupport
 from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError
 from kafka_sink.options.presets import PRESETS
-from kafka_sink.spark.planning import planned_batch, planned_stream
+from kafka_sink.spark.planning import plan_batch, plan_stream
 from kafka_sink.testing import BrokerCluster, EmbeddedBroker, Settings
 from kafka_sink.testing.quirks import QUIRKS
 from kafka_sink.wire.apis import API_VERSIONS
@@ -47,7 +47,7 @@ def test_every_preset_has_a_quirk() -> None:
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name != "event-hubs"])
 def test_exactly_once_is_planned_with_the_preset(preset: str) -> None:
     with EmbeddedBroker(3, quirks=preset) as kafka:
-        planned_stream(options_of(kafka, preset, **{"topic.create": "true"}), SCHEMA, overwrite=False)
+        plan_stream(options_of(kafka, preset, **{"topic.create": "true"}), SCHEMA, overwrite=False)
         assert {"t", LEDGER} <= kafka.do(lambda core: set(core.cluster.topics))
         assert configs_of(kafka, LEDGER)["cleanup.policy"] == "compact"
 
@@ -59,7 +59,7 @@ def test_the_ledger_of_these_services_cannot_be_made_without_the_preset(preset: 
     with EmbeddedBroker(3, topics={"t": 1}, quirks=preset) as kafka:
         options = options_of(kafka, preset)
         with pytest.raises(BrokerError, match=said):
-            planned_stream({name: value for name, value in options.items() if name != "preset"}, SCHEMA, False)
+            plan_stream({name: value for name, value in options.items() if name != "preset"}, SCHEMA, False)
         assert LEDGER not in kafka.do(lambda core: core.cluster.topics)
 
 
@@ -72,7 +72,7 @@ def test_services_without_kip_890_get_transactions_of_the_first_generation(prese
 # ---- Event Hubs without transactions ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("planned", [planned_batch, planned_stream])
+@pytest.mark.parametrize("planned", [plan_batch, plan_stream])
 def test_exactly_once_is_refused_where_there_are_no_transactions(planned: Any) -> None:
     with EmbeddedBroker(3, topics={"t": 1}, quirks="event-hubs") as kafka:
         with pytest.raises(ConfigError, match=r"offer no transactions .*delivery\.fallback=at-least-once") as raised:
@@ -81,7 +81,7 @@ def test_exactly_once_is_refused_where_there_are_no_transactions(planned: Any) -
         assert LEDGER not in kafka.do(lambda core: core.cluster.topics)
 
 
-@pytest.mark.parametrize("planned", [planned_batch, planned_stream])
+@pytest.mark.parametrize("planned", [plan_batch, plan_stream])
 def test_it_falls_back_by_the_users_word_alone_and_says_so(planned: Any, caplog: pytest.LogCaptureFixture) -> None:
     with EmbeddedBroker(3, topics={"t": 1}, quirks="event-hubs") as kafka:
         options = options_of(kafka, "event-hubs", **{"delivery.fallback": "at-least-once"})
@@ -93,7 +93,7 @@ def test_it_falls_back_by_the_users_word_alone_and_says_so(planned: Any, caplog:
 
 def test_the_fallback_changes_nothing_where_there_are_transactions() -> None:
     with EmbeddedBroker(3, topics={"t": 1}) as kafka:
-        writer = planned_stream(
+        writer = plan_stream(
             options_of(kafka, "redpanda", **{"delivery.fallback": "at-least-once"}), SCHEMA, overwrite=False
         )
         assert vars(writer)["_sink_id"] == "s-redpanda" and vars(writer)["_options"].is_exactly_once

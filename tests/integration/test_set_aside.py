@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -54,7 +56,7 @@ def record_of(sink: Sink, key: BatchKey, **more: object) -> LedgerRecord:
 def poison(sink: Sink, key: BatchKey = BATCH) -> None:
     """As the release before wrote it: 10,001 topics could be encoded, and not decoded."""
     record = record_of(sink, key, topics={f"t{number}": 1 for number in range(10_001)})
-    put(sink, ledger_key(sink.sink_id, key), ledger_codec._encoded(ledger_codec._content(record)))
+    put(sink, ledger_key(sink.sink_id, key), ledger_codec._encode(ledger_codec._content(record)))
 
 
 def test_a_poisoned_sink_is_shown_set_aside_and_goes_on(sink: Sink, shell: Shell) -> None:
@@ -120,6 +122,18 @@ def test_of_several_unreadable_records_one_is_chosen_by_its_key(sink: Sink, shel
     assert shell.about(sink, "resolve", "--set-aside", "--yes", "--key", "orders/b").exit_code == 0
     (left,) = shell.about(sink, "ledger", "--json").content["unreadable"]
     assert left["ledger_key"] == "orders/a"
+
+
+def test_the_command_that_is_shown_can_be_typed_whatever_a_key_holds(sink: Sink, shell: Shell) -> None:
+    poison(sink, BatchKey("", "it's; a run"))
+    put(sink, "\x1b[31mx; touch y", b"?")
+    shown = shell("ledger", "--bootstrap-server", sink.servers, "--ledger-topic", LEDGER)
+    assert shown.exit_code == 4 and "\x1b" not in shown.out and "'\\x1b[31mx; touch y': the record at" in shown.out
+    (command,) = re.findall("`(.*)`", shown.out)
+    program, *words = shlex.split(command)
+    assert program == "pykafka-sink"
+    about = ("--bootstrap-server", sink.servers, "--ledger-topic", LEDGER)
+    assert "was set aside" in shell(*words, *about, "--yes").out
 
 
 # ---- a ledger that was copied from another cluster --------------------------------------------------------------

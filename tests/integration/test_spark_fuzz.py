@@ -35,7 +35,7 @@ from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.sink_table import SINK_OPTIONS
 from kafka_sink.options.table import OPTIONS
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark.planning import planned_batch
+from kafka_sink.spark.planning import plan_batch
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker
 
@@ -162,7 +162,7 @@ def outcome(
     fixed["delivery.guarantee"] = "at-least-once"
     place = TaskPlace(BatchKey("", ""), "", 0, 1)
     try:
-        writer = pickle.loads(pickle.dumps(planned_batch({**given, **fixed}, schema, False)))
+        writer = pickle.loads(pickle.dumps(plan_batch({**given, **fixed}, schema, False)))
         return write_task(writer._options, writer._columns, iter(batches), place)
     except (*NAMED, *OF_BROKERS) as error:
         assert str(error)

@@ -17,8 +17,8 @@ from pyspark.sql.types import StringType, StructType
 from kafka_sink.admin.client import Client
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.spark.files import LOCAL_FOLDERS
-from kafka_sink.spark.planning import planned_stream
-from kafka_sink.spark.unfinished import commit_under_way, unfinished_commits
+from kafka_sink.spark.planning import plan_stream
+from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry
 from kafka_sink.wire.api import Api
 from kafka_sink.wire.apis import API_VERSIONS, DESCRIBE_CONFIGS, METADATA
@@ -41,11 +41,11 @@ def sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sink]:
 
 def plan(sink: Sink) -> None:
     settings = {"topic": sink.topic, "sink.id": sink.sink_id, "ledger.topic": LEDGER}
-    planned_stream({"kafka.bootstrap.servers": sink.servers, **settings}, SCHEMA, False)
+    plan_stream({"kafka.bootstrap.servers": sink.servers, **settings}, SCHEMA, False)
 
 
 def fail_in_a_commit(sink: Sink) -> None:
-    with pytest.raises(ConnectionError), commit_under_way(sink.sink_id, sink.run):
+    with pytest.raises(ConnectionError), mark_commit(sink.sink_id, sink.run):
         raise ConnectionError
 
 
@@ -80,7 +80,7 @@ def test_a_start_after_a_commit_that_failed_finishes_what_was_decided_before_any
     plan(sink)
     assert open_transactions(sink.servers, sink.sink_id) == []
     assert sink.visible() == sorted(rows(BATCH, 0, 1))
-    assert unfinished_commits(sink.sink_id) == []
+    assert find_unfinished_commits(sink.sink_id) == []
 
 
 def test_a_planning_that_finds_no_broker_leaves_the_mark_for_the_next_one(sink: Sink) -> None:
@@ -88,7 +88,7 @@ def test_a_planning_that_finds_no_broker_leaves_the_mark_for_the_next_one(sink: 
     sink.topic = "no such topic"
     with pytest.raises(Exception, match="no such topic"):
         plan(sink)
-    assert len(unfinished_commits(sink.sink_id)) == 1
+    assert len(find_unfinished_commits(sink.sink_id)) == 1
 
 
 def test_no_schema_is_registered_for_a_topic_that_is_not_there(sink: Sink, embedded_registry: EmbeddedRegistry) -> None:
@@ -102,10 +102,10 @@ def test_no_schema_is_registered_for_a_topic_that_is_not_there(sink: Sink, embed
         "auto.register.schemas": "true",
     }
     with pytest.raises(Exception, match="topic missing is not known"):
-        planned_stream({**settings, "topic": "missing"}, SCHEMA, False)
-    assert embedded_registry.asked() == []
-    planned_stream({**settings, "topic": sink.topic}, SCHEMA, False)
-    assert embedded_registry.asked() == [("POST", f"/subjects/{sink.topic}-value/versions")]
+        plan_stream({**settings, "topic": "missing"}, SCHEMA, False)
+    assert embedded_registry.requests() == []
+    plan_stream({**settings, "topic": sink.topic}, SCHEMA, False)
+    assert embedded_registry.requests() == [("POST", f"/subjects/{sink.topic}-value/versions")]
 
 
 def test_a_thousand_micro_batches_are_one_question_and_tasks_cannot_ask(
@@ -121,7 +121,7 @@ def test_a_thousand_micro_batches_are_one_question_and_tasks_cannot_ask(
         "schema.registry.url": embedded_registry.url,
         "auto.register.schemas": "true",
     }
-    plans = {pickle.dumps(planned_stream(settings, SCHEMA, False)) for _ in range(1000)}
-    assert len(embedded_registry.asked()) == 1
+    plans = {pickle.dumps(plan_stream(settings, SCHEMA, False)) for _ in range(1000)}
+    assert len(embedded_registry.requests()) == 1
     address = embedded_registry.url.removeprefix("http://").encode()
     assert [address in plan for plan in plans] == [False]

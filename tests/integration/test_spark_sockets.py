@@ -63,7 +63,7 @@ def test_without_a_folder_of_the_application_it_is_said_once_per_process(folder:
 def test_a_spark_that_has_no_unix_sockets_is_left_alone(
     version: str, count: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    sockets._tell_once.cache_clear()
+    sockets._log_once.cache_clear()
     monkeypatch.setenv("PYTHON_WORKER_FACTORY_SECRET", "s")
     monkeypatch.setattr(sockets.pyspark, "__version__", version)
     monkeypatch.delenv(LOCAL_FOLDERS, raising=False)

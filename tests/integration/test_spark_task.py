@@ -20,8 +20,8 @@ from kafka_sink.exactly_once.identity import PARTITION_STEP, run_hash
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark.columns import written_columns
-from kafka_sink.spark.planning import planned_stream
+from kafka_sink.spark.columns import choose_columns
+from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker, Fault
 from tools.foreign_reader import ForeignRecord, read_topic
@@ -54,7 +54,7 @@ def write(
     named = {name.replace("_", "."): value for name, value in settings.items()}
     options = parse_sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, **named})
     # As Spark does it between driver and task.
-    carried = pickle.loads(pickle.dumps((options, written_columns(schema, options.topic))))
+    carried = pickle.loads(pickle.dumps((options, choose_columns(schema, options.topic))))
     receipt: TaskReceipt = pickle.loads(pickle.dumps(write_task(*carried, iter(batches), PLACE)))
     return receipt
 
@@ -76,7 +76,7 @@ def test_the_receipt_says_what_was_written_where(broker: EmbeddedBroker) -> None
 
 def test_a_task_without_rows_touches_no_broker() -> None:
     options = parse_sink_options({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "rows"})
-    columns = written_columns(StructType().add("value", StringType()), "rows")
+    columns = choose_columns(StructType().add("value", StringType()), "rows")
     empty = pa.RecordBatch.from_arrays([pa.array([], pa.string())], ["value"])
     receipt = write_task(options, columns, [empty], PLACE)
     assert receipt.is_empty and receipt.row_count == 0
@@ -201,7 +201,7 @@ def test_an_init_producer_id_without_an_answer_costs_the_attempt_its_transaction
     place = replace(PLACE, run=run_hash("run"), sink_id="sink")
     options = parse_sink_options({"kafka.bootstrap.servers": broker.bootstrap_servers, "sink.id": "sink"})
     batch = rows({"value": "x", "topic": "others"})
-    receipt = write_task(options, written_columns(SCHEMA, None), iter([batch]), place)
+    receipt = write_task(options, choose_columns(SCHEMA, None), iter([batch]), place)
     assert receipt.transaction is not None
     assert receipt.attempt == PLACE.attempt
     assert receipt.transaction.transactional_id == f"sink-{place.run}-{PARTITION_STEP + 3}-11"
@@ -213,7 +213,7 @@ def test_a_coordinator_that_never_answers_init_producer_id_fails_the_task(broker
     settings = {"kafka.bootstrap.servers": broker.bootstrap_servers, "sink.id": "sink", "kafka.max.block.ms": "500"}
     batch = rows({"value": "x", "topic": "others"})
     with pytest.raises(OperationTimeout, match="Spark partition 3"):
-        write_task(parse_sink_options(settings), written_columns(SCHEMA, None), iter([batch]), place)
+        write_task(parse_sink_options(settings), choose_columns(SCHEMA, None), iter([batch]), place)
 
 
 @pytest.mark.timeout(60)
@@ -248,7 +248,7 @@ def test_columns_that_are_not_written_and_options_without_effect_are_told_once_f
         "delivery.guarantee": "at-least-once",
     }
     for _ in range(3):
-        planned_stream(settings, schema, False)
+        plan_stream(settings, schema, False)
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == [
         "includeHeaders has no effect: a column headers is written whenever there is one",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -41,6 +42,19 @@ def resource(tmp_path):
 
 def test_waits(resource):
     time.sleep(600)
+"""
+
+SHARES = """
+import os, pathlib, pytest
+from tools.suite.shared_kafka import SharedKafka
+
+def test_shares():
+    with SharedKafka("4.3.1", pathlib.Path(os.environ["PYKAFKA_SINK_FOLDER"])) as kafka:
+        name = kafka.create_topic(f"of-{os.getpid()}")
+        with open("told", "a") as told:
+            told.write(f"{kafka.bootstrap_servers} {name} {kafka.data_folder(1)}\\n")
+        with pytest.raises(ValueError, match="serves other tests as well"):
+            kafka.kill(1)
 """
 
 
@@ -163,3 +177,18 @@ def test_a_runner_that_is_killed_leaves_no_process_and_no_file(suite: SmallSuite
     runner.kill()
     runner.communicate(timeout=300)
     wait_until(lambda: suite.left_behind() == ([], []), "nothing is left")
+
+
+@pytest.mark.usefixtures("kafka_4")  # where there is no Apache Kafka, there is none to share
+def test_all_processes_of_a_run_share_one_broker_and_it_ends_with_the_run(suite: SmallSuite, tmp_path: Path) -> None:
+    suite.write(one=SHARES, two=SHARES)
+    # Too long for one process.
+    costs = {f"tests/unit/test_{name}.py": [90.0, 10.0, ""] for name in ("one", "two")}
+    (suite.tests.parent / "durations.json").write_text(json.dumps(costs))
+    code, output = suite.run()
+    assert code == 0, output
+    (address, one, folder), (other_address, two, other_folder) = (
+        line.split() for line in (tmp_path / "told").read_text().splitlines()
+    )
+    assert (address, folder) == (other_address, other_folder) and one != two
+    assert suite.left_behind() == ([], [])

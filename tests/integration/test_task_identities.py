@@ -21,8 +21,8 @@ from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.producer.pool import POOL
-from kafka_sink.spark.columns import written_columns
-from kafka_sink.spark.driver import Driver, aborted, committed
+from kafka_sink.spark.columns import choose_columns
+from kafka_sink.spark.driver import Driver, abort_batch, commit_batch
 from kafka_sink.spark.identities import IDENTITIES
 from kafka_sink.spark.task import TaskPlace, write_task
 from kafka_sink.testing import EmbeddedBroker, Fault
@@ -31,7 +31,7 @@ from tests.integration.asking import LIST_BODY, answers_to, client_of, listed_id
 from tools.foreign_reader import read_topic
 from tools.kafka_cluster import KafkaCluster
 
-COLUMNS = written_columns(StructType().add("value", StringType()), "rows")
+COLUMNS = choose_columns(StructType().add("value", StringType()), "rows")
 RUN = run_hash("run")
 
 
@@ -71,7 +71,7 @@ class Query:
         return write_task(self.options, COLUMNS, [rows], TaskPlace(BatchKey("q", batch), *where))
 
     def commit(self, *receipts: TaskReceipt) -> Conclusion:
-        return committed(self.options, self.sink_id, RUN, receipts[0].key, receipts)
+        return commit_batch(self.options, self.sink_id, RUN, receipts[0].key, receipts)
 
     def ids(self) -> set[str]:
         """Of tasks, as the coordinators know them, in whatever state."""
@@ -114,7 +114,7 @@ def test_inside_foreach_batch_an_id_is_used_again_as_soon_as_its_coordinator_say
         if is_delivered:
             query.commit(receipt)
         else:
-            aborted(query.options, query.sink_id, RUN, receipt.key, [receipt])
+            abort_batch(query.options, query.sink_id, RUN, receipt.key, [receipt])
     assert len(names) == 1 and query.ids() == names
 
 

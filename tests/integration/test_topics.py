@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from kafka_sink.errors import AuthorizationError, ConfigError, OperationTimeout
-from kafka_sink.spark.planning import planned_batch
+from kafka_sink.spark.planning import plan_batch
 from kafka_sink.testing import EmbeddedBroker, EmbeddedRegistry, Fault
 from tests.integration.asking import client_of
 from tests.integration.commanding import Shell
@@ -37,7 +37,7 @@ def broker() -> Iterator[EmbeddedBroker]:
 
 def plan(servers: str, topic: str = "new", **options: str) -> None:
     named = {"kafka.bootstrap.servers": servers, "topic": topic, "ledger.topic": f"{topic}-ledger"}
-    planned_batch({**named, **WANTED, **options}, SCHEMA, overwrite=False)
+    plan_batch({**named, **WANTED, **options}, SCHEMA, overwrite=False)
 
 
 def test_a_missing_topic_is_made_as_wanted_and_the_one_for_dead_letters_without_its_configuration(

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from kafka_sink import Producer
 from kafka_sink.client.admin_engine import AnyBroker
-from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransactionAborted
+from kafka_sink.errors import KafkaSinkError, LocalProtocolError, OperationTimeout, TransactionAborted
 from kafka_sink.wire.apis import API_VERSIONS, INIT_PRODUCER_ID
 from tests.conftest import NEWEST, or_without_kafka
 from tests.integration.asking import client_of
@@ -200,6 +200,26 @@ def test_offsets_are_committed_with_the_transaction_and_dropped_with_it(kafka: K
         producer.commit_transaction()
         assert group_offsets(kafka, group, topic_name, [0, 1]) == {0: 11, 1: 33}
     assert values(kafka, topic_name) == [b"one"]
+
+
+def test_a_transaction_whose_offsets_cannot_be_sent_is_aborted_and_the_next_one_is_not_kept_waiting(
+    kafka: KafkaCluster, topic_name: str
+) -> None:
+    kafka.create_topic(topic_name)
+    with transactional(kafka, topic_name) as producer:
+        producer.init_transactions()  # with all the time that a new coordinator takes
+
+    def send_offsets_of_a_missing_topic() -> None:
+        with producer.transaction():
+            producer.send(topic_name, value=b"aborted")
+            producer.send_offsets_to_transaction({(f"{topic_name}-missing", 0): 1}, topic_name)
+
+    with transactional(kafka, topic_name, max_block_ms=5000) as producer:
+        producer.init_transactions()
+        with pytest.raises(OperationTimeout, match="send_offsets_to_transaction"):
+            send_offsets_of_a_missing_topic()
+        transact(producer, topic_name, b"committed")
+    assert values(kafka, topic_name) == [b"committed"]
 
 
 def test_consume_transform_produce_moves_every_record_once(kafka: KafkaCluster, topic_name: str) -> None:

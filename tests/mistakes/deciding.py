@@ -103,7 +103,7 @@ def ledger_made_up() -> Iterator[None]:
 
     def changed(self: Any, now_ms: int, part: Any) -> None:
         if self._job.operation is DriverOperation.COMMIT_WITHOUT_LEDGER and None in part.outcomes:
-            self._fail(committer.messages.pending(self._record, part.outcomes, part.last_trouble))
+            self._fail(committer.messages.pending_error(self._record, part.outcomes, part.last_trouble))
         else:
             on_committed(self, now_ms, part)
 
@@ -196,12 +196,12 @@ def claim_of_another_run_ignored() -> Iterator[None]:
 @contextmanager
 def younger_run_taken_for_an_elder() -> Iterator[None]:
     """whoever claimed before the ledger was read counts as older, also behind the reader's own claim"""
-    meet = DriverSession.meet
+    note_claim = DriverSession.note_claim
 
     def changed(self: DriverSession, ledger: Any, claimed_at: int) -> None:
-        meet(self, replace(ledger, claims=dict.fromkeys(ledger.claims, claimed_at)), claimed_at)
+        note_claim(self, replace(ledger, claims=dict.fromkeys(ledger.claims, claimed_at)), claimed_at)
 
-    with mock.patch.object(DriverSession, "meet", changed):
+    with mock.patch.object(DriverSession, "note_claim", changed):
         yield
 
 
@@ -285,7 +285,7 @@ def record_not_read_back() -> Iterator[None]:
     """a ledger record is written without a look whether it can be read"""
 
     def changed(record: LedgerRecord) -> bytes:
-        return ledger_codec._encoded(ledger_codec._content(record))
+        return ledger_codec._encode(ledger_codec._content(record))
 
     with mock.patch.object(ledger_codec, "encode_record", changed):
         yield

@@ -91,7 +91,7 @@ def pooled_id_used_by_two_attempts() -> Iterator[None]:
     def changed(self: IdentityPool, sink_id: str, run: str, key: BatchKey) -> Used | None:
         used = take_used(self, sink_id, run, key)
         if used is not None:
-            self._shelves[sink_id].free[used.identity] = used.transaction
+            self._by_sink[sink_id].free[used.identity] = used.transaction
         return used
 
     with mock.patch.object(IdentityPool, "take_used", changed):
@@ -105,9 +105,9 @@ def pooled_id_used_before_its_end() -> Iterator[None]:
     def changed(
         self: IdentityPool, identity: TaskIdentity, key: BatchKey, transaction: PreparedTransaction | None = None
     ) -> None:
-        shelf = self._shelves.get(identity.sink_id)
-        if shelf is not None and shelf.is_of(identity.run, key.query_id):
-            shelf.free[identity] = transaction
+        known = self._by_sink.get(identity.sink_id)
+        if known is not None and known.is_of(identity.run, key.query_id):
+            known.free[identity] = transaction
 
     with mock.patch.object(IdentityPool, "give_back", changed):
         yield

@@ -17,7 +17,7 @@ from crc32c import crc32c
 from kafka_sink.client.admin_request import AdminRequest
 from kafka_sink.records import batch as layout
 from kafka_sink.records.batch import seal
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, encode_batch, encode_records
 
 LEDGER = "ledger"
@@ -269,7 +269,7 @@ def _producer_id(transactional_id: str) -> int:
 
 @cache
 def _data(value: bytes, producer_id: int, epoch: int) -> bytes:
-    batch = encode_batch([Record(0, b"k", value)], compressor("none"))
+    batch = encode_batch([Record(0, b"k", value)], make_compressor("none"))
     header = seal(batch, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, is_transactional=True)
     return header + batch.payload
 

@@ -12,15 +12,17 @@ a budget, and the budgets are what bounds the world.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, NamedTuple
 
 from kafka_sink.client.admin_request import AdminRequest, AdminResponse, AllBrokers, Leader, ResponseKind
 from kafka_sink.errors import CommitLost, TransportError
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.end_txn import COMMIT
-from kafka_sink.exactly_once.identity import TaskIdentity, parsed_task_identity
+from kafka_sink.exactly_once.identity import TaskIdentity, parse_task_identity
 from kafka_sink.exactly_once.listing import LIST
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 from kafka_sink.exactly_once.session import Conclusion, DeliverySettings, DriverOperation, DriverSession, Job
@@ -116,6 +118,7 @@ class World:
         self._brokers: list[Any] = []
         self._broker_numbers: dict[Any, int] = {}
         self._rows: list[dict[bytes, list[str]]] = []
+        self._doubled: list[str] = []
         self._moves: dict[int, list[tuple[str, str, int]]] = {}
         self.initial = WorldState(self._broker_number(tiny_broker.NEW), (first, *others), (), budget)
         self._machines: list[bytes] = []
@@ -176,11 +179,11 @@ class World:
                 if known[2] in COMPLETE:
                     broker.complete(name)
                     found.append((f"markers of {name}", "", self._broker_number(broker.state())))
-                    if known[2] == PREPARE[True] and parsed_task_identity(name) is None:
+                    if known[2] == PREPARE[True] and parse_task_identity(name) is None:
                         broker = self._opened(number)
                         broker.complete(name, is_lost=True)
                         found.append((f"markers of {name} are lost", "markers", self._broker_number(broker.state())))
-                elif known[2] == ONGOING and parsed_task_identity(name):
+                elif known[2] == ONGOING and parse_task_identity(name):
                     broker.time_out(name)
                     found.append((f"time-out of {name}", "time_outs", self._broker_number(broker.state())))
         return found
@@ -237,9 +240,7 @@ class World:
             found.append((title, self._step(state._replace(broker=broker), rest, answer)))
             if state.budget.losses and self._requests[request].api.name in EFFECTIVE:
                 spent = state._replace(budget=state.budget._replace(losses=state.budget.losses - 1))
-                lost = self._answer_number(
-                    AdminResponse(self._requests[request], ResponseKind.LOST, (), TransportError("lost"))
-                )
+                lost = self._answer_number(request, None)
                 found.append((f"{title}: no answer", self._step(self._orphaned(spent, (request,)), rest, lost)))
             if state.budget.outdated and self._is_about_ledger(request):
                 spent = state._replace(budget=state.budget._replace(outdated=state.budget.outdated - 1))
@@ -363,14 +364,8 @@ class World:
         return sum(fate in ("visible", "coming") for fate in fates.get(self._row(batch, task, content), []))
 
     def _checked(self, state: WorldState) -> WorldState | Violation:
-        """Of all contents that a task of a batch ever had, one is there, once."""
-        counts: dict[bytes, int] = {}
-        for row, fates in self._rows[state.broker].items():
-            place = row[:PLACE_BYTES]
-            counts[place] = counts.get(place, 0) + sum(fate in ("visible", "coming") for fate in fates)
-            if counts[place] > 1:
-                return Violation(f"row {row.decode()} is there twice: {fates}")
-        return state
+        doubled = self._doubled[state.broker]
+        return Violation(doubled) if doubled else state
 
     # ---- pieces ----
 
@@ -420,14 +415,14 @@ class World:
             number = self._broker_numbers[broker] = len(self._brokers)
             self._brokers.append(broker)
             self._rows.append(tiny_broker.rows_of(broker))
+            self._doubled.append(doubled_row(self._rows[-1]))
         return number
 
     def _answered(self, broker: int, request: int) -> Any:
         found = self._answers.get((broker, request))
         if found is None:
-            asked = self._requests[request]
             opened = self._opened(broker)
-            answer = self._answer_number(AdminResponse(asked, ResponseKind.ANSWERED, (opened.answer(asked),)))
+            answer = self._answer_number(request, opened.answer(self._requests[request]))
             found = self._answers[broker, request] = (answer, self._broker_number(opened.state()))
         return found
 
@@ -443,16 +438,22 @@ class World:
         for length in range(len(self._opened(broker).logs.get((LEDGER, 0), []))):
             opened = self._opened(broker)
             del opened.logs[LEDGER, 0][length:]
-            outdated = self._answer_number(AdminResponse(asked, ResponseKind.ANSWERED, (opened.answer(asked),)))
+            outdated = self._answer_number(request, opened.answer(asked))
             if outdated != answer:
                 found.append((length, outdated))
         return found
 
-    def _answer_number(self, answer: AdminResponse) -> int:
-        key = repr(answer)
+    def _answer_number(self, request: int, body: Mapping[str, Any] | None) -> int:
+        """`body` None: the answer was lost."""
+        key = (request, repr(body))
         number = self._answer_numbers.get(key)
         if number is None:
             number = self._answer_numbers[key] = len(self._driver_answers)
+            asked = self._requests[request]
+            if body is None:
+                answer = AdminResponse(asked, ResponseKind.LOST, (), TransportError("lost"))
+            else:
+                answer = AdminResponse(asked, ResponseKind.ANSWERED, (body,))
             self._driver_answers.append(answer)
         return number
 
@@ -495,6 +496,17 @@ class World:
         return found
 
 
+def doubled_row(fates_of: Mapping[bytes, list[str]]) -> str:
+    """Of all contents that a task of a batch ever had, one is there, once; else what is wrong."""
+    counts: dict[bytes, int] = {}
+    for row, fates in fates_of.items():
+        place = row[:PLACE_BYTES]
+        counts[place] = counts.get(place, 0) + sum(fate in ("visible", "coming") for fate in fates)
+        if counts[place] > 1:
+            return f"row {row.decode()} is there twice: {fates}"
+    return ""
+
+
 def _forget_tries(committer: Committer) -> None:
     """How often a question was repeated is no part of the state, or the world would have no end."""
     part, draft = committer._part, committer._draft
@@ -517,7 +529,8 @@ def canonical(value: Any) -> Any:
     if isinstance(value, (set, frozenset)):
         return tuple(sorted(map(repr, value)))
     if isinstance(value, dict):
-        return tuple(sorted(((canonical(key), canonical(item)) for key, item in value.items()), key=repr))
+        pairs = [(canonical(key), canonical(item)) for key, item in value.items()]
+        return tuple(sorted(pairs, key=lambda pair: repr(pair[0])))
     if isinstance(value, DeliverySettings):
         return "settings"
     if isinstance(value, BaseException):
@@ -525,5 +538,10 @@ def canonical(value: Any) -> Any:
     if is_dataclass(value):
         if type(value).__name__ == "Api":
             return value.name  # type: ignore[attr-defined]
-        return (type(value).__name__, *(canonical(getattr(value, field.name)) for field in fields(value)))
+        return (type(value).__name__, *(canonical(getattr(value, name)) for name in _field_names(type(value))))
     return (type(value).__name__, canonical(value.__dict__))
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))

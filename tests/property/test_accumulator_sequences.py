@@ -37,7 +37,7 @@ from kafka_sink.engine.sequences import PRODUCER_EPOCH_MAX, SEQUENCE_MODULUS, Se
 from kafka_sink.errors import DeliveryError, TransportError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.records.batch import EncodedBatch, seal
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, decode_batch, encode_batch
 from kafka_sink.wire.apis import PRODUCE
 from kafka_sink.wire.frames import encode_response
@@ -146,7 +146,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
 
     def append(self, partition: int, record_count: int) -> None:
         keys = [next(self.keys) for _ in range(record_count)]
-        encoded = encode_batch([Record(0, b"%d" % key, None) for key in keys], compressor("none", None))
+        encoded = encode_batch([Record(0, b"%d" % key, None) for key in keys], make_compressor("none", None))
         self.appended[partition] += keys
         self.production.append([ProducerBatch("t", partition, encoded, self.now_ms)])
 

@@ -14,11 +14,19 @@ from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.records.batch import CHECKED, HEADER_BYTES, PREFIX, EncodedBatch, seal
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.compression import CODEC_IDS, compressor, decompress
+from kafka_sink.records.compression import CODEC_IDS, decompress, make_compressor
 from kafka_sink.records.murmur2 import murmur2, murmur2_column
 from kafka_sink.records.routing import PartitionView, Router
 from kafka_sink.records.scalar import Record, decode_batch, decode_batches, encode_batch, encode_varint
-from kafka_sink.records.varint import constant, count_of, counts_of, fields_of, length_counts, length_elements, pack
+from kafka_sink.records.varint import (
+    constant_field,
+    encode_varints,
+    length_elements,
+    length_varint_sizes,
+    pack,
+    varint_size,
+    varint_sizes,
+)
 
 BYTES_MAX = 5000
 numbers = st.integers(0, 63).flatmap(lambda bits: st.integers(-(2**bits), 2**bits - 1))
@@ -31,21 +39,21 @@ codecs = st.sampled_from(sorted(CODEC_IDS))
 def test_varints_of_an_array_equal_the_scalar_ones(values: list[int]) -> None:
     array = np.array(values, np.int64)
     expected = [encode_varint(value) for value in values]
-    flat, starts = pack(fields_of(array), len(values))
+    flat, starts = pack(encode_varints(array), len(values))
     assert flat.tobytes() == b"".join(expected)
-    assert np.diff(starts).tolist() == counts_of(array).tolist() == [len(varint) for varint in expected]
-    assert [count_of(value) for value in values] == [len(varint) for varint in expected]
+    assert np.diff(starts).tolist() == varint_sizes(array).tolist() == [len(varint) for varint in expected]
+    assert [varint_size(value) for value in values] == [len(varint) for varint in expected]
 
 
 @given(st.lists(numbers, min_size=1), st.lists(st.one_of(numbers, st.binary(max_size=8)), max_size=6))
 def test_fields_stand_side_by_side_whatever_their_lengths(values: list[int], more: list[int | bytes]) -> None:
     array = np.array(values, np.int64)
-    fields = fields_of(array)
+    fields = encode_varints(array)
     tail = b""
     for item in more:
-        fields += [constant(item)] if isinstance(item, bytes) else fields_of(item)
+        fields += [constant_field(item)] if isinstance(item, bytes) else encode_varints(item)
         tail += item if isinstance(item, bytes) else encode_varint(item)
-    flat, _ = pack([*fields, *fields_of(array)], len(values))
+    flat, _ = pack([*fields, *encode_varints(array)], len(values))
     assert flat.tobytes() == b"".join(encode_varint(value) + tail + encode_varint(value) for value in values)
 
 
@@ -54,7 +62,7 @@ def test_length_elements_are_the_varints_of_the_lengths(values: list[int]) -> No
     array = np.array(values, np.int64)
     elements, index = length_elements(array)
     assert elements.take(pa.array(index, pa.int64())).to_pylist() == [encode_varint(value) for value in values]
-    assert length_counts(array).tolist() == [len(encode_varint(value)) for value in values]
+    assert length_varint_sizes(array).tolist() == [len(encode_varint(value)) for value in values]
 
 
 @given(st.lists(st.one_of(st.none(), st.binary(max_size=80))), st.integers(0, 3))
@@ -79,7 +87,7 @@ def test_consistent_random_places_keys_as_librdkafka_does(keys: list[bytes], par
 def test_decompress_gives_back_the_content_or_refuses_more_than_the_limit(
     codec: str, content: bytes, bytes_max: int
 ) -> None:
-    packed = compressor(codec).compress(content * 3)
+    packed = make_compressor(codec).compress(content * 3)
     if 3 * len(content) <= bytes_max:
         assert decompress(CODEC_IDS[codec], packed, bytes_max=bytes_max) == content * 3
     else:
@@ -97,7 +105,7 @@ def test_garbage_is_refused_with_a_protocol_error_alone(codec_id: int, data: byt
 
 @given(codecs, st.binary(min_size=1, max_size=300), st.data())
 def test_damaged_data_is_refused_with_a_protocol_error_alone(codec: str, content: bytes, data: st.DataObject) -> None:
-    packed = bytearray(compressor(codec).compress(content * 2))
+    packed = bytearray(make_compressor(codec).compress(content * 2))
     for _ in range(data.draw(st.integers(1, 3))):
         packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
     try:
@@ -126,7 +134,7 @@ records = st.builds(
 def test_a_sealed_batch_decodes_to_what_went_in(
     rows: list[Record], codec: str, producer_id: int, producer_epoch: int, base_sequence: int, is_transactional: bool
 ) -> None:
-    encoded = encode_batch(rows, compressor(codec))
+    encoded = encode_batch(rows, make_compressor(codec))
     header = seal(
         encoded,
         producer_id=producer_id,
@@ -143,7 +151,7 @@ def test_a_sealed_batch_decodes_to_what_went_in(
 
 @given(st.lists(records, min_size=1, max_size=4), st.data())
 def test_a_record_set_cut_anywhere_gives_its_whole_batches(rows: list[Record], data: st.DataObject) -> None:
-    encoded = encode_batch(rows, compressor("none"))
+    encoded = encode_batch(rows, make_compressor("none"))
     batch = seal(encoded) + encoded.payload
     cut = data.draw(st.integers(0, len(batch)))
     assert len(decode_batches(batch + batch[:cut])) == 1 + (cut == len(batch))

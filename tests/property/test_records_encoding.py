@@ -16,7 +16,7 @@ from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.batch import HEADER_BYTES, seal
 from kafka_sink.records.bytes_column import BytesColumn
 from kafka_sink.records.columns import RecordColumns, columns_by_topic
-from kafka_sink.records.compression import CODEC_IDS, compressor, decompress
+from kafka_sink.records.compression import CODEC_IDS, decompress, make_compressor
 from kafka_sink.records.scalar import Record, decode_batch, encode_records, split
 
 NOW_MS = 1_700_000_000_000
@@ -145,7 +145,7 @@ def test_batches_of_columns_equal_those_of_the_scalar_encoder(
         batch_bytes_max=batch_bytes_max,
         request_bytes_max=REQUEST_BYTES_MAX,
         batch_records_max=records_max,
-        compression=lambda _: compressor(codec),
+        compression=lambda _: make_compressor(codec),
         chunk_bytes=chunk_bytes,
     )
     sent: dict[int, list[tuple[object, int, Record]]] = {}
@@ -188,7 +188,7 @@ def test_split_keeps_every_record_in_order(
         batch_bytes_max=10**6,
         request_bytes_max=10**6,
         batch_records_max=None,
-        compression=lambda _: compressor(codec),
+        compression=lambda _: make_compressor(codec),
     )
     assembler.append("t", columns, np.zeros(len(rows), np.int32), now_ms=0, timestamp_ms=NOW_MS, token=None)
     for closed in assembler.close_all():

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.registry.answer import RegistryAnswer
-from kafka_sink.registry.framing import MessagePlace, frame
+from kafka_sink.registry.framing import MessagePosition, make_frame
 from kafka_sink.registry.request import LATEST, RegistryRequest
-from kafka_sink.registry.resolution import SchemaQuery, resolution
+from kafka_sink.registry.resolution import SchemaQuery, resolve_schema
 from kafka_sink.registry.schema import AVRO, JSON, PROTOBUF, ResolvedSchema, Schema
 
 SOURCE, SUBJECT = "the schema registry http://registry:8081", "orders-value"
@@ -29,8 +29,8 @@ paths = st.lists(st.integers(0, 2**20), min_size=1, max_size=6).map(tuple)
 @given(ids, st.one_of(st.none(), paths))
 def test_a_prefix_is_read_back_by_confluent(schema_id: int, path: tuple[int, ...] | None) -> None:
     kind = AVRO if path is None else PROTOBUF
-    message = None if path is None else MessagePlace(path, 0, "x")
-    made = frame("prefix", "value", kind, schema_id=schema_id, message=message)
+    message = None if path is None else MessagePosition(path, 0, "x")
+    made = make_frame("prefix", "value", kind, schema_id=schema_id, message=message)
     read = SchemaId(kind)
     rest = read.from_bytes(io.BytesIO(made.prefix + b"payload"))
     assert (read.id, rest.read()) == (schema_id, b"payload")
@@ -40,8 +40,8 @@ def test_a_prefix_is_read_back_by_confluent(schema_id: int, path: tuple[int, ...
 @given(st.uuids(), st.one_of(st.none(), paths), st.sampled_from(sorted(SIDES)))
 def test_a_header_is_read_back_by_confluent(guid: object, path: tuple[int, ...] | None, side: str) -> None:
     kind = JSON if path is None else PROTOBUF
-    message = None if path is None else MessagePlace(path, 0, "x")
-    made = frame("header", side, kind, guid=str(guid), message=message)
+    message = None if path is None else MessagePosition(path, 0, "x")
+    made = make_frame("header", side, kind, guid=str(guid), message=message)
     read = SchemaId(kind)
     context = SerializationContext("topic", SIDES[side], list(made.headers))
     rest = dual_schema_id_deserializer(made.prefix + b"payload", context, read)
@@ -51,7 +51,7 @@ def test_a_header_is_read_back_by_confluent(guid: object, path: tuple[int, ...] 
 
 @given(ids, paths)
 def test_message_indexes_are_confluents_bytes(schema_id: int, path: tuple[int, ...]) -> None:
-    ours = frame("prefix", "value", PROTOBUF, schema_id=schema_id, message=MessagePlace(path, 0, "x"))
+    ours = make_frame("prefix", "value", PROTOBUF, schema_id=schema_id, message=MessagePosition(path, 0, "x"))
     assert ours.prefix == SchemaId(PROTOBUF, schema_id, None, list(path)).id_to_bytes()
 
 
@@ -59,7 +59,7 @@ def test_message_indexes_are_confluents_bytes(schema_id: int, path: tuple[int, .
 
 
 def answered(question: SchemaQuery, answer: Callable[[RegistryRequest], RegistryAnswer]) -> ResolvedSchema:
-    steps = resolution(question)
+    steps = resolve_schema(question)
     try:
         request = next(steps)
         while True:

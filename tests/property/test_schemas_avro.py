@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from kafka_sink.schemas.avro import AvroSchema
-from kafka_sink.schemas.derive import avro_of
+from kafka_sink.schemas.derive import derive_avro_schema
 from kafka_sink.schemas.match import plan
 
 from .parts import check_a_thousand, in_ten_parts
@@ -24,7 +24,7 @@ PREFIX = b"\x00\x00\x00\x00\x2a"
 
 
 def _check_against_the_twin(array: pa.Array) -> None:
-    schema = avro_of(array.type, "test.Row")
+    schema = derive_avro_schema(array.type, "test.Row")
     values = plan(array.type, schema).encode(array, PREFIX, "value")
     assert values.misfits == {}
     wanted = [
@@ -34,7 +34,7 @@ def _check_against_the_twin(array: pa.Array) -> None:
 
 
 def _check_against_fastavro(array: pa.Array) -> None:
-    schema = avro_of(array.type, "test.Row")
+    schema = derive_avro_schema(array.type, "test.Row")
     values = plan(array.type, schema).encode(array, b"", "value").array.to_pylist()
     parsed = fastavro.parse_schema(json.loads(schema.text))
     for value, row in zip(values, array, strict=True):

@@ -17,7 +17,7 @@ from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.jsonschema import JsonSchema
 from kafka_sink.schemas.match import plan
 from kafka_sink.schemas.protobuf import ProtobufSchema
-from kafka_sink.schemas.spark_types import struct_of
+from kafka_sink.schemas.spark_types import parse_struct
 
 KIND = pa.struct(
     [
@@ -102,9 +102,9 @@ def test_json_of_any_shape_is_a_json_schema_or_refused(found: Any) -> None:
 @given(_JSON, st.text(max_size=30))
 def test_columns_of_any_shape_are_read_or_refused(found: Any, text: str) -> None:
     with suppress(ConfigError):
-        assert pa.types.is_struct(struct_of(json.dumps({"type": "struct", "fields": [found]})))
+        assert pa.types.is_struct(parse_struct(json.dumps({"type": "struct", "fields": [found]})))
     with suppress(ConfigError):
-        assert pa.types.is_struct(struct_of(text))
+        assert pa.types.is_struct(parse_struct(text))
 
 
 @settings(max_examples=100, deadline=None)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from kafka_sink.schemas.derive_json import json_schema_of
+from kafka_sink.schemas.derive_json import derive_json_schema
 from kafka_sink.schemas.match import plan
 
 from .parts import check_a_thousand, in_ten_parts
@@ -28,7 +28,7 @@ def _check_against_the_twin(array: pa.Array) -> None:
 
 
 def _check_against_a_validator(array: pa.Array) -> None:
-    schema = json_schema_of(array.type, "Row")
+    schema = derive_json_schema(array.type, "Row")
     values = plan(array.type, schema).encode(array, b"", "value")
     validator: Any = jsonschema.Draft7Validator(dict(schema.found))
     for row, value in enumerate(values.array.to_pylist()):

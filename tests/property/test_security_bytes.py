@@ -12,7 +12,7 @@ from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.security.jaas import parse_jaas
 from kafka_sink.security.kerberos import GssapiExchange
 from kafka_sink.security.scram import ScramExchange
-from kafka_sink.security.token import error_of_answer, expiry_s, token_of_answer
+from kafka_sink.security.token import expiry_s, parse_error_answer, parse_token_answer
 from tests.security_contexts import WRAPPED, ScriptedContext
 
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -73,8 +73,8 @@ def test_any_claims_are_read_or_not(claims: bytes) -> None:
 
 @given(st.one_of(st.binary(max_size=100), st.dictionaries(st.text(), st.text()).map(lambda d: json.dumps(d).encode())))
 def test_any_answer_of_an_endpoint_is_read_or_refused(body: bytes) -> None:
-    assert error_of_answer(body).isprintable()
+    assert parse_error_answer(body).isprintable()
     try:
-        assert token_of_answer(body, "it")
+        assert parse_token_answer(body, "it")
     except AuthenticationError:
         assert True

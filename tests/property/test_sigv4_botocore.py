@@ -12,7 +12,7 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_sink.security.sigv4 import AwsCredentials, presigned_query, scope_at, signed_headers
+from kafka_sink.security.sigv4 import AwsCredentials, presign_query, scope_at, sign_headers
 
 PRINTABLE = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=60)
 KEY_IDS = st.from_regex(r"[A-Z0-9]{4,20}", fullmatch=True)
@@ -44,7 +44,7 @@ def test_the_message_for_a_broker_is_that_of_botocore(
     with At(now_s):
         signer.add_auth(request)
     theirs = dict(parse_qsl(urlsplit(request.url).query, keep_blank_values=True))
-    ours = presigned_query(
+    ours = presign_query(
         AwsCredentials(key_id, secret, token or ""),
         scope_at(now_s, region, "kafka-cluster"),
         host,
@@ -62,5 +62,5 @@ def test_a_request_to_sts_is_signed_as_by_botocore(
     request = AWSRequest(method="POST", url=f"https://{host}/", data=body, headers=dict(headers))
     with At(now_s):
         botocore.auth.SigV4Auth(Credentials(key_id, secret, token), "sts", region).add_auth(request)
-    ours = signed_headers(AwsCredentials(key_id, secret, token or ""), scope_at(now_s, region, "sts"), headers, body)
+    ours = sign_headers(AwsCredentials(key_id, secret, token or ""), scope_at(now_s, region, "sts"), headers, body)
     assert ours["authorization"] == request.headers["Authorization"]

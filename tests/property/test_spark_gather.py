@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_sink.spark.gather import gathered
+from kafka_sink.spark.gather import gather_batches
 
 SCHEMA = pa.schema(
     [("key", pa.string()), ("value", pa.binary()), ("headers", pa.list_(pa.struct([("k", pa.string())])))]
@@ -29,7 +29,7 @@ def test_the_rows_and_their_order_are_those_of_all_batches(
     parts: list[list[dict[str, object]]], bytes_min: int
 ) -> None:
     batches = [batch_of(rows) for rows in parts]
-    found = list(gathered(batches, bytes_min))
+    found = list(gather_batches(batches, bytes_min))
     assert [row for batch in found for row in batch.to_pylist()] == [row for rows in parts for row in rows]
     assert [batch.num_rows for batch in found] == rows_by_piece(batches, bytes_min)
 
@@ -51,14 +51,14 @@ def rows_by_piece(batches: list[pa.RecordBatch], bytes_min: int) -> list[int]:
 def test_slices_and_nothing_but_slices_are_counted() -> None:
     whole = batch_of([{"key": "k", "value": b"x" * 1000, "headers": None}] * 100)
     slices = [whole.slice(start, 10) for start in range(0, 100, 10)]
-    found = list(gathered(slices, bytes_min=20_000))
+    found = list(gather_batches(slices, bytes_min=20_000))
     assert [batch.num_rows for batch in found] == [20] * 5
     assert pa.Table.from_batches(found) == pa.Table.from_batches([whole])
 
 
 def test_a_batch_that_is_large_enough_is_passed_on_as_it_is() -> None:
     large = batch_of([{"key": "k", "value": b"x" * 1000, "headers": None}])
-    (found,) = gathered([large], bytes_min=1000)
+    (found,) = gather_batches([large], bytes_min=1000)
     assert found is large
 
 
@@ -72,6 +72,6 @@ def test_batches_are_passed_on_before_the_next_is_asked_for() -> None:
             asked.append(number)
             yield large
 
-    pieces = gathered(source(), bytes_min=1000)  # type: ignore[arg-type]
+    pieces = gather_batches(source(), bytes_min=1000)  # type: ignore[arg-type]
     next(pieces)
     assert asked == [0]

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafka_sink.options.parse import parse_producer_options
-from kafka_sink.records.dead_letter import hindrance, opened
-from kafka_sink.spark.unsendable import Unsendable, reason_of, sorted_out
+from kafka_sink.records.dead_letter import parse_dead_letter, unreplayable_reason
+from kafka_sink.spark.unsendable import Unsendable, reason_of, split_unsendable
 
 MAX_BYTES = 1000
 OPTIONS = parse_producer_options({"bootstrap.servers": "127.0.0.1:9092", "max.request.size": MAX_BYTES})
@@ -81,7 +81,7 @@ def faults(row: dict[str, Any], topic: str | None) -> set[str]:
 def test_halving_finds_the_rows_that_a_look_at_each_row_finds(rows: list[dict[str, Any]], topic: str | None) -> None:
     batch = as_arrow(rows, with_topic=topic is None)
     expected = [number for number, each in enumerate(rows) if faults(each, topic)]
-    sendable, unsendable = sorted_out(batch, topic, Topics(), OPTIONS)  # type: ignore[arg-type]
+    sendable, unsendable = split_unsendable(batch, topic, Topics(), OPTIONS)  # type: ignore[arg-type]
     assert sendable.to_pylist() == [each for n, each in enumerate(batch.to_pylist()) if n not in expected]
     if not expected:
         assert unsendable is None
@@ -96,9 +96,9 @@ def test_halving_finds_the_rows_that_a_look_at_each_row_finds(rows: list[dict[st
 
 def check_letters(unsendable: Unsendable, rows: list[dict[str, Any]], topic: str | None) -> None:
     """A letter can itself be sent, says where its row stood, and keeps what was not at fault."""
-    letters = unsendable.letters(place={"batch.id": "7"}, topic=topic, first_row=100, request_bytes_max=10_000)
+    letters = unsendable.make_letters(place={"batch.id": "7"}, topic=topic, first_row=100, request_bytes_max=10_000)
     assert letters.num_rows == len(unsendable.positions)
-    good, bad = sorted_out(letters, "one", Topics(), OPTIONS_OF_LETTERS)  # type: ignore[arg-type]
+    good, bad = split_unsendable(letters, "one", Topics(), OPTIONS_OF_LETTERS)  # type: ignore[arg-type]
     assert bad is None and good.num_rows == letters.num_rows
     for position, letter in zip(unsendable.positions, letters.to_pylist(), strict=True):
         said = {pair["key"]: pair["value"] for pair in letter["headers"]}
@@ -111,8 +111,8 @@ def check_letters(unsendable: Unsendable, rows: list[dict[str, Any]], topic: str
         assert letter["headers"][: len(own)] == own
         assert letter["headers"][len(own)]["key"] == "pykafka-sink.error"
         pairs = tuple((pair["key"], pair["value"]) for pair in letter["headers"])
-        headers, about = opened(pairs) or ((), {})
-        assert headers == tuple((pair["key"], pair["value"]) for pair in own) and hindrance(about) is None
+        headers, about = parse_dead_letter(pairs) or ((), {})
+        assert headers == tuple((pair["key"], pair["value"]) for pair in own) and unreplayable_reason(about) is None
         is_bad = (row["timestamp"] or 0) < 0
         assert letter["timestamp"] == (None if is_bad else row["timestamp"])
         assert about.get("timestamp") == ("-5" if is_bad else None)
@@ -127,11 +127,11 @@ def test_text_that_is_no_utf_8_does_not_stop_the_sorting() -> None:
     names = pa.array(["h", None, "i"], pa.string())
     pairs = pa.ListArray.from_arrays([0, 1, 2, 3], pa.StructArray.from_arrays([names, text], ["key", "value"]))
     batch = pa.RecordBatch.from_arrays([text, text, pairs, text], ["key", "value", "headers", "topic"])
-    good, bad = sorted_out(batch.slice(0, 1).drop_columns(["topic"]), "one", Topics(), OPTIONS)  # type: ignore[arg-type]
+    good, bad = split_unsendable(batch.slice(0, 1).drop_columns(["topic"]), "one", Topics(), OPTIONS)  # type: ignore[arg-type]
     assert (good.num_rows, bad) == (1, None)
-    _, unsendable = sorted_out(batch, None, Topics(), OPTIONS)  # type: ignore[arg-type]
+    _, unsendable = split_unsendable(batch, None, Topics(), OPTIONS)  # type: ignore[arg-type]
     assert unsendable is not None
     assert [reason_of(error) for error in unsendable.errors] == ["no topic", "bad headers", "no topic"]
-    letters = unsendable.letters(place={}, topic=None, first_row=0, request_bytes_max=10_000).to_pylist()
+    letters = unsendable.make_letters(place={}, topic=None, first_row=0, request_bytes_max=10_000).to_pylist()
     assert [letter["value"] for letter in letters] == raw.to_pylist()
     assert "the topic of row 0 is not UTF-8" in str(unsendable.errors[0])

@@ -67,7 +67,7 @@ def lost_request_was_written(patch: pytest.MonkeyPatch) -> None:
 
 
 def never_renumber(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sequences, "want_renumbering", lambda _self, _topic_partition: None)
+    patch.setattr(Sequences, "mark_for_renumbering", lambda _self, _topic_partition: None)
 
 
 def resend_with_a_new_sequence(patch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ def commit_with_an_expired_batch(patch: pytest.MonkeyPatch) -> None:
 
 def fenced_is_success(patch: pytest.MonkeyPatch) -> None:
     for code in (47, 90):
-        patch.setitem(outcome._COORDINATED, code, CoordinatorVerdict.DONE)
+        patch.setitem(outcome._COORDINATOR, code, CoordinatorVerdict.DONE)
 
 
 def end_with_batches_on_the_wire(patch: pytest.MonkeyPatch) -> None:
@@ -204,7 +204,7 @@ def commit_is_not_repeated(patch: pytest.MonkeyPatch) -> None:
 
 def coordinator_is_never_looked_for_again(patch: pytest.MonkeyPatch) -> None:
     for code in (15, 16):
-        patch.setitem(outcome._COORDINATED, code, CoordinatorVerdict.REPEAT)
+        patch.setitem(outcome._COORDINATOR, code, CoordinatorVerdict.REPEAT)
 
 
 def throttling_is_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from kafka_sink.client.outcome import coordinated_verdict, produce_outcome
+from kafka_sink.client.outcome import coordinator_verdict, produce_outcome
 from kafka_sink.engine import batch_sender, transaction_requests
 from kafka_sink.engine.batch_sender import BatchSender
 from kafka_sink.engine.sequences import Sequences
@@ -40,7 +40,7 @@ REQUIRED = (
 @contextmanager
 def installed(trace: Trace) -> Iterator[None]:
     move, renumber, settle = Transaction._move, Sequences.renumber_when_quiet, Sequences.settle_unresolved
-    outcome, verdict = produce_outcome, coordinated_verdict
+    outcome, verdict = produce_outcome, coordinator_verdict
     on_acknowledgements = BatchSender._on_acknowledgements
 
     def counting_move(self: Transaction, event: Any) -> None:
@@ -81,6 +81,6 @@ def installed(trace: Trace) -> Iterator[None]:
         mock.patch.object(Sequences, "settle_unresolved", counting_settle),
         mock.patch.object(batch_sender, "produce_outcome", counting_outcome),
         mock.patch.object(BatchSender, "_on_acknowledgements", counting_acknowledgements),
-        mock.patch.object(transaction_requests, "coordinated_verdict", counting_verdict),
+        mock.patch.object(transaction_requests, "coordinator_verdict", counting_verdict),
     ):
         yield

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame
 
 from tests.spark.parity import Folder, append, start, values, writable_topic
@@ -41,6 +42,23 @@ def test_inside_foreach_batch_a_repeated_batch_is_skipped_and_a_new_checkpoint_i
     assert values(kafka_4, topic_name) == [b"a", b"b", b"c", b"d"]
     write_in_batches(folder.read(), kafka_4, f"{checkpoint}-2", topic_name)
     assert values(kafka_4, topic_name) == sorted([b"a", b"b", b"c", b"d"] * 2)
+
+
+def test_two_writes_of_a_batch_under_one_name_stop_the_query_though_they_have_as_many_rows(
+    kafka_4: KafkaCluster, topic_name: str, folder: Folder, checkpoint: str
+) -> None:
+    writable_topic(kafka_4, topic_name)
+    folder.add("a", "b")
+
+    def write(rows: DataFrame, batch_id: int) -> None:
+        for expression in ("value", "upper(value) AS value"):
+            changed = rows.selectExpr(expression)
+            append(changed, kafka_4, topic=topic_name, sink_id=f"sink-{topic_name}", batch_id=str(batch_id))
+
+    query = folder.read().writeStream.foreachBatch(write).option("checkpointLocation", checkpoint)
+    with pytest.raises(Exception, match=r"each write of one batch needs a sink\.id of its own"):
+        run_to_end(query.trigger(availableNow=True).start())
+    assert values(kafka_4, topic_name) == [b"a", b"b"]
 
 
 def test_a_label_of_ones_own_inside_foreach_batch_is_one_write(

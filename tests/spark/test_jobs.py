@@ -112,10 +112,10 @@ def test_with_py_files_the_driver_and_the_tasks_on_both_workers_have_the_package
 
 
 def test_an_export_that_cannot_be_done_ends_with_1_and_says_why(
-    submit: Callable[..., SubmittedJob], kafka_three_nodes: KafkaCluster, topic_name: str
+    submit: Callable[..., SubmittedJob], kafka_4: KafkaCluster, topic_name: str
 ) -> None:
-    kafka_three_nodes.create_topic(topic_name)
-    sink = to(kafka_three_nodes, topic_name)
+    kafka_4.create_topic(topic_name)
+    sink = to(kafka_4, topic_name)
     job = submit(JOBS / "export_to_kafka.py", "--sql", "SELECT 1 AS n", *sink, executors=1)
     with pytest.raises(SparkFailed, match="the job ended with 1"):
         job.wait(PATIENCE_S)
@@ -125,9 +125,9 @@ def test_an_export_that_cannot_be_done_ends_with_1_and_says_why(
 
 
 def test_a_stream_of_files_arrives_whole_and_a_second_run_writes_only_what_is_new(
-    submit: Callable[..., SubmittedJob], kafka_three_nodes: KafkaCluster, topic_name: str, tmp_path: Path
+    submit: Callable[..., SubmittedJob], kafka_4: KafkaCluster, topic_name: str, tmp_path: Path
 ) -> None:
-    kafka_three_nodes.create_topic(topic_name, partitions=3)
+    kafka_4.create_topic(topic_name, partitions=3)
     (tmp_path / "in").mkdir()
 
     def run(file: str, ids: range) -> Counter[int]:
@@ -135,26 +135,26 @@ def test_a_stream_of_files_arrives_whole_and_a_second_run_writes_only_what_is_ne
         columns = ["--select", "CAST(id AS STRING) AS key", "--select", "to_json(struct(*)) AS value"]
         source = ["--format", "json", "--schema", "id BIGINT, name STRING", "--path", tmp_path / "in"]
         query = ["--checkpoint", tmp_path / "checkpoint", "--once", "--name", "people"]
-        sink = to(kafka_three_nodes, topic_name)
+        sink = to(kafka_4, topic_name)
         job = submit(JOBS / "stream_to_kafka.py", *source, *columns, *query, *sink, executors=1)
         assert f"{len(ids):,} rows\n" in job.wait(PATIENCE_S)
-        return keys(read_topic(kafka_three_nodes.bootstrap_servers, topic_name))
+        return keys(read_topic(kafka_4.bootstrap_servers, topic_name))
 
     assert run("a.json", range(3000)) == Counter(range(3000))
     assert run("b.json", range(3000, 3100)) == Counter(range(3100))
 
 
 def test_every_row_is_there_once_though_an_executor_was_killed_in_the_middle_of_an_export(
-    submit: Callable[..., SubmittedJob], spark_cluster: SparkCluster, kafka_three_nodes: KafkaCluster, topic_name: str
+    submit: Callable[..., SubmittedJob], spark_cluster: SparkCluster, kafka_4: KafkaCluster, topic_name: str
 ) -> None:
     count = 60_000
-    kafka_three_nodes.create_topic(topic_name, partitions=3)
-    servers = kafka_three_nodes.bootstrap_servers
+    kafka_4.create_topic(topic_name, partitions=3)
+    servers = kafka_4.bootstrap_servers
     # Rows are made slowly enough that there is time to look for the executor: fifteen seconds for each of two tasks.
     pause = "IF(id % 2 = 0, java_method('java.lang.Thread', 'sleep', 1L), '')"
     value = f"concat('row ', id, ' ', {pause}, repeat('.', 100))"
     query = f"SELECT CAST(id AS STRING) AS key, {value} AS value FROM range(0, {count}, 1, 2)"
-    job = submit(JOBS / "export_to_kafka.py", "--sql", query, *to(kafka_three_nodes, topic_name))
+    job = submit(JOBS / "export_to_kafka.py", "--sql", query, *to(kafka_4, topic_name))
 
     def has_rows() -> bool:
         job.check("rows")

@@ -139,7 +139,7 @@ def test_a_stream_goes_on_without_the_registry_even_when_spark_ends_its_processe
     query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
     try:
         query.processAllAvailable()
-        asked = embedded_registry.asked()
+        asked = embedded_registry.requests()
         assert {path for _, path in asked} == {"/subjects/orders-value/versions"}
         embedded_registry.stop()
         folder.add("c")
@@ -149,7 +149,7 @@ def test_a_stream_goes_on_without_the_registry_even_when_spark_ends_its_processe
             kill(process_id)
         folder.add("d")
         query.processAllAvailable()
-        assert embedded_registry.asked() == asked
+        assert embedded_registry.requests() == asked
     finally:
         query.stop()
     embedded_registry.start()
@@ -176,7 +176,7 @@ def test_a_stream_goes_on_by_its_version_while_the_subject_gets_a_new_one(
             '{"type":"record","name":"L","fields":[{"name":"line","type":["null","string"]},'
             '{"name":"more","type":"int","default":1}]}'
         )
-        asked_before = len(embedded_registry.asked())
+        asked_before = len(embedded_registry.requests())
         folder.add("b")
         query.processAllAvailable()
     finally:
@@ -184,5 +184,5 @@ def test_a_stream_goes_on_by_its_version_while_the_subject_gets_a_new_one(
     assert lines(orders, embedded_registry) == ["a", "b"]
     ids = {int.from_bytes(row.value[1:5], "big") for row in read_rows(orders.bootstrap_servers, "orders") if row.value}
     # Spark may take another process to plan the second batch, which asks for itself.
-    has_asked_again = ("GET", "/subjects/orders-value/versions/latest") in embedded_registry.asked()[asked_before:]
+    has_asked_again = ("GET", "/subjects/orders-value/versions/latest") in embedded_registry.requests()[asked_before:]
     assert ids == ({first, second} if has_asked_again else {first})

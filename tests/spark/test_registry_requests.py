@@ -71,7 +71,7 @@ def test_each_planning_process_asks_once_and_no_task_ever(
     plans = notes.read_text().splitlines()
     print(f"{batches} micro-batches of {TASKS} tasks, {len(plans)} plans in {sorted(set(plans))}")
     assert len(plans) >= 2 * batches
-    assert embedded_registry.asked() == [("POST", "/subjects/numbers-value/versions")] * len(set(plans))
+    assert embedded_registry.requests() == [("POST", "/subjects/numbers-value/versions")] * len(set(plans))
     assert len({record.value for record in embedded_kafka.records("numbers")}) >= batches * TASKS
 
 

@@ -116,7 +116,7 @@ def test_the_registry_is_asked_while_planning_and_by_no_executor(
         schema_registry_url=embedded_registry.url, auto_register_schemas="true",
     )  # fmt: skip
     assert len(written(embedded_kafka, "numbers")) == 160
-    assert embedded_registry.asked() == [("POST", "/subjects/numbers-value/versions")]
+    assert embedded_registry.requests() == [("POST", "/subjects/numbers-value/versions")]
 
 
 def test_a_stream_writes_by_the_latest_version_of_its_subject(
@@ -134,7 +134,7 @@ def test_a_stream_writes_by_the_latest_version_of_its_subject(
         }
     )  # fmt: skip
     schema_id = _register(embedded_registry, "lines-value", text)
-    before = len(embedded_registry.asked())
+    before = len(embedded_registry.requests())
     folder = Folder(spark, tmp_path)
     folder.add("a", "b")
     folder.add("c")
@@ -142,7 +142,7 @@ def test_a_stream_writes_by_the_latest_version_of_its_subject(
     options = {"value_format": "avro", "schema_registry_url": embedded_registry.url, "use_latest_version": "true"}
     servers = embedded_kafka.bootstrap_servers
     run_to_end(start(lines, servers, str(tmp_path / "c"), topic="lines", **options))
-    assert {method for method, _ in embedded_registry.asked()[before:]} == {"GET"}
+    assert {method for method, _ in embedded_registry.requests()[before:]} == {"GET"}
     read = AvroDeserializer(client(embedded_registry))
     rows = written(embedded_kafka, "lines")
     assert sorted(read(row.value, context("lines"))["LINE"] for row in rows) == ["a", "b", "c"]
@@ -250,7 +250,7 @@ def test_columns_that_do_not_fit_are_refused_before_any_task(
     said = str(raised.value)
     assert "column id has type bigint, the schema says string; what fits there: string" in said
     assert "the schema has no field for column name; it has id, born" in said
-    assert embedded_registry.asked() == []
+    assert embedded_registry.requests() == []
     assert written(embedded_kafka, "orders") == []
 
 

@@ -30,7 +30,7 @@ def test_a_report_is_counted_by_the_files_of_its_tests() -> None:
 def test_a_failure_stands_in_the_table_and_below_it() -> None:
     cells = {name: dict(vars(compat.Cell(passed=2)), failed=["test_x"]) for name in compat.BROKER_TESTS}
     results = {"python": "3.11", "kafka": {"3.4.1": {"date": "2026-11-22", "cells": cells}}, "pyspark": {}}
-    assert compat.failed(results)
+    assert compat.has_failed(results)
     text = compat.page(results)
     assert "| 3.4.1 | **1 failed**, 2 passed |" in text and "Apache Kafka 3.4.1, codecs: `test_x`" in text
 
@@ -38,7 +38,7 @@ def test_a_failure_stands_in_the_table_and_below_it() -> None:
 def test_what_could_not_be_run_is_no_success() -> None:
     cells = {name: vars(compat.Cell(problem="no test ran")) for name in compat.SPARK_TESTS}
     results = {"python": "3.11", "kafka": {}, "pyspark": {"4.1.4": {"date": "2026-11-22", "cells": cells}}}
-    assert compat.failed(results) and "**not run**: no test ran" in compat.page(results)
+    assert compat.has_failed(results) and "**not run**: no test ran" in compat.page(results)
 
 
 def test_a_version_that_nobody_has_run_yet_is_in_the_table_as_such() -> None:
@@ -47,7 +47,7 @@ def test_a_version_that_nobody_has_run_yet_is_in_the_table_as_such() -> None:
 
 
 def test_the_committed_page_is_what_the_results_say() -> None:
-    assert compat.PAGE.read_text() == compat.page(compat.kept())
+    assert compat.PAGE.read_text() == compat.page(compat.read_results())
     assert set(compat.KAFKA) >= set(VERSIONS)
 
 

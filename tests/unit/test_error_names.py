@@ -17,14 +17,14 @@ import pytest
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from kafka_sink import errors, sink_metrics
-from kafka_sink.cli.arguments import parsed
+from kafka_sink.cli.arguments import parse_arguments
 from kafka_sink.cli.brokers import producer_options
 from kafka_sink.cli.replay import filters_of
 from kafka_sink.error_table import ENTRIES
-from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, LocalProtocolError, explained
+from kafka_sink.errors import BrokerError, ConfigError, KafkaSinkError, LocalProtocolError, explain_error
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.io.files import read_file
-from kafka_sink.io.pkcs12 import pem_of_pkcs12
+from kafka_sink.io.pkcs12 import pkcs12_to_pem
 from kafka_sink.io.tls import tls_context
 from kafka_sink.io.user_function import load_user_function
 from kafka_sink.options.parse import parse_producer_options
@@ -33,20 +33,20 @@ from kafka_sink.options.sink_options import EnvelopeOptions
 from kafka_sink.records.columns import RecordColumns, columns_by_topic
 from kafka_sink.records.compression import decompress
 from kafka_sink.records.routing import PartitionView, Router
-from kafka_sink.registry.subject import subject_of
+from kafka_sink.registry.subject import subject_name
 from kafka_sink.schemas.avro import AvroSchema
 from kafka_sink.schemas.misfit import Found, Misfits
 from kafka_sink.schemas.naming import Problems
-from kafka_sink.schemas.spark_types import struct_of
-from kafka_sink.security.reference import resolved
-from kafka_sink.security.token import token_of_answer
+from kafka_sink.schemas.spark_types import parse_struct
+from kafka_sink.security.reference import replace_references
+from kafka_sink.security.token import parse_token_answer
 from kafka_sink.spark import datasource
 from kafka_sink.spark.batch_name import batch_of_task
-from kafka_sink.spark.columns import written_columns
+from kafka_sink.spark.columns import choose_columns
 from kafka_sink.spark.datasource import KafkaSinkDataSource
-from kafka_sink.spark.first_line import HIDE_TRACEBACK, explained_to_spark
+from kafka_sink.spark.first_line import HIDE_TRACEBACK, explain_to_spark
 from kafka_sink.spark.place import place_in_stream
-from kafka_sink.spark.triggers import refuse_continuous
+from kafka_sink.spark.triggers import continuous_error
 from tools.error_reference import CHAPTERS, DOCS, PAGES, main
 
 ROOT = Path(__file__).parents[2]
@@ -79,11 +79,11 @@ def misfit() -> None:
 def columns_misfit() -> None:
     problems = Problems()
     problems.add("there is no column for field a")
-    problems.tell("Avro")
+    problems.raise_any("Avro")
 
 
 def refused_trigger() -> None:
-    raise refuse_continuous()
+    raise continuous_error()
 
 
 RAISED: dict[str, Callable[[], object]] = {
@@ -95,8 +95,8 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-1006": lambda: sink(kafka_key_serializer="x", tpoic="t"),
     "PKS-1007": lambda: load_user_function("no_such_module:place", "summary.listener"),
     "PKS-1008": lambda: read_file("ssl.truststore.location", "/no/such/file.pem"),
-    "PKS-1009": lambda: resolved("sasl.password", "${env:NOT_SET}", lambda *_: None),
-    "PKS-1010": lambda: pem_of_pkcs12("ssl.truststore.location=s.p12", "s.p12", "truststore", b"", None),
+    "PKS-1009": lambda: replace_references("sasl.password", "${env:NOT_SET}", lambda *_: None),
+    "PKS-1010": lambda: pkcs12_to_pem("ssl.truststore.location=s.p12", "s.p12", "truststore", b"", None),
     "PKS-1011": lambda: sink(header_x="${query}"),
     "PKS-1012": lambda: sink(cloudevents="binary"),
     "PKS-1013": lambda: sink(preset="msk-provisioned"),
@@ -111,10 +111,10 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-1107": lambda: batch_of_task(BatchKey("", "7"), "sink", None, None),
     "PKS-1108": lambda: place_in_stream(None),
     "PKS-1109": lambda: sink_metrics("driver:9400"),
-    "PKS-1201": lambda: written_columns(StructType([StructField("Value", StringType())]), "t"),
-    "PKS-1202": lambda: written_columns(VALUE, None),
-    "PKS-1203": lambda: written_columns(StructType([StructField("value", IntegerType())]), "t"),
-    "PKS-1204": lambda: written_columns(VALUE, "t", envelope=EnvelopeOptions(traceparent_column="trace")),
+    "PKS-1201": lambda: choose_columns(StructType([StructField("Value", StringType())]), "t"),
+    "PKS-1202": lambda: choose_columns(VALUE, None),
+    "PKS-1203": lambda: choose_columns(StructType([StructField("value", IntegerType())]), "t"),
+    "PKS-1204": lambda: choose_columns(VALUE, "t", envelope=EnvelopeOptions(traceparent_column="trace")),
     "PKS-2001": lambda: columns_by_topic([b"v"], topic="t"),  # type: ignore[arg-type]
     "PKS-2002": lambda: columns_by_topic(rows(topic=pa.array(["t", None])), topic=None),
     "PKS-2003": lambda: RecordColumns.from_rows([None], [b"x" * 100]).check_record_sizes(50),
@@ -132,13 +132,13 @@ RAISED: dict[str, Callable[[], object]] = {
     "PKS-4007": lambda: sink(
         kafka_security_protocol="SASL_SSL", kafka_sasl_mechanism="PLAIN", kafka_sasl_jaas_config="user=me"
     ),
-    "PKS-4008": lambda: token_of_answer(b"{}", "the endpoint"),
+    "PKS-4008": lambda: parse_token_answer(b"{}", "the endpoint"),
     "PKS-7001": lambda: AvroSchema.parse("{"),
     "PKS-7002": columns_misfit,
     "PKS-7003": lambda: sink(value_format="protobuf"),
-    "PKS-7004": lambda: struct_of("a INTERVAL"),
-    "PKS-7009": lambda: subject_of("TopicNameStrategy", "value", None, None),
-    "PKS-8001": lambda: producer_options(parsed(["ledger"])),
+    "PKS-7004": lambda: parse_struct("a INTERVAL"),
+    "PKS-7009": lambda: subject_name("TopicNameStrategy", "value", None, None),
+    "PKS-8001": lambda: producer_options(parse_arguments(["ledger"])),
     "PKS-8004": lambda: filters_of([("colour", "red")]),
 }
 
@@ -239,7 +239,7 @@ def test_a_name_survives_pickling_and_one_of_a_newer_release_has_the_entry_of_it
 
 
 def test_the_first_line_has_the_name_and_the_sentence_and_the_others_say_what_next() -> None:
-    first, data, cure, more = explained(ConfigError("a=1 is not valid")).splitlines()
+    first, data, cure, more = explain_error(ConfigError("a=1 is not valid")).splitlines()
     assert first == "PKS-1002 invalid value of an option: a=1 is not valid"
     assert data.startswith("  Data: Nothing was written") and cure.startswith("  Next: ")
     assert more == "  More: pykafka-sink explain PKS-1002"
@@ -247,16 +247,16 @@ def test_the_first_line_has_the_name_and_the_sentence_and_the_others_say_what_ne
 
 def test_spark_gets_no_traceback_of_what_a_user_can_mend(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(HIDE_TRACEBACK, raising=False)
-    with pytest.raises(ConfigError, match=r"^PKS-1002 ") as caught, explained_to_spark():
+    with pytest.raises(ConfigError, match=r"^PKS-1002 ") as caught, explain_to_spark():
         raise ConfigError("a=1 is not valid")
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
     # Not here: this process is no worker, and may start some.
     assert HIDE_TRACEBACK not in os.environ
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", ModuleSpec("pyspark.daemon", None))
-    with pytest.raises(LocalProtocolError, match=r"^PKS-5006 ") as bug, explained_to_spark():
+    with pytest.raises(LocalProtocolError, match=r"^PKS-5006 ") as bug, explain_to_spark():
         raise LocalProtocolError("a bug")
     assert isinstance(bug.value.__cause__, LocalProtocolError) and bug.value.name == "PKS-5006"
     assert HIDE_TRACEBACK not in os.environ
-    with pytest.raises(ConfigError), explained_to_spark():
+    with pytest.raises(ConfigError), explain_to_spark():
         raise ConfigError("a=1 is not valid")
     assert os.environ.pop(HIDE_TRACEBACK) == "1"

@@ -111,12 +111,12 @@ def test_the_picture_of_speeds_is_that_of_the_benchmark(tmp_path: Path) -> None:
 
 def test_a_link_out_of_the_docs_leads_to_a_copy_and_one_to_a_page_stays_one() -> None:
     text = "[a](../../setup.py), [b](../options.md#x), [c](../../README.md), [d](https://x.org/), [e](nowhere.md)"
-    assert site_pages.relinked(text, "docs/guides/batch.md") == (
+    assert site_pages.relink(text, "docs/guides/batch.md") == (
         "[a](../source/setup.py.txt), [b](../options.md#x), [c](../index.md), [d](https://x.org/), [e](nowhere.md)"
     )
-    assert site_pages.linked(text, "docs/guides/batch.md") == ["README.md", "docs/options.md", "setup.py"]
-    assert site_pages.relinked("[`a`](docs/options.md)", "README.md") == "[`a`](options.md)"
-    assert site_pages.relinked("```\n[a](docs/options.md)\n```\n", "README.md") == "```\n[a](docs/options.md)\n```\n"
+    assert site_pages.linked_paths(text, "docs/guides/batch.md") == ["README.md", "docs/options.md", "setup.py"]
+    assert site_pages.relink("[`a`](docs/options.md)", "README.md") == "[`a`](options.md)"
+    assert site_pages.relink("```\n[a](docs/options.md)\n```\n", "README.md") == "```\n[a](docs/options.md)\n```\n"
 
 
 def test_the_navigation_takes_each_page_once_and_leaves_none_out() -> None:

@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 
 from kafka_sink.version import VERSION
-from tools.release import normalised
+from tools.release import normalise
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,8 +25,8 @@ def sdist(names: list[str], time_s: int, owner: str) -> bytes:
 
 
 def test_an_sdist_has_the_same_bytes_whoever_packed_it_and_when() -> None:
-    one = normalised(sdist(["a/setup.py", "a/README.md"], 1_700_000_000, "me"), 1_800_000_000)
-    other = normalised(sdist(["a/README.md", "a/setup.py"], 1_700_000_009, "you"), 1_800_000_000)
+    one = normalise(sdist(["a/setup.py", "a/README.md"], 1_700_000_000, "me"), 1_800_000_000)
+    other = normalise(sdist(["a/README.md", "a/setup.py"], 1_700_000_009, "you"), 1_800_000_000)
     assert one == other
     with tarfile.open(fileobj=io.BytesIO(one)) as archive:
         entries = {entry.name: archive.extractfile(entry) for entry in archive.getmembers()}
@@ -35,7 +35,7 @@ def test_an_sdist_has_the_same_bytes_whoever_packed_it_and_when() -> None:
 
 
 def test_another_content_has_other_bytes() -> None:
-    assert normalised(sdist(["a"], 1, "me"), 2) != normalised(sdist(["b"], 1, "me"), 2)
+    assert normalise(sdist(["a"], 1, "me"), 2) != normalise(sdist(["b"], 1, "me"), 2)
 
 
 def test_the_changelog_and_the_pages_know_the_version() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tools.suite.plan import (
     BUNDLE_S,
+    COSTLY_BUNDLE_S,
     GUESS,
-    SPARK_BUNDLE_S,
     Bundle,
     Cost,
     bundles,
@@ -48,7 +48,7 @@ def test_files_with_a_spark_session_share_it_whatever_else_they_ask_for_and_then
 
 def test_a_bundle_with_a_spark_session_may_be_longer_than_others() -> None:
     costs = {f"f{number}": Cost(10, 1, SPARK) for number in range(40)}
-    assert [bundle.seconds for bundle in bundles(costs, costs)] == [SPARK_BUNDLE_S, 400 - SPARK_BUNDLE_S]
+    assert [bundle.seconds for bundle in bundles(costs, costs)] == [COSTLY_BUNDLE_S, 400 - COSTLY_BUNDLE_S]
 
 
 def test_what_needs_no_broker_is_apart_so_that_it_runs_while_brokers_are_downloaded() -> None:

@@ -82,10 +82,43 @@ def test_a_module_without_introduction_is_found_unless_it_is_empty() -> None:
     assert found(tidy.introductions, "kafka_sink/wire/__init__.py", "") == []
 
 
+@pytest.mark.parametrize(
+    ("text", "is_allowed"),
+    [
+        ("def joined(): ...", False),
+        ("def _checked(): ...", False),
+        ("class A:\n    def told(self): ...", False),
+        ("def join(): ...", True),
+        ("def feed(): ...", True),
+        ("def signed_headers(): ...", True),
+        ("class A:\n    @property\n    def closed(self): ...", True),
+        ("def told_all(): ...", True),
+    ],
+)
+def test_a_function_is_named_by_a_verb(text: str, is_allowed: bool) -> None:
+    assert (found(tidy.participles, "kafka_sink/wire/a.py", text) == []) is is_allowed
+    assert found(tidy.participles, "tests/unit/test_a.py", text) == []
+
+
+def test_a_sentence_that_names_a_file_which_is_gone_is_found() -> None:
+    text = '''"""See b.py, engine/b.py and c.py."""\n# as d.py and *_e.py and pyspark/daemon.py\nx = "f.py"\n'''
+    sources = [
+        Source("kafka_sink/engine/a.py", text),
+        Source("kafka_sink/engine/b.py", ""),
+        Source("DESIGN.md", "first\n`engine/b.py`, `client/b.py`"),
+        Source("docs/guide.md", "`my_job.py`"),
+    ]
+    assert list(tidy.lost_files(sources)) == [
+        "kafka_sink/engine/a.py:1: there is no c.py",
+        "kafka_sink/engine/a.py:2: there is no d.py",
+        "DESIGN.md:2: there is no client/b.py",
+    ]
+
+
 def test_unfinished_work_is_found_in_code_and_in_documents() -> None:
     word = "TO" + "DO"
-    assert found(tidy.unfinished, "README.md", f"fine\n{word}: write") == [f"README.md:2: {word}"]
-    assert found(tidy.unfinished, "tools/a.py", "mastodon = 'todos'") == []
+    assert found(tidy.unfinished_work, "README.md", f"fine\n{word}: write") == [f"README.md:2: {word}"]
+    assert found(tidy.unfinished_work, "tools/a.py", "mastodon = 'todos'") == []
 
 
 def test_a_path_of_one_machine_is_found() -> None:

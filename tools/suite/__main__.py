@@ -8,8 +8,9 @@ plan.py says which files share a process and which is started next, by the figur
 writes them anew. The last line is `N passed, N failed, N skipped`, and the exit code is 0 only if nothing failed and
 every process came to its end.
 
-Each process has brokers, sessions and temporary files of its own, all below one folder. The folder and whatever still
-uses it are removed at the end, after Ctrl-C too, and by a watchdog if this process is killed.
+Each process has sessions, temporary files and clusters of its own, and one plain broker serves them all
+(shared_kafka.py). Everything is below one folder. It and whatever still uses it are removed at the end, after Ctrl-C
+too, and by a watchdog if this process is killed.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class Suite:
         return self._downloads is not None and self._downloads.poll() is None
 
     def _listen(self, worker: Worker) -> None:
-        for told in worker.told():
+        for told in worker.read_messages():
             file = self.tally.take(told)
             if file is not None:
                 self._done_count += 1

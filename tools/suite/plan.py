@@ -20,10 +20,10 @@ EXPENSIVE = frozenset({"spark", "_spark_cluster", "kafka_three_nodes", "secured_
 # These only compute: they run while a fresh machine downloads brokers.
 COMPUTING = tuple(f"tests/{folder}/" for folder in ("unit", "property", "golden", "sim", "model"))
 # What counts more than all else that a file asks for, the first of them most: a session with its first write and its
-# first stream takes 20 seconds of CPU, a cluster 10. Files with one of them are in as few bundles as may be.
-OF_SPARK = ("spark", "_spark_cluster")
+# first stream takes 20 seconds of CPU, each of the clusters 10. Files with one of them are in as few bundles as may be.
+COSTLY = ("spark", "_spark_cluster", "kafka_three_nodes")
 # A process of its own costs two seconds; a long one at the end of the run leaves the other core idle.
-BUNDLE_S, SPARK_BUNDLE_S = 100.0, 300.0
+BUNDLE_S, COSTLY_BUNDLE_S = 100.0, 300.0
 _LOAD_MIN, _LOAD_MAX = 0.15, 2.0
 
 
@@ -59,19 +59,19 @@ def bundles(files: Iterable[str], costs: Mapping[str, Cost]) -> list[Bundle]:
     """Every file in exactly one bundle; the longest bundle first."""
     groups: dict[tuple[frozenset[str], bool], list[str]] = defaultdict(list)
     for file in files:
-        groups[_wanted(costs.get(file, GUESS).shared), file.startswith(COMPUTING)].append(file)
+        groups[_shared_by(costs.get(file, GUESS).shared), file.startswith(COMPUTING)].append(file)
     found: list[Bundle] = []
     for (wanted, _), group in groups.items():
-        found += _filled(group, costs, SPARK_BUNDLE_S if wanted.intersection(OF_SPARK) else BUNDLE_S)
+        found += _fill(group, costs, COSTLY_BUNDLE_S if wanted.intersection(COSTLY) else BUNDLE_S)
     return sorted(found, key=lambda bundle: (-bundle.seconds, bundle.files))
 
 
-def _wanted(shared: frozenset[str]) -> frozenset[str]:
+def _shared_by(shared: frozenset[str]) -> frozenset[str]:
     """What a file shares a process for."""
-    return next((frozenset({name}) for name in OF_SPARK if name in shared), shared)
+    return next((frozenset({name}) for name in COSTLY if name in shared), shared)
 
 
-def _filled(files: Sequence[str], costs: Mapping[str, Cost], seconds_max: float) -> list[Bundle]:
+def _fill(files: Sequence[str], costs: Mapping[str, Cost], seconds_max: float) -> list[Bundle]:
     """The longest files first, each into the first bundle that has room for it."""
     found: list[Bundle] = []
     for file in sorted(files, key=lambda one: (-costs.get(one, GUESS).seconds, one)):

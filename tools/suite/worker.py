@@ -71,7 +71,7 @@ class Worker:
         """Of its files."""
         return 1 - len(self.files_done) / len(self.bundle.files)
 
-    def told(self) -> list[dict[str, Any]]:
+    def read_messages(self) -> list[dict[str, Any]]:
         """What has come since the last call."""
         try:
             while chunk := os.read(self.pipe, 1 << 16):

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.parts import Answer, by_partition, or_refusal
+from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.cluster import View
 from kafka_sink.testing.errors import Code, Refused
@@ -79,7 +79,7 @@ class FetchRound:
             partitions = []
             for one in topic["partitions"]:
                 bytes_max = min(left, one["partition_max_bytes"])
-                told = or_refusal(self._read_partition, topic["topic"], one, bytes_max, size == 0)
+                told = answer_or_error(self._read_partition, topic["topic"], one, bytes_max, size == 0)
                 if told.get("error_code") is Code.NOT_LEADER_OR_FOLLOWER and call.version >= 12:
                     told.update(self._current_leader(topic["topic"], one["partition"]))
                 partitions.append({"partition_index": one["partition"], "high_watermark": -1, "records": b"", **told})
@@ -105,7 +105,7 @@ class FetchRound:
         is_committed = call.body["isolation_level"] == READ_COMMITTED
         limit = view.last_stable_offset if is_committed else view.high_watermark
         records, end_offset = log.read(offset, bytes_max, limit, at_least_one=at_least_one)
-        aborted = log.aborted_between(offset, end_offset) if records else ()
+        aborted = log.list_aborted(offset, end_offset) if records else ()
         told = [{"producer_id": one.producer_id, "first_offset": one.first_offset} for one in aborted]
         return {
             "high_watermark": view.high_watermark,
@@ -183,7 +183,7 @@ def on_describe_producers(call: Call) -> None:
 def _producers(call: Call, topic: str, index: int) -> Answer:
     call.check_fault(topic, index)
     call.check_allowed(acl.READ, acl.TOPIC, topic)
-    partition = call.core.cluster.led_partition(topic, index, call.broker_id)
+    partition = call.core.cluster.find_led_partition(topic, index, call.broker_id)
     active = [
         {
             "producer_id": producer_id,

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.parts import Answer, by_partition, or_refusal
+from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.groups import EMPTY, CommittedOffset, Group, Joined, Member
@@ -45,7 +45,7 @@ def on_join_group(call: Call) -> None:
         {protocol["name"]: protocol["metadata"] for protocol in body["protocols"]},
     )
 
-    def done(joined: Joined) -> None:
+    def reply(joined: Joined) -> None:
         members = [
             {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
             for member_id, instance_id, metadata in joined.members
@@ -66,15 +66,15 @@ def on_join_group(call: Call) -> None:
     needs_known_id = call.version >= VERSION_REQUIRES_ID
     try:
         _check_coordinator(call, body["group_id"])
-        call.core.groups.join(body["group_id"], member, body["protocol_type"], done, needs_known_id=needs_known_id)
+        call.core.groups.join(body["group_id"], member, body["protocol_type"], reply, needs_known_id=needs_known_id)
     except Refused as refusal:
-        done(Joined(refusal.code, body["member_id"]))
+        reply(Joined(refusal.code, body["member_id"]))
 
 
 def on_sync_group(call: Call) -> None:
     body = call.body
 
-    def done(code: Code, assignment: bytes) -> None:
+    def reply(code: Code, assignment: bytes) -> None:
         group = call.core.groups.groups.get(body["group_id"])
         answer: Answer = {"error_code": code, "assignment": assignment}
         if group is not None and code is Code.NONE:
@@ -83,7 +83,7 @@ def on_sync_group(call: Call) -> None:
 
     _check_coordinator(call, body["group_id"])
     assignments = {one["member_id"]: one["assignment"] for one in body["assignments"]}
-    call.core.groups.sync(body["group_id"], body["member_id"], body["generation_id"], assignments, done)
+    call.core.groups.sync(body["group_id"], body["member_id"], body["generation_id"], assignments, reply)
 
 
 def on_heartbeat(call: Call) -> None:
@@ -131,7 +131,7 @@ def on_offset_commit(call: Call) -> None:
         partition = (topic, asked["partition_index"])
         if call.core.cluster.partition(*partition) is None:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
-        offset = committed_offset(asked)
+        offset = parse_committed_offset(asked)
         if len(offset.metadata) > call.core.settings.number("offset.metadata.max.bytes"):
             raise Refused(Code.OFFSET_METADATA_TOO_LARGE)
         groups.commit(group_id, {partition: offset})
@@ -140,7 +140,7 @@ def on_offset_commit(call: Call) -> None:
     call.answer({"topics": by_partition(body["topics"], commit)})
 
 
-def committed_offset(asked: Mapping[str, Any]) -> CommittedOffset:
+def parse_committed_offset(asked: Mapping[str, Any]) -> CommittedOffset:
     metadata = asked["committed_metadata"] or ""
     return CommittedOffset(asked["committed_offset"], asked["committed_leader_epoch"], metadata)
 
@@ -149,12 +149,12 @@ def on_offset_fetch(call: Call) -> None:
     body = call.body
     if call.version >= VERSION_MANY_GROUPS:
         groups = [
-            {"group_id": one["group_id"], **or_refusal(_offsets, call, one["group_id"], one["topics"])}
+            {"group_id": one["group_id"], **answer_or_error(_offsets, call, one["group_id"], one["topics"])}
             for one in body["groups"]
         ]
         call.answer({"groups": groups})
         return
-    call.answer({"error_code": 0, **or_refusal(_offsets, call, body["group_id"], body["topics"])})
+    call.answer({"error_code": 0, **answer_or_error(_offsets, call, body["group_id"], body["topics"])})
 
 
 def _offsets(call: Call, group_id: str, asked: list[dict[str, Any]] | None) -> Answer:
@@ -208,7 +208,7 @@ def on_list_groups(call: Call) -> None:
 
 def on_describe_groups(call: Call) -> None:
     groups = [
-        {"group_id": group_id, "group_state": "Dead", **or_refusal(_describe, call, group_id)}
+        {"group_id": group_id, "group_state": "Dead", **answer_or_error(_describe, call, group_id)}
         for group_id in call.body["groups"]
     ]
     call.answer({"groups": groups})

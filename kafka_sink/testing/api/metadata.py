@@ -15,7 +15,7 @@ DescribeCluster nothing.
 from __future__ import annotations
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.parts import Answer, by_partition, or_refusal
+from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.topics import (
@@ -64,8 +64,8 @@ def on_metadata(call: Call) -> None:
 
 def _answer(call: Call, name: str | None, topic_id: bytes) -> Answer:
     if name is None:
-        return {"name": None, "topic_id": topic_id, **or_refusal(_describe_by_id, call, topic_id)}
-    return {"name": name, **or_refusal(_describe_by_name, call, name)}
+        return {"name": None, "topic_id": topic_id, **answer_or_error(_describe_by_id, call, topic_id)}
+    return {"name": name, **answer_or_error(_describe_by_name, call, name)}
 
 
 def _describe_by_id(call: Call, topic_id: bytes) -> Answer:
@@ -105,7 +105,7 @@ def _describe(call: Call, topic: Topic) -> Answer:
     except Refused as refusal:
         code = refusal.code
     return {
-        "error_code": call.reported(topic.name, -1, code),
+        "error_code": call.code_to_report(topic.name, -1, code),
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": topic.is_internal,

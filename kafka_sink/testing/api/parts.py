@@ -1,4 +1,4 @@
-"""Answers that are put together of parts: what is told of each partition or name, or the error that it is refused with.
+"""Answers made of parts: what is said of each partition or name, or the error that it is refused with.
 
 What an answer leaves out has the protocol's default (`wire/schema.py`): error code 0, and mostly -1 or nothing.
 """
@@ -13,14 +13,14 @@ from kafka_sink.testing.errors import Refused
 Answer = dict[str, Any]
 
 
-def or_refusal(tell: Callable[..., Answer], *given: Any) -> Answer:
+def answer_or_error(tell: Callable[..., Answer], *given: Any) -> Answer:
     try:
         return tell(*given)
     except Refused as refusal:
         return {"error_code": refusal.code}
 
 
-def or_refusal_in_words(tell: Callable[..., Answer], *given: Any) -> Answer:
+def answer_or_error_text(tell: Callable[..., Answer], *given: Any) -> Answer:
     try:
         return {"error_message": None, **tell(*given)}
     except Refused as refusal:
@@ -34,15 +34,15 @@ def by_partition(
     topic: str = "name",
     asked: str = "partitions",
     index: str = "partition_index",
-    **unless_told: Any,
+    **defaults: Any,
 ) -> list[Answer]:
     """What `tell(topic, asked)` says of each partition in a request, in its order. `asked` is an index, or has one.
 
     `topic`, `asked` and `index` are what the API calls these fields.
     """
 
-    def told(name: str, each: Any) -> Answer:
+    def describe(name: str, each: Any) -> Answer:
         place = {index: each if isinstance(each, int) else each[index]}
-        return {**place, **unless_told, **or_refusal(tell, name, each)}
+        return {**place, **defaults, **answer_or_error(tell, name, each)}
 
-    return [{topic: one[topic], "partitions": [told(one[topic], each) for each in one[asked]]} for one in topics]
+    return [{topic: one[topic], "partitions": [describe(one[topic], each) for each in one[asked]]} for one in topics]

@@ -165,7 +165,7 @@ class ProduceRound:
 
     def _has_to_ask(self, part: Part, batch: Batch, adds: bool) -> bool:
         try:
-            partition = self.call.core.cluster.led_partition(part.topic, part.index, self.call.broker_id)
+            partition = self.call.core.cluster.find_led_partition(part.topic, part.index, self.call.broker_id)
             producers = partition.log.producers
             if producers.has_open_transaction(batch.producer_id, batch.producer_epoch):
                 return False
@@ -190,10 +190,10 @@ class ProduceRound:
 
     def _on_asked(self, asked: list[Part], codes: Mapping[tuple[str, int], Code]) -> None:
         for part in asked:
-            part.code = self._in_words_of_produce(codes[part.key])
+            part.code = self._code_for_version(codes[part.key])
         self._append_all()
 
-    def _in_words_of_produce(self, code: Code) -> Code:
+    def _code_for_version(self, code: Code) -> Code:
         if code in MASKED:
             return Code.NOT_ENOUGH_REPLICAS
         if code is Code.CONCURRENT_TRANSACTIONS and self.call.version < VERSION_ADDS_PARTITIONS:
@@ -226,7 +226,7 @@ class ProduceRound:
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
         if topic.is_internal and self.call.client_id != ADMIN_CLIENT_ID:
             raise Refused(Code.INVALID_TOPIC_EXCEPTION)
-        part.partition = cluster.led_partition(part.topic, part.index, self.call.broker_id)
+        part.partition = cluster.find_led_partition(part.topic, part.index, self.call.broker_id)
         if acks == -1 and not cluster.has_enough_replicas(part.partition):
             raise Refused(Code.NOT_ENOUGH_REPLICAS)
         log = part.partition.log
@@ -237,7 +237,7 @@ class ProduceRound:
             batch, topic.config, leader_epoch=part.partition.leader_epoch, now_ms=self.call.now_ms, guard=part.guard
         )
         if not part.appended.is_duplicate:
-            cluster.appended(part.partition)
+            cluster.replicate(part.partition)
 
     def _answer_if_replicated(self) -> bool:
         """Asked after every change, until nothing is left to wait for."""
@@ -269,7 +269,7 @@ class ProduceRound:
 
     def _answer(self) -> None:
         for part in self.parts:
-            part.code = Code(self.call.reported(part.topic, part.index, part.code))
+            part.code = Code(self.call.code_to_report(part.topic, part.index, part.code))
         if self.call.body["acks"] == 0:
             if any(part.code is not Code.NONE for part in self.parts):
                 self.call.hang_up()

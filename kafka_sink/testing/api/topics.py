@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.parts import Answer, or_refusal_in_words
+from kafka_sink.testing.api.parts import Answer, answer_or_error_text
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.settings import DEFAULTS, TOPIC_DEFAULTS
@@ -27,7 +27,7 @@ SOURCE_TOPIC, SOURCE_STATIC, SOURCE_DEFAULT = 1, 4, 5
 def on_create_topics(call: Call) -> None:
     names = [asked["name"] for asked in call.body["topics"]]
     topics = [
-        {"name": asked["name"], **or_refusal_in_words(_create, call, asked, names)} for asked in call.body["topics"]
+        {"name": asked["name"], **answer_or_error_text(_create, call, asked, names)} for asked in call.body["topics"]
     ]
     call.answer({"topics": topics})
 
@@ -109,7 +109,7 @@ def _may_delete(call: Call, operation: str, name: str) -> bool:
 
 def on_create_partitions(call: Call) -> None:
     topics = call.body["topics"]
-    call.answer({"results": [{"name": one["name"], **or_refusal_in_words(_grow, call, one)} for one in topics]})
+    call.answer({"results": [{"name": one["name"], **answer_or_error_text(_grow, call, one)} for one in topics]})
 
 
 def _grow(call: Call, asked: Mapping[str, Any]) -> Answer:
@@ -124,7 +124,7 @@ def on_describe_configs(call: Call) -> None:
         {
             "resource_type": one["resource_type"],
             "resource_name": one["resource_name"],
-            **or_refusal_in_words(_describe_configs, call, one),
+            **answer_or_error_text(_describe_configs, call, one),
         }
         for one in call.body["resources"]
     ]

@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any
 
 from kafka_sink.testing import acl
-from kafka_sink.testing.api.groups import committed_offset
-from kafka_sink.testing.api.parts import Answer, by_partition, or_refusal
+from kafka_sink.testing.api.groups import parse_committed_offset
+from kafka_sink.testing.api.parts import Answer, answer_or_error, by_partition
 from kafka_sink.testing.call import Call
 from kafka_sink.testing.errors import Code, Refused
 from kafka_sink.testing.groups import CommittedOffset
@@ -46,13 +46,13 @@ def _claim(call: Call, prefix: str = "") -> ProducerClaim:
     return ProducerClaim(*(call.body[name] for name in names))
 
 
-def _in_words_of(call: Call, code: Code) -> Code:
+def _code_for_version(call: Call, code: Code) -> Code:
     is_too_new = code is Code.PRODUCER_FENCED and call.version < VERSION_KNOWS_FENCED[call.api.name]
     return Code.INVALID_PRODUCER_EPOCH if is_too_new else code
 
 
 def _answer_with_producer(call: Call, code: Code, producer_id: int = NO_PRODUCER_ID, epoch: int = NO_EPOCH) -> None:
-    call.answer({"error_code": _in_words_of(call, code), "producer_id": producer_id, "producer_epoch": epoch})
+    call.answer({"error_code": _code_for_version(call, code), "producer_id": producer_id, "producer_epoch": epoch})
 
 
 def on_init_producer_id(call: Call) -> None:
@@ -90,14 +90,14 @@ def on_add_partitions(call: Call) -> None:
     partitions = tuple((topic["name"], one) for topic in topics for one in topic["partitions"])
 
     def answer(codes: Mapping[TopicPartition, Code]) -> None:
-        def told(topic: str, index: int) -> int:
-            return call.reported(topic, index, _in_words_of(call, codes[topic, index]))
+        def code_of(topic: str, index: int) -> int:
+            return call.code_to_report(topic, index, _code_for_version(call, codes[topic, index]))
 
         results = [
             {
                 "name": topic["name"],
                 "results_by_partition": [
-                    {"partition_index": one, "partition_error_code": told(topic["name"], one)}
+                    {"partition_index": one, "partition_error_code": code_of(topic["name"], one)}
                     for one in topic["partitions"]
                 ],
             }
@@ -144,7 +144,7 @@ def on_add_offsets(call: Call) -> None:
         raise Refused(Code.INVALID_GROUP_ID)
     partition = call.core.cluster.coordinator_partition(OFFSETS_TOPIC, group_id).key
     call.core.coordinator.add_partitions(
-        claim, (partition,), 0, lambda code: call.answer({"error_code": _in_words_of(call, code)})
+        claim, (partition,), 0, lambda code: call.answer({"error_code": _code_for_version(call, code)})
     )
 
 
@@ -163,7 +163,7 @@ def on_txn_offset_commit(call: Call) -> None:
     body, cluster, coordinator = call.body, call.core.cluster, call.core.coordinator
     group_id, claim = body["group_id"], _claim(call)
     offsets = {
-        (topic["name"], one["partition_index"]): committed_offset(one)
+        (topic["name"], one["partition_index"]): parse_committed_offset(one)
         for topic in body["topics"]
         for one in topic["partitions"]
     }
@@ -175,18 +175,18 @@ def on_txn_offset_commit(call: Call) -> None:
         elif code is Code.PRODUCER_FENCED:
             code = Code.INVALID_PRODUCER_EPOCH
 
-        def told(topic: str, asked: Mapping[str, Any]) -> Answer:
+        def describe(topic: str, asked: Mapping[str, Any]) -> Answer:
             index = asked["partition_index"]
-            return {"error_code": call.reported(topic, index, refused.get((topic, index), code))}
+            return {"error_code": call.code_to_report(topic, index, refused.get((topic, index), code))}
 
-        call.answer({"topics": by_partition(body["topics"], told)})
+        call.answer({"topics": by_partition(body["topics"], describe)})
 
     try:
         for topic, index in offsets:
             call.check_fault(topic, index)
         call.check_allowed(acl.WRITE, acl.TRANSACTIONAL_ID, claim.transactional_id)
         call.check_allowed(acl.READ, acl.GROUP, group_id)
-        refused.update(_refused_offsets(call, offsets))
+        refused.update(_check_offsets(call, offsets))
         if refused.keys() == offsets.keys():
             raise Refused(Code.UNKNOWN_TOPIC_OR_PARTITION)
         if not group_id:
@@ -206,7 +206,7 @@ def on_txn_offset_commit(call: Call) -> None:
         answer(Code.INVALID_TXN_STATE if code is Code.TRANSACTION_ABORTABLE else code)
 
 
-def _refused_offsets(call: Call, offsets: Iterable[TopicPartition]) -> dict[TopicPartition, Code]:
+def _check_offsets(call: Call, offsets: Iterable[TopicPartition]) -> dict[TopicPartition, Code]:
     """These are answered by themselves; the transaction and the group are not asked about them."""
     refused = {}
     for topic, index in offsets:
@@ -233,7 +233,7 @@ def _commit_offsets(call: Call, offsets: dict[TopicPartition, CommittedOffset]) 
 
 def on_describe_transactions(call: Call) -> None:
     states = [
-        {"transactional_id": one, "producer_id": -1, **or_refusal(_describe, call, one)}
+        {"transactional_id": one, "producer_id": -1, **answer_or_error(_describe, call, one)}
         for one in call.body["transactional_ids"]
     ]
     call.answer({"transaction_states": states})

@@ -50,7 +50,7 @@ def is_served(settings: Settings, api: Api) -> bool:
     return api.name not in settings.quirk.missing_apis
 
 
-def served_versions(call: Call) -> list[dict[str, int]]:
+def list_api_versions(call: Call) -> list[dict[str, int]]:
     settings = call.core.settings
     of_brokers = {name: last for name, last in OF_BROKERS.items() if name not in settings.quirk.last_versions}
     return [
@@ -76,7 +76,7 @@ def on_api_versions(call: Call) -> None:
     call.answer(
         {
             "error_code": 0,
-            "api_keys": served_versions(call),
+            "api_keys": list_api_versions(call),
             "supported_features": [supported],
             "finalized_features_epoch": 1,
             "finalized_features": [finalized] if level else [],
@@ -91,5 +91,5 @@ def _check_software(call: Call) -> None:
 
 
 def refuse_version(call: Call) -> None:
-    own = [entry for entry in served_versions(call) if entry["api_key"] == API_VERSIONS.key]
+    own = [entry for entry in list_api_versions(call) if entry["api_key"] == API_VERSIONS.key]
     call.answer({"error_code": Code.UNSUPPORTED_VERSION, "api_keys": own}, version=0)

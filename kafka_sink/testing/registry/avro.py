@@ -62,7 +62,7 @@ class _Parser:
 
     def read(self, said: Any, space: str) -> Any:
         if isinstance(said, str):
-            return said if said in PRIMITIVES else {"ref": self._known(said, space)}
+            return said if said in PRIMITIVES else {"ref": self._resolve_name(said, space)}
         if isinstance(said, list):
             return self._union(said, space)
         if not isinstance(said, dict) or "type" not in said:
@@ -88,7 +88,7 @@ class _Parser:
             raise InvalidAvro("a union with two branches of one type")
         return found
 
-    def _known(self, name: str, space: str) -> str:
+    def _resolve_name(self, name: str, space: str) -> str:
         full = name if "." in name or not space else f"{space}.{name}"
         if full in self._named:
             return full
@@ -151,7 +151,7 @@ class _Parser:
 # ---- who can read whom -----------------------------------------------------------------------------------------------
 
 
-def why_not_readable(reader: StoredAvroSchema, writer: StoredAvroSchema) -> list[str]:
+def find_mismatches(reader: StoredAvroSchema, writer: StoredAvroSchema) -> list[str]:
     """Why `reader` cannot read what was written by `writer`; nothing: it can."""
     return _Resolution(reader, writer).reasons(reader.root, writer.root, "/")
 
@@ -169,20 +169,20 @@ class _Resolution:
         if isinstance(reader, list):
             if any(not self.reasons(each, writer, path) for each in reader):
                 return []
-            return [f"MISSING_UNION_BRANCH at {path}: the reader's union has no type for {_told(writer)}"]
-        mismatch = f"TYPE_MISMATCH at {path}: {_told(reader)} cannot be read from {_told(writer)}"
+            return [f"MISSING_UNION_BRANCH at {path}: the reader's union has no type for {_describe(writer)}"]
+        mismatch = f"TYPE_MISMATCH at {path}: {_describe(reader)} cannot be read from {_describe(writer)}"
         if isinstance(reader, str) and isinstance(writer, str):
             return [] if reader == writer or reader in PROMOTIONS.get(writer, ()) else [mismatch]
         if isinstance(reader, str) or isinstance(writer, str):
             return [mismatch]
         if "ref" in reader and "ref" in writer:
-            return self._of_named(reader["ref"], writer["ref"], path)
+            return self._named_type_reasons(reader["ref"], writer["ref"], path)
         if reader.get("type") != writer.get("type"):
             return [mismatch]
         inner = "items" if reader["type"] == "array" else "values"
         return self.reasons(reader[inner], writer[inner], f"{path}{inner}/")
 
-    def _of_named(self, reader_name: str, writer_name: str, path: str) -> list[str]:
+    def _named_type_reasons(self, reader_name: str, writer_name: str, path: str) -> list[str]:
         if (reader_name, writer_name) in self._under_way:
             return []
         reader, writer = self._reader.named[reader_name], self._writer.named[writer_name]
@@ -199,11 +199,11 @@ class _Resolution:
                 missing = [each for each in writer["symbols"] if each not in reader["symbols"]]
                 can_read = not missing or reader["has_default"]
                 return [] if can_read else [f"MISSING_ENUM_SYMBOLS at {path}symbols: {missing}"]
-            return self._of_fields(reader, writer, path)
+            return self._field_reasons(reader, writer, path)
         finally:
             self._under_way.discard((reader_name, writer_name))
 
-    def _of_fields(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> list[str]:
+    def _field_reasons(self, reader: dict[str, Any], writer: dict[str, Any], path: str) -> list[str]:
         written = {each["name"]: each for each in writer["fields"]}
         found: list[str] = []
         for index, field in enumerate(reader["fields"]):
@@ -223,5 +223,5 @@ def _short(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _told(schema: Any) -> str:
+def _describe(schema: Any) -> str:
     return schema if isinstance(schema, str) else str(schema.get("ref", schema.get("type")))

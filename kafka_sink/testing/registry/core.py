@@ -81,7 +81,7 @@ class RegistryCore:
             )
         try:
             self._check_user(headers.get("authorization", ""))
-            said = self._routed(method, target, body)
+            said = self._route(method, target, body)
             made = RegistryHttpAnswer(200, json.dumps(said).encode(), fault=fault)
         except RegistryRefusal as refused:
             told = {"error_code": refused.code, "message": str(refused)}
@@ -114,7 +114,7 @@ class RegistryCore:
                 return
         raise RegistryRefusal(401, 401, "Unauthorized")
 
-    def _routed(self, method: str, target: str, body: bytes) -> Any:
+    def _route(self, method: str, target: str, body: bytes) -> Any:
         path = urlsplit(target)
         parts = tuple(unquote(part) for part in path.path.split("/") if part)
         query = {name: values[-1] for name, values in parse_qs(path.query).items()}
@@ -137,32 +137,32 @@ class RegistryCore:
         return shown if prefix == ":*:" else [name for name in shown if name.startswith(prefix)]
 
     def _versions(self, call: _Call) -> Any:
-        return [each.number for each in self.store.demanded(call.parts[1], with_deleted=call.is_set("deleted"))]
+        return [each.number for each in self.store.require_versions(call.parts[1], with_deleted=call.is_set("deleted"))]
 
     def _version(self, call: _Call) -> Any:
         found = self.store.version(call.parts[1], call.parts[3], with_deleted=call.is_set("deleted"))
-        return found.told(call.parts[1])
+        return found.to_answer(call.parts[1])
 
     def _version_text(self, call: _Call) -> Any:
         return self.store.version(call.parts[1], call.parts[3]).content.as_json
 
     def _referenced_by(self, call: _Call) -> Any:
-        return self.store.refers_to(call.parts[1], self.store.version(call.parts[1], call.parts[3]).number)
+        return self.store.list_referrers(call.parts[1], self.store.version(call.parts[1], call.parts[3]).number)
 
     def _look_up(self, call: _Call) -> Any:
         subject = call.parts[1]
-        self.store.demanded(subject, with_deleted=call.is_set("deleted"))
-        content = self.store.checked(Content.of(call.body), subject)
-        found = self.store.same(
+        self.store.require_versions(subject, with_deleted=call.is_set("deleted"))
+        content = self.store.check(Content.of(call.body), subject)
+        found = self.store.find_same(
             content, subject, normalize=call.is_set("normalize"), with_deleted=call.is_set("deleted")
         )
         if found is None:
             raise RegistryRefusal(404, 40403, "Schema not found")
-        return found.told(subject)
+        return found.to_answer(subject)
 
     def _register(self, call: _Call) -> Any:
         found = self.store.register(Content.of(call.body), call.parts[1], normalize=call.is_set("normalize"))
-        return {name: value for name, value in found.told(call.parts[1]).items() if name != "subject"}
+        return {name: value for name, value in found.to_answer(call.parts[1]).items() if name != "subject"}
 
     def _delete_subject(self, call: _Call) -> Any:
         subject, permanent = call.parts[1], call.is_set("permanent")
@@ -198,7 +198,7 @@ class RegistryCore:
 
     def _by_id(self, call: _Call) -> Any:
         content = self._content_of_id(call)
-        return {**content.told(), "guid": content.guid}
+        return {**content.to_answer(), "guid": content.guid}
 
     def _text_by_id(self, call: _Call) -> Any:
         return self._content_of_id(call).as_json
@@ -233,7 +233,7 @@ class RegistryCore:
         for context in self.store.contexts.values():
             for content in context.by_id.values():
                 if content.guid == call.parts[2].lower():
-                    return {**content.told(), "guid": content.guid}
+                    return {**content.to_answer(), "guid": content.guid}
         raise RegistryRefusal(404, 40403, f"Schema {call.parts[2]} not found")
 
     def _contexts(self, call: _Call) -> Any:
@@ -243,9 +243,9 @@ class RegistryCore:
 
     def _test(self, call: _Call) -> Any:
         subject = call.parts[2]
-        content = self.store.checked(Content.of(call.body), subject)
+        content = self.store.check(Content.of(call.body), subject)
         is_of_one = len(call.parts) == 5
-        others = [self.store.version(subject, call.parts[4])] if is_of_one else self.store.relevant(subject)
+        others = [self.store.version(subject, call.parts[4])] if is_of_one else self.store.relevant_versions(subject)
         reasons = self.store.reasons(content, subject, others)
         return {"is_compatible": not reasons, **({"messages": reasons} if call.is_set("verbose") else {})}
 

@@ -131,6 +131,6 @@ class EmbeddedRegistry:
         self.do(lambda core: core.faults.append(fault))
         return fault
 
-    def asked(self) -> list[tuple[str, str]]:
+    def requests(self) -> list[tuple[str, str]]:
         """Method and path of every request so far."""
         return self.do(lambda core: list(core.requests))

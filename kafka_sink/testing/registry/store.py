@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import UUID
 
-from kafka_sink.testing.registry.avro import InvalidAvro, StoredAvroSchema, parse_avro, why_not_readable
+from kafka_sink.testing.registry.avro import InvalidAvro, StoredAvroSchema, find_mismatches, parse_avro
 
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 KINDS = (JSON, PROTOBUF, AVRO)
@@ -55,7 +55,8 @@ class Content:
             raise RegistryRefusal(422, 42201, text) from None
         return Content(kind, text, references)
 
-    def told(self) -> dict[str, Any]:
+    def to_answer(self) -> dict[str, Any]:
+        """As the REST interface shows it."""
         fields: dict[str, Any] = {"schema": self.text}
         if self.kind != AVRO:
             fields["schemaType"] = self.kind
@@ -80,9 +81,9 @@ class StoredVersion:
     content: Content
     is_deleted: bool = False
 
-    def told(self, subject: str) -> dict[str, Any]:
+    def to_answer(self, subject: str) -> dict[str, Any]:
         place = {"subject": subject, "version": self.number, "id": self.schema_id, "guid": self.content.guid}
-        return {**place, "schemaType": self.content.kind, **self.content.told()}
+        return {**place, "schemaType": self.content.kind, **self.content.to_answer()}
 
 
 @dataclass(slots=True)
@@ -110,7 +111,8 @@ class Store:
         every = self.contexts.get(self.context_of(subject), RegistryContext()).subjects.get(subject, [])
         return [each for each in every if with_deleted or not each.is_deleted]
 
-    def demanded(self, subject: str, *, with_deleted: bool = False) -> list[StoredVersion]:
+    def require_versions(self, subject: str, *, with_deleted: bool = False) -> list[StoredVersion]:
+        """At least one."""
         found = self.versions(subject, with_deleted=with_deleted)
         if not found:
             raise RegistryRefusal(404, 40401, f"Subject '{subject}' not found.")
@@ -118,7 +120,7 @@ class Store:
 
     def version(self, subject: str, wanted: str, *, with_deleted: bool = False) -> StoredVersion:
         number = self._number(wanted)
-        every = self.demanded(subject, with_deleted=with_deleted)
+        every = self.require_versions(subject, with_deleted=with_deleted)
         found = every[-1] if number == -1 else next((each for each in every if each.number == number), None)
         if found is None:
             raise RegistryRefusal(404, 40402, f"Version {number} not found.")
@@ -141,7 +143,7 @@ class Store:
 
         def take(one: Content) -> None:
             for each in one.references:
-                other = self._qualified(each.subject, subject)
+                other = self._qualify(each.subject, subject)
                 versions = [version for version in self.versions(other) if version.number == each.version]
                 if not versions:
                     raise RegistryRefusal(
@@ -153,14 +155,14 @@ class Store:
         take(content)
         return list(found.values())
 
-    def _qualified(self, subject: str, beside: str) -> str:
+    def _qualify(self, subject: str, beside: str) -> str:
         context = self.context_of(beside)
         return subject if subject.startswith(":.") or context == DEFAULT_CONTEXT else f":{context}:{subject}"
 
     # ---- the same, or compatible ----
 
-    def checked(self, content: Content, subject: str) -> Content:
-        """With its text as it is kept; a wrong one is refused."""
+    def check(self, content: Content, subject: str) -> Content:
+        """The schema with its text as it is kept. Raises RegistryRefusal for one that is wrong."""
         texts = self.texts_of(content, subject)
         if content.kind == PROTOBUF:
             is_text = any(word in content.text for word in ("message", "enum", "syntax"))
@@ -188,12 +190,12 @@ class Store:
         if content.kind == PROTOBUF:
             return content.kind, " ".join(content.text.split()), content.references
         if content.kind == AVRO and normalize:
-            parsed = self._parsed(content, subject)
+            parsed = self._parse(content, subject)
             return content.kind, json.dumps([parsed.root, sorted(parsed.named.items())], sort_keys=True)
         references = sorted(content.references, key=lambda each: each.name)
         return content.kind, json.dumps(json.loads(content.text), sort_keys=True), tuple(references)
 
-    def same(
+    def find_same(
         self, content: Content, subject: str, *, normalize: bool, with_deleted: bool = False
     ) -> StoredVersion | None:
         key = self.key_of(content, subject, normalize=normalize)
@@ -208,7 +210,7 @@ class Store:
     def mode(self, subject: str) -> str:
         return self.modes.get(subject) or self.modes[""]
 
-    def relevant(self, subject: str) -> list[StoredVersion]:
+    def relevant_versions(self, subject: str) -> list[StoredVersion]:
         """Those that a new version has to be compatible with."""
         every = self.versions(subject)
         return every if self.level(subject).endswith("_TRANSITIVE") else every[-1:]
@@ -226,15 +228,15 @@ class Store:
         if new.kind != AVRO:
             is_same = self.key_of(new, subject, normalize=False) == self.key_of(old, subject, normalize=False)
             return [] if is_same else [f"of {new.kind} this registry takes no other schema: set the level NONE"]
-        reader, writer = self._parsed(new, subject), self._parsed(old, subject)
+        reader, writer = self._parse(new, subject), self._parse(old, subject)
         found: list[str] = []
         if not level.startswith("FORWARD"):
-            found += why_not_readable(reader, writer)
+            found += find_mismatches(reader, writer)
         if not level.startswith("BACKWARD"):
-            found += why_not_readable(writer, reader)
+            found += find_mismatches(writer, reader)
         return found
 
-    def _parsed(self, content: Content, subject: str) -> StoredAvroSchema:
+    def _parse(self, content: Content, subject: str) -> StoredAvroSchema:
         return parse_avro(content.text, self.texts_of(content, subject))
 
     # ---- changing ----
@@ -244,11 +246,11 @@ class Store:
             raise RegistryRefusal(422, 42208, "The specified subject is not a valid subject.")
         if self.mode(subject) in READ_ONLY:
             raise RegistryRefusal(422, 42205, f"Subject {subject} is in read-only mode")
-        content = self.checked(content, subject)
-        known = self.same(content, subject, normalize=normalize)
+        content = self.check(content, subject)
+        known = self.find_same(content, subject, normalize=normalize)
         if known is not None:
             return known
-        reasons = self.reasons(content, subject, self.relevant(subject))
+        reasons = self.reasons(content, subject, self.relevant_versions(subject))
         if reasons:
             raise RegistryRefusal(
                 409, 409, "Schema being registered is incompatible with an earlier schema for subject "
@@ -269,7 +271,7 @@ class Store:
         context.by_id[number] = content
         return number
 
-    def refers_to(self, subject: str, number: int) -> list[int]:
+    def list_referrers(self, subject: str, number: int) -> list[int]:
         """Ids of schemas that refer to that version."""
         found = {
             each.schema_id
@@ -277,16 +279,16 @@ class Store:
             for name, versions in context.subjects.items()
             for each in versions
             for ref in each.content.references
-            if not each.is_deleted and (self._qualified(ref.subject, name), ref.version) == (subject, number)
+            if not each.is_deleted and (self._qualify(ref.subject, name), ref.version) == (subject, number)
         }
         return sorted(found)
 
-    def delete(self, subject: str, chosen: Callable[[StoredVersion], bool], *, permanent: bool) -> list[int]:
+    def delete(self, subject: str, is_chosen: Callable[[StoredVersion], bool], *, permanent: bool) -> list[int]:
         """The numbers of what was deleted."""
-        every = self.demanded(subject, with_deleted=True)
-        wanted = [each for each in every if chosen(each)]
+        every = self.require_versions(subject, with_deleted=True)
+        wanted = [each for each in every if is_chosen(each)]
         for each in wanted:
-            if self.refers_to(subject, each.number):
+            if self.list_referrers(subject, each.number):
                 raise RegistryRefusal(
                     422, 42206, f"One or more references exist to the schema {subject} version {each.number}."
                 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from kafka_sink.exactly_once.identity import TaskIdentity, is_of_same_label, parsed_task_identity
+from kafka_sink.exactly_once.identity import TaskIdentity, is_of_same_label, parse_task_identity
 from kafka_sink.exactly_once.ledger import LedgerRecord
 from kafka_sink.testing import BrokerCluster
 from kafka_sink.testing.transaction_state import CoordinatorState
@@ -155,7 +155,7 @@ def check_nothing_is_open(core: BrokerCluster, assumptions: Assumptions, kind: s
     found = ledger_entries(core, assumptions.lost_markers)
     entries = [entry.record for entry in reversed(found) if entry.is_committed]
     for transactional_id, transaction in core.coordinator.transactions.items():
-        identity = parsed_task_identity(transactional_id)
+        identity = parse_task_identity(transactional_id)
         if (
             identity is None
             or transaction.pending is not None

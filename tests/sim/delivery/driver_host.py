@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from kafka_sink.admin.client import PIPELINED_MAX
 from kafka_sink.client.admin_engine import AdminEngine
-from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, current
+from kafka_sink.client.admin_request import AdminRequest, AdminResponse, RequestKey, match_responses
 from kafka_sink.engine import commands as c
 from kafka_sink.exactly_once.committer import Committer
 from kafka_sink.exactly_once.phase import Phase
@@ -129,7 +129,7 @@ class DriverHost:
         for command in step.commands:
             if isinstance(command, NETWORK_COMMANDS):
                 self._network.carry_out(self, command)
-        return current(self._out, step.responses), 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
+        return match_responses(self._out, step.responses), 1 << 60 if step.wake_at_ms is None else step.wake_at_ms
 
     def _end(self, verdict: CommitResult) -> None:
         self._machine = None

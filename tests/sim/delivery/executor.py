@@ -208,4 +208,4 @@ def _joined(one: WrittenPartition, other: WrittenPartition) -> WrittenPartition:
     count = one.row_count + other.row_count
     if len(known) < 2:
         return (known or [one])[0]._replace(row_count=count)
-    return one.joined(other)
+    return one.merge(other)

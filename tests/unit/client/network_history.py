@@ -275,7 +275,7 @@ class Facts(Side):
         return self._from_now(self.nodes.next_deadline_ms(self.driver.now_ms))
 
     def unavailable(self, node_id: int) -> object:
-        since_ms = self.nodes.is_unavailable_since_ms(node_id)
+        since_ms = self.nodes.stalled_since_ms(node_id)
         return "no" if since_ms is None else self.driver.now_ms - since_ms
 
     def connects(self, _: int) -> int:

@@ -110,11 +110,11 @@ def test_a_throttled_node_takes_no_request_until_the_time_is_over() -> None:
     since_ms = driver.now_ms
     driver.sleep(50)
     assert driver.nodes.blocked_until_ms(0, driver.now_ms) == driver.now_ms + 50
-    assert driver.nodes.is_unavailable_since_ms(0) == since_ms
+    assert driver.nodes.stalled_since_ms(0) == since_ms
     driver.sleep(50)
     assert driver.nodes.is_ready(0, driver.now_ms)
     assert driver.nodes.blocked_until_ms(0, driver.now_ms) is None
-    assert driver.nodes.is_unavailable_since_ms(0) is None
+    assert driver.nodes.stalled_since_ms(0) is None
 
 
 def test_versions_in_which_the_broker_throttles_before_it_answers_do_not_mute_the_node() -> None:

@@ -7,7 +7,7 @@ import pytest
 from kafka_sink.client.outcome import (
     CoordinatorVerdict,
     ProduceOutcome,
-    coordinated_verdict,
+    coordinator_verdict,
     describe,
     is_definite,
     produce_outcome,
@@ -71,11 +71,11 @@ def test_codes_that_can_follow_an_append_leave_a_doubt_and_those_that_come_inste
 def test_success_and_trouble_with_the_coordinator_mean_the_same_for_every_request(
     api: object, error_code: int, verdict: CoordinatorVerdict
 ) -> None:
-    assert coordinated_verdict(api.key, error_code) is verdict  # type: ignore[attr-defined]
+    assert coordinator_verdict(api.key, error_code) is verdict  # type: ignore[attr-defined]
 
 
 def test_the_same_stale_epoch_is_final_from_a_coordinator_and_abortable_from_a_leader() -> None:
-    assert coordinated_verdict(END_TXN.key, 47) is CoordinatorVerdict.FENCED
+    assert coordinator_verdict(END_TXN.key, 47) is CoordinatorVerdict.FENCED
     assert produce_outcome(47) is ProduceOutcome.ABORT
 
 
@@ -85,7 +85,7 @@ def test_the_same_stale_epoch_is_final_from_a_coordinator_and_abortable_from_a_l
 def test_a_commit_may_be_turned_into_an_abort_but_an_abort_into_nothing(
     committing: bool, verdict: CoordinatorVerdict
 ) -> None:
-    assert coordinated_verdict(END_TXN.key, 120, committing=committing) is verdict
+    assert coordinator_verdict(END_TXN.key, 120, committing=committing) is verdict
 
 
 def test_an_unknown_code_keeps_its_number_in_texts() -> None:

@@ -36,7 +36,7 @@ from kafka_sink.engine.sequences import SEQUENCE_MODULUS
 from kafka_sink.errors import KafkaSinkError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.records.batch import EncodedBatch
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import DecodedBatch, Record, decode_batch, encode_batch
 from kafka_sink.wire.apis import PRODUCE
 
@@ -50,7 +50,7 @@ NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER_ID, INVALID_REC
 
 def encoded(record_count: int = 1, *, value: bytes = b"value", codec: str = "none") -> EncodedBatch:
     records = [Record(1_700_000_000_000 + i, b"%d" % i, value, (("h", b"%d" % i),)) for i in range(record_count)]
-    return encode_batch(records, compressor(codec, None))
+    return encode_batch(records, make_compressor(codec, None))
 
 
 def new_batch(

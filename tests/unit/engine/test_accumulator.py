@@ -297,7 +297,7 @@ def test_expired_batches_are_taken_out_wherever_they_stand() -> None:
     batches = [new_batch(opened_ms=opened_ms) for opened_ms in (30, 10, 20)]
     for batch in batches:
         accumulator.append(batch)
-    assert accumulator.expired(20) == batches[1:]
+    assert accumulator.take_expired(20) == batches[1:]
     assert list(accumulator) == batches[:1]
 
 
@@ -305,13 +305,13 @@ def test_expiry_counts_from_the_first_record_and_not_from_the_last_try() -> None
     accumulator = Accumulator()
     batch = sent_once(new_batch(opened_ms=NOW_MS - 1000))
     accumulator.requeue(batch)
-    assert accumulator.expired(NOW_MS - 1001) == []
-    assert accumulator.expired(NOW_MS - 1000) == [batch]
+    assert accumulator.take_expired(NOW_MS - 1001) == []
+    assert accumulator.take_expired(NOW_MS - 1000) == [batch]
 
 
 def test_a_partition_that_expired_completely_is_no_longer_ready() -> None:
     accumulator, batches = filled(0, 0)
-    assert accumulator.expired(NOW_MS) == batches
+    assert accumulator.take_expired(NOW_MS) == batches
     assert accumulator.readiness(NOW_MS, cluster(0)).node_ids == ()
 
 

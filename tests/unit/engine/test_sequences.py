@@ -175,7 +175,7 @@ def test_a_new_epoch_numbers_the_unsettled_batches_from_zero_in_order() -> None:
     ack(sequences, first)
     for batch in (second, third):
         batch.on_answered(is_definite=True)
-    sequences.want_renumbering(PARTITION)
+    sequences.mark_for_renumbering(PARTITION)
     assert not sequences.may_send(second)
     assert not sequences.may_send(new_batch())
     assert sequences.renumber_when_quiet()
@@ -192,7 +192,7 @@ def test_nothing_is_renumbered_while_a_batch_of_the_partition_is_on_the_wire() -
     sequences = started()
     first, second = put_on_wire(sequences), put_on_wire(sequences)
     first.on_answered(is_definite=True)
-    sequences.want_renumbering(PARTITION)
+    sequences.mark_for_renumbering(PARTITION)
     assert not sequences.renumber_when_quiet()
     assert numbers(first, second) == [(0, 0), (0, 1)]
     second.on_answered(is_definite=True)
@@ -210,7 +210,7 @@ def test_before_new_numbers_the_leader_is_asked_about_each_batch_that_may_be_in_
     first.on_answered(is_definite=True)
     second.on_answered(is_definite=False)
     third.on_answered(is_definite=False)
-    sequences.want_renumbering(PARTITION)
+    sequences.mark_for_renumbering(PARTITION)
     for doubtful in (second, third):
         assert not sequences.renumber_when_quiet()
         assert [one for one in (first, second, third) if sequences.may_send(one)] == [doubtful]
@@ -231,7 +231,7 @@ def test_a_batch_in_the_log_behind_a_refused_one_is_not_renumbered_and_the_refus
     resend(sequences, first)
     out_of_order(sequences, first)
     assert first.may_be_in_log
-    sequences.want_renumbering(PARTITION)
+    sequences.mark_for_renumbering(PARTITION)
     resend(sequences, second)
     ack(sequences, second)
     assert not sequences.renumber_when_quiet()
@@ -304,7 +304,7 @@ def test_other_partitions_keep_their_epoch_until_their_batches_are_done() -> Non
     sequences = started()
     old, broken = put_on_wire(sequences, partition=1), put_on_wire(sequences)
     broken.on_answered(is_definite=True)
-    sequences.want_renumbering(PARTITION)
+    sequences.mark_for_renumbering(PARTITION)
     assert sequences.renumber_when_quiet()
     assert numbers(old) == [(0, 0)]
     assert not sequences.may_send(new_batch(partition=1)), "a broker that saw the new epoch refuses the old one"
@@ -318,7 +318,7 @@ def test_an_old_acknowledgement_does_not_count_in_the_new_epoch() -> None:
     sequences = started()
     lost = put_on_wire(sequences, 5)
     give_up(sequences, lost)
-    sequences.want_renumbering(PARTITION)
+    sequences.mark_for_renumbering(PARTITION)
     sequences.renumber_when_quiet()
     fresh = put_on_wire(sequences)
     ack(sequences, lost)
@@ -328,7 +328,7 @@ def test_an_old_acknowledgement_does_not_count_in_the_new_epoch() -> None:
 def test_renumbering_ends_the_uncertainty() -> None:
     sequences = started()
     give_up(sequences, put_on_wire(sequences))
-    sequences.want_renumbering(PARTITION)
+    sequences.mark_for_renumbering(PARTITION)
     sequences.renumber_when_quiet()
     assert not sequences.is_unresolved(PARTITION)
     assert numbers(put_on_wire(sequences)) == [(1, 0)]
@@ -345,7 +345,7 @@ def test_with_the_last_epoch_used_up_a_new_producer_id_is_needed_and_nothing_is_
     sequences = started(ProducerIdentity(7, PRODUCER_EPOCH_MAX))
     batch, other = put_on_wire(sequences), put_on_wire(sequences, partition=1)
     batch.on_answered(is_definite=True)
-    sequences.want_renumbering(PARTITION)
+    sequences.mark_for_renumbering(PARTITION)
     assert sequences.renumber_when_quiet()
     assert sequences.identity == NO_IDENTITY
     assert not sequences.may_send(batch)
@@ -364,11 +364,11 @@ def test_a_new_producer_id_does_not_renumber_what_is_on_the_wire() -> None:
     quiet = put_on_wire(sequences)
     refused, travelling = put_on_wire(sequences, partition=1), put_on_wire(sequences, partition=1)
     quiet.on_answered(is_definite=True)
-    sequences.want_renumbering(PARTITION)
+    sequences.mark_for_renumbering(PARTITION)
     assert sequences.renumber_when_quiet()
     refused.on_answered(is_definite=True)
     give_up(sequences, refused)
-    sequences.want_renumbering(("t", 1))
+    sequences.mark_for_renumbering(("t", 1))
     sequences.adopt(ProducerIdentity(8, 0))
     assert quiet.identity == ProducerIdentity(8, 0)
     assert (travelling.identity, travelling.base_sequence) == (ProducerIdentity(7, PRODUCER_EPOCH_MAX), 1)

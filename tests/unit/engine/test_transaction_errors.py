@@ -91,6 +91,15 @@ def test_what_a_code_does_to_call_transaction_and_producer(
         assert driver.send() in driver.delivered and driver.ok(driver.commit())
 
 
+def test_a_commit_that_comes_after_the_time_out_names_it() -> None:
+    """As brokers of 4.x answer when they have aborted the transaction and nothing was sent since."""
+    driver = TransactionDriver(2)
+    driver.fail(END_TXN, 48)
+    error = driver.refusal_of(ask(driver, END_TXN))
+    assert "open for longer than transaction.timeout.ms=60000 and was aborted by the broker" in str(error)
+    assert "INVALID_TXN_STATE (48)" in str(error)
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [(90, ProducerFenced), (47, ProducerFenced), (53, AuthorizationError), (49, BrokerError), (48, BrokerError)],

@@ -233,7 +233,7 @@ class Bench:
         self.settle()
         read = LedgerRead(self.settings, SINK, self.now_ms, is_of_name=True)
         while not read.is_finished:
-            for request in read.queue.due(self.now_ms):
+            for request in read.queue.take_due(self.now_ms):
                 read.on_answer(
                     self.now_ms, AdminResponse(request, ResponseKind.ANSWERED, (self.broker.answer(request),))
                 )

@@ -9,7 +9,7 @@ from kafka_sink.exactly_once.ledger_read import LedgerRead
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.exactly_once.session import Conclusion, DriverOperation
 from kafka_sink.records.batch import seal
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, encode_batch
 from tests.unit.exactly_once.driver_bench import LOST, QUERY, Bench, after
 
@@ -87,7 +87,7 @@ def test_c1_a_ledger_of_a_later_version_is_refused_by_its_number(bench: Bench) -
     bench.commit(bench.receipts(), session)
     log = bench.broker.logs["ledger", 0]
     bench.settle()
-    batch = encode_batch([Record(0, b"sink", b"pykafka-sink-ledger 9 json\n{}")], compressor("none"))
+    batch = encode_batch([Record(0, b"sink", b"pykafka-sink-ledger 9 json\n{}")], make_compressor("none"))
     header = seal(batch, producer_id=77, producer_epoch=0, base_sequence=0, is_transactional=True)
     log += [(77, 0, header + batch.payload, None), (77, 0, None, True)]
     verdict = bench.commit(bench.receipts(1))

@@ -32,7 +32,7 @@ from kafka_sink.exactly_once.ledger_codec import (
     decode_record,
     encode_record,
 )
-from kafka_sink.exactly_once.messages import lost
+from kafka_sink.exactly_once.messages import lost_error
 from kafka_sink.exactly_once.receipt import BatchKey, PreparedTransaction, TaskReceipt, WrittenPartition
 
 RUN, OLD_RUN = "b" * 16, "a" * 16
@@ -164,7 +164,7 @@ def test_an_entry_has_the_numbers_of_its_id_and_names_the_task_that_wrote_it() -
     read = decode_record(encode_record(intent))
     assert read == intent and read.transactional_id(read.entries[0]) == used.transactional_id
     assert read.entries[0].spark_task == 1
-    assert "Spark partition 1 (1 rows" in str(lost(read, [TransactionOutcome.LOST]))
+    assert "Spark partition 1 (1 rows" in str(lost_error(read, [TransactionOutcome.LOST]))
 
 
 def test_a_record_of_the_release_before_names_the_tasks_by_their_ids() -> None:

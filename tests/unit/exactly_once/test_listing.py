@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kafka_sink.client.admin_request import ResponseKind
-from kafka_sink.exactly_once.listing import LedgerListing, SingleStep, TransactionListing
+from kafka_sink.exactly_once.ledger import Kind
+from kafka_sink.exactly_once.ledger_read import MARKER_QUESTIONS
+from kafka_sink.exactly_once.listing import LedgerListing, Listed, SingleStep, TransactionListing
+from tests.model.tiny_broker import LEDGER
 from tests.unit.exactly_once.driver_bench import LOST, REFUSED, SINK, UNSUPPORTED, Bench
 
 
@@ -58,3 +61,35 @@ def test_the_ledger_is_looked_at_until_the_deadline_and_no_longer(bench: Bench) 
     progress = machine.step(bench.now_ms + 1_000, ())
     assert progress.verdict is not None and progress.verdict.failure is not None
     assert progress.verdict.failure.reason == "no time left (no answer)"
+
+
+def listed(bench: Bench) -> list[Listed]:
+    machine = SingleStep(LedgerListing(bench.settings, SINK, bench.now_ms), bench.now_ms + 60_000)
+    listing: LedgerListing = bench.drive(machine, {})
+    assert listing.listed is not None, listing.failure
+    return listing.listed
+
+
+def test_a_decision_whose_marker_is_still_on_its_way_is_waited_for(bench: Bench) -> None:
+    """A coordinator says that a commit is decided before its marker is in the ledger."""
+    bench.commit(bench.receipts())
+    bench.before_next("read ledger", bench.settle, which=2)
+    (decided,) = listed(bench)
+    assert decided.record is not None and decided.record.kind is Kind.DONE
+
+
+def test_what_was_never_decided_is_waited_for_a_moment_and_counts_as_not_written(bench: Bench) -> None:
+    bench.decide(bench.receipts())
+    bench.commit(bench.receipts(batch=1), answers={"end ledger transaction": [LOST] * 100_000})
+    bench.asked.clear()
+    (before,) = listed(bench)
+    assert before.record is not None and before.record.key.batch_id == 0
+    assert bench.purposes().count("read ledger") == 1 + MARKER_QUESTIONS
+
+
+def test_a_ledger_that_others_write_to_all_the_time_is_not_read_for_ever(bench: Bench) -> None:
+    bench.commit(bench.receipts())
+    bench.before = lambda request: bench.broker.write_in_task(f"a-{len(bench.asked)}", (LEDGER, 0), b"of another")
+    bench.asked.clear()
+    listed(bench)
+    assert bench.purposes().count("read ledger") == 1 + MARKER_QUESTIONS

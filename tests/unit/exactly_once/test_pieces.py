@@ -8,16 +8,16 @@ from kafka_sink.errors import CommitAborted, CommitError, CommitLost, CommitPend
 from kafka_sink.exactly_once.identity import (
     NUMBER_MAX,
     TaskIdentity,
-    checked_sink_id,
+    check_sink_id,
     driver_transactional_id,
-    parsed_task_identity,
+    parse_task_identity,
     run_hash,
     sink_id_of_checkpoint,
 )
 from kafka_sink.exactly_once.ledger_write import WRITE_TRANSITIONS, WriteState
 from kafka_sink.exactly_once.outcome import Meaning, end_meaning
 from kafka_sink.exactly_once.phase import TRANSITIONS, Phase, PhaseEvent
-from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition, summarised
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt, WrittenPartition, summarize_receipts
 from kafka_sink.spark.task import IDENTITIES_MAX
 from kafka_sink.wire.codes import CODES
 
@@ -67,9 +67,9 @@ def test_different_places_are_different_sinks() -> None:
 
 @pytest.mark.parametrize("sink_id", ["orders", "a-b-c", "a-driver", "x-0123456789abcdef-0-0"])
 def test_a_transactional_id_is_read_back_whatever_the_sink_is_called(sink_id: str) -> None:
-    identity = TaskIdentity(checked_sink_id(sink_id), run_hash("run"), 12, 3)
-    assert parsed_task_identity(identity.transactional_id) == identity
-    assert parsed_task_identity(driver_transactional_id("plain")) is None
+    identity = TaskIdentity(check_sink_id(sink_id), run_hash("run"), 12, 3)
+    assert parse_task_identity(identity.transactional_id) == identity
+    assert parse_task_identity(driver_transactional_id("plain")) is None
 
 
 def test_further_names_of_an_attempt_differ_and_no_number_of_theirs_is_too_long_to_be_read() -> None:
@@ -78,21 +78,21 @@ def test_further_names_of_an_attempt_differ_and_no_number_of_theirs_is_too_long_
     names = []
     for _ in range(IDENTITIES_MAX):
         names.append(identity.transactional_id)
-        assert parsed_task_identity(names[-1]) == identity
+        assert parse_task_identity(names[-1]) == identity
         identity = identity.another()
     assert len(set(names)) == IDENTITIES_MAX
-    assert parsed_task_identity(f"sink-{'a' * 16}-0-{NUMBER_MAX + 1}") is None
+    assert parse_task_identity(f"sink-{'a' * 16}-0-{NUMBER_MAX + 1}") is None
 
 
 @pytest.mark.parametrize("text", ["", "driver", "a-b-0-0", "-0123456789abcdef-0-0", "a-0123456789abcdef-00-0"])
 def test_what_is_no_id_of_a_task_is_not_read_as_one(text: str) -> None:
-    assert parsed_task_identity(text) is None
+    assert parse_task_identity(text) is None
 
 
 @pytest.mark.parametrize("sink_id", ["", "a b", "a/b", "é", "a" * 201])
 def test_a_sink_id_that_no_acl_could_name_is_refused(sink_id: str) -> None:
     with pytest.raises(ConfigError, match=r"sink\.id"):
-        checked_sink_id(sink_id)
+        check_sink_id(sink_id)
 
 
 def test_a_batch_is_the_sum_of_its_receipts() -> None:
@@ -107,7 +107,7 @@ def test_a_batch_is_the_sum_of_its_receipts() -> None:
         TaskReceipt(key, "r", 1, 0, written=(five,), row_count=5, bytes=50, record_errors={"null": 2}),
         TaskReceipt(key, "r", 2, 0),
     ]
-    summary = summarised(receipts)
+    summary = summarize_receipts(receipts)
     assert (summary.receipt_count, summary.empty_count, summary.row_count, summary.bytes) == (3, 1, 8, 80)
     counts = {name: (topic.row_count, topic.partition_count) for name, topic in summary.topics.items()}
     assert counts == {"a": (7, 1), "b": (1, 1)}

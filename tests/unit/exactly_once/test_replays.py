@@ -8,7 +8,7 @@ import pytest
 from kafka_sink.errors import CommitAborted
 from kafka_sink.exactly_once.ledger import Likeness, likeness
 from kafka_sink.exactly_once.ledger_codec import decode_record, encode_record
-from kafka_sink.exactly_once.receipt import TaskReceipt, WrittenPartition, summarised
+from kafka_sink.exactly_once.receipt import TaskReceipt, WrittenPartition, summarize_receipts
 from kafka_sink.exactly_once.session import Conclusion, OnMismatch
 from tests.unit.exactly_once.driver_bench import Bench
 
@@ -50,6 +50,23 @@ def test_other_contents_in_the_same_counts_are_warned_about(bench: Bench) -> Non
     assert "with other content" in note and "2 rows to t" in note
 
 
+def test_two_writes_of_one_run_under_one_name_are_refused_though_they_have_as_many_rows(bench: Bench) -> None:
+    """Inside foreachBatch, created orders and paid ones to one topic: Spark repeats no batch within a run."""
+    bench.commit(with_digest(bench.receipts(), 7))
+    bench.settle()
+    verdict = bench.commit(with_digest(bench.receipts(), 8), bench.session())
+    assert isinstance(verdict.error, CommitAborted) and "needs a sink.id of its own" in str(verdict.error)
+    assert bench.seen() == [1, 1]
+
+
+def test_a_second_writing_of_the_same_rows_in_one_run_is_passed_over(bench: Bench) -> None:
+    bench.commit(with_digest(bench.receipts(), 7))
+    bench.settle()
+    verdict = bench.commit(with_digest(bench.receipts(), 7), bench.session())
+    assert verdict.conclusion is Conclusion.ALREADY_DELIVERED and not verdict.notes
+    assert bench.seen() == [1, 1]
+
+
 @pytest.mark.parametrize(("choice", "notes"), [(OnMismatch.WARN, 1), (OnMismatch.SKIP, 0)])
 def test_an_option_keeps_what_was_delivered_with_or_without_a_warning(
     bench: Bench, choice: OnMismatch, notes: int
@@ -65,5 +82,5 @@ def test_a_decision_of_an_older_release_has_counts_to_compare_and_no_digest(benc
     bench.commit(bench.receipts())
     record = decode_record(encode_record(replace(bench.ledger()["sink"], digest=None)))
     assert record.digest is None
-    assert likeness(record, summarised(with_digest(again(bench), 9))) is Likeness.SAME
-    assert likeness(record, summarised(again(bench, tasks=1))) is Likeness.OTHER_COUNTS
+    assert likeness(record, summarize_receipts(with_digest(again(bench), 9))) is Likeness.SAME
+    assert likeness(record, summarize_receipts(again(bench, tasks=1))) is Likeness.OTHER_COUNTS

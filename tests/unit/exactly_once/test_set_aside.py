@@ -13,7 +13,7 @@ from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.exactly_once.set_aside import Aside, AsideVerdict, SetAside
 from kafka_sink.records.batch import seal
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, encode_batch
 from tests.unit.exactly_once.driver_bench import ERRORS, LOST, QUERY, SINK, Bench
 
@@ -25,7 +25,7 @@ def put(bench: Bench, key: str, value: bytes | None) -> int:
     """What somebody else, or an older release, has written; its offset."""
     bench.settle()
     log = bench.broker.logs.setdefault(("ledger", 0), [])
-    batch = encode_batch([Record(0, key.encode(), value)], compressor("none"))
+    batch = encode_batch([Record(0, key.encode(), value)], make_compressor("none"))
     header = seal(batch, producer_id=77, producer_epoch=0, base_sequence=0, is_transactional=True)
     log += [(77, 0, header + batch.payload, None), (77, 0, None, True)]
     return len(log) - 2

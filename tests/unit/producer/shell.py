@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +26,20 @@ def delivered(batch: ProducerBatch, base_offset: int) -> c.Delivered:
     """As the engine tells it."""
     batch.base_offset = base_offset
     return c.Delivered([batch])
+
+
+class TakenLock:
+    def acquire(self, *, blocking: bool) -> bool:
+        assert not blocking
+        return False
+
+
+@contextmanager
+def held_by_another_thread(appender: Appender) -> Iterator[None]:
+    free = appender.lock
+    appender.lock = TakenLock()  # type: ignore[assignment]
+    yield
+    appender.lock = free
 
 
 class FakeLogger:
@@ -87,7 +102,7 @@ class Shell:
         self.wake_count += 1
 
     def collector(self, topic: str = "t") -> Collector:
-        found = self.appender.refreshed(topic)
+        found = self.appender.refresh_collector(topic)
         assert found is not None
         return found
 
@@ -118,7 +133,7 @@ class Shell:
                     share.token.on_delivered(share, batch, self.mailbox.calls)
             self.mailbox.completed_bytes += batch.size
             self.mailbox.completed_records += batch.record_count
-            self.mailbox.tell_change()
+            self.mailbox.notify_change()
 
     def run_calls(self) -> None:
         calls, self.mailbox.calls = self.mailbox.calls, []
@@ -154,7 +169,7 @@ class FakeNodes:
     def in_flight_count(self, node_id: int) -> int:
         return 0
 
-    def is_unavailable_since_ms(self, node_id: int) -> int | None:
+    def stalled_since_ms(self, node_id: int) -> int | None:
         return self.unavailable_since_ms
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -15,10 +15,13 @@ from kafka_sink.errors import BufferExhausted, DataError, DeliveryError, KafkaSi
 from kafka_sink.producer import appender as appender_module
 from kafka_sink.producer.arrow_future import ArrowFuture
 from kafka_sink.producer.buffer_pool import BufferWaiter
-from kafka_sink.producer.pieces import pieces
+from kafka_sink.producer.collector import Collector, Row
+from kafka_sink.producer.pieces import cut_pieces
 from kafka_sink.records.columns import RecordColumns
 
-from .shell import Shell, cluster_of
+from .shell import Shell, cluster_of, held_by_another_thread
+
+ROW: Row = (None, b"v", None, 0, None)
 
 
 def columns(count: int, size: int = 10) -> RecordColumns:
@@ -137,9 +140,67 @@ def test_a_broker_that_falls_behind_makes_rows_linger_longer() -> None:
 def test_closing_leaves_the_appender_alone_while_somebody_works_in_it() -> None:
     shell = Shell(linger_ms=0)
     shell.send(b"a")
-    with shell.appender.lock:
+    with held_by_another_thread(shell.appender):
         assert shell.close_due() == []
     assert len(shell.close_due()) == 1
+
+
+def test_rows_are_found_after_an_interrupt_at_the_first_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C, or a signal handler that raises, while the row before was taken in."""
+    shell = Shell(linger_ms=60_000)
+    shell.collector()
+    interrupts = [KeyboardInterrupt]
+    asked = shell.clock.monotonic_ms
+
+    def monotonic_ms() -> int:
+        if interrupts:
+            raise interrupts.pop()
+        return asked()
+
+    monkeypatch.setattr(shell.clock, "monotonic_ms", monotonic_ms)
+    with pytest.raises(KeyboardInterrupt):
+        shell.send(b"a")
+    shell.appender.post_behind("flush()", c.Flush)
+    assert shell.appender.next_due_ms(0) is None
+    shell.send(b"b")
+    shell.appender.post_behind("flush()", c.Flush)
+    assert [batch.record_count for batch in shell.posted()] == [1]
+
+
+def test_a_signal_handler_that_raises_while_rows_become_columns_is_heard_and_costs_no_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell = Shell(linger_ms=60_000)
+    shell.send(b"a")
+
+    def interrupted(self: Collector) -> RecordColumns:
+        raise TimeoutError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Collector, "columns", interrupted)
+        with pytest.raises(TimeoutError):
+            shell.appender.post_behind("flush()", c.Flush)
+    shell.appender.post_behind("flush()", c.Flush)
+    assert [batch.record_count for batch in shell.posted()] == [1]
+
+
+def test_a_call_in_the_middle_of_another_one_of_its_thread_is_refused_and_not_a_hang() -> None:
+    """As a signal handler makes it: `producer.flush()` while `send` is at work."""
+    shell = Shell()
+    collector = shell.collector()
+    calls: tuple[tuple[Any, Callable[[], object]], ...] = (
+        (shell.appender.lock, shell.collector),
+        (shell.appender.lock, lambda: shell.appender.collect(collector, ROW, 1, None)),
+        (shell.appender.lock, lambda: shell.appender.admit(1, 1, lambda: None)),
+        (shell.appender.lock, lambda: shell.appender.post_behind("flush()", c.Flush)),
+        (shell.mailbox.lock, lambda: shell.appender.post_behind("flush()", c.Flush)),
+        (shell.mailbox.lock, lambda: shell.mailbox.wait_for(lambda: False, None, "waiting")),
+    )
+    for lock, call in calls:
+        with lock, pytest.raises(LocalProtocolError, match="Have a signal handler set a flag"):
+            call()
+    shell.send()
+    assert shell.mailbox.take_inputs() == []
 
 
 def test_a_wish_is_posted_behind_everything_sent_before() -> None:
@@ -169,14 +230,14 @@ def test_arrow_rows_go_behind_the_rows_collected_before() -> None:
 
 def test_what_is_held_counts_until_its_batch_is_done() -> None:
     shell = Shell(linger_ms=0, buffer_memory=10_000)
-    room = shell.appender.room
+    pool = shell.appender.buffer_pool
     shell.send(bytes(100), size=132)
-    assert room.used_bytes == 132
+    assert pool.used_bytes == 132
     (batch,) = shell.close_due()
-    assert room.used_bytes == batch.size
-    assert room.used_records == 1
+    assert pool.used_bytes == batch.size
+    assert pool.used_records == 1
     shell.complete(batch)
-    assert (room.used_bytes, room.used_records) == (0, 0)
+    assert (pool.used_bytes, pool.used_records) == (0, 0)
 
 
 def test_a_full_buffer_closes_what_is_open_so_that_it_drains() -> None:
@@ -219,34 +280,34 @@ def test_the_limit_of_records_holds_besides_that_of_bytes() -> None:
     for batch in shell.posted():
         shell.complete(batch)
     shell.send()
-    assert shell.appender.room.used_records == 1
+    assert shell.appender.buffer_pool.used_records == 1
 
 
 def test_a_record_larger_than_the_whole_buffer_is_refused_at_once() -> None:
     shell = Shell(buffer_memory=1000)
     with pytest.raises(DataError, match=r"never fits into buffer\.memory=1000"):
         shell.send(bytes(1001))
-    assert shell.appender.room.used_bytes == 0
+    assert shell.appender.buffer_pool.used_bytes == 0
 
 
 def test_totals_above_two_gibibytes_are_counted_right() -> None:
     shell = Shell(buffer_memory=20 * 2**30)
-    room = shell.appender.room
-    room.give(-15 * 2**30, -1)
-    assert room.used_bytes == 15 * 2**30
-    assert not room.has_room(5 * 2**30 + 1, 1, BufferWaiter(room))
-    assert room.has_room(5 * 2**30, 1, BufferWaiter(room))
+    pool = shell.appender.buffer_pool
+    pool.give(-15 * 2**30, -1)
+    assert pool.used_bytes == 15 * 2**30
+    assert not pool.has_room(5 * 2**30 + 1, 1, BufferWaiter(pool))
+    assert pool.has_room(5 * 2**30, 1, BufferWaiter(pool))
 
 
 def test_nobody_overtakes_a_thread_that_waits_for_room() -> None:
     shell = Shell(max_block_ms=1000, buffer_memory=1000)
-    room = shell.appender.room
-    first, second = BufferWaiter(room), BufferWaiter(room)
+    pool = shell.appender.buffer_pool
+    first, second = BufferWaiter(pool), BufferWaiter(pool)
     shell.mailbox.waiters.extend((first, second))
-    assert room.has_room(1, 1, first)
-    assert not room.has_room(1, 1, second)
+    assert pool.has_room(1, 1, first)
+    assert not pool.has_room(1, 1, second)
     shell.mailbox.waiters.popleft()
-    assert room.has_room(1, 1, second)
+    assert pool.has_room(1, 1, second)
 
 
 def test_whoever_leaves_the_queue_in_any_way_leaves_nothing_behind_and_lets_the_next_one_look() -> None:
@@ -255,15 +316,15 @@ def test_whoever_leaves_the_queue_in_any_way_leaves_nothing_behind_and_lets_the_
     changes = shell.mailbox.change_count
 
     def interrupted() -> None:
-        with BufferWaiter(shell.appender.room) as place:
-            assert place.wait(changes) is False
+        with BufferWaiter(shell.appender.buffer_pool) as waiter:
+            assert waiter.wait(changes) is False
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert len(shell.mailbox.waiters) == 0
     assert shell.mailbox.change_count > changes
-    assert shell.appender.room.used_bytes == 900
+    assert shell.appender.buffer_pool.used_bytes == 900
 
 
 def test_the_wait_for_room_and_its_failure_are_measured() -> None:
@@ -292,7 +353,7 @@ def test_a_large_call_goes_in_by_pieces_and_fails_where_room_ends() -> None:
 @pytest.mark.parametrize("sizes", [[10] * 20, list(range(20)), [500, 1, 1, 500, 500, 1]])
 def test_pieces_cover_all_rows_once_and_stay_within_the_limits(sizes: list[int]) -> None:
     rows = RecordColumns.from_rows([None] * len(sizes), [bytes(size) for size in sizes])
-    cut = list(pieces(rows, 200, 7))
+    cut = list(cut_pieces(rows, 200, 7))
     assert [row for start, stop in cut for row in range(start, stop)] == list(range(len(sizes)))
     for start, stop in cut:
         assert stop - start <= 7
@@ -307,7 +368,7 @@ def test_a_refusal_is_raised_and_nothing_is_taken() -> None:
     shell.mailbox.refusal = LocalProtocolError("no transaction")
     with pytest.raises(LocalProtocolError, match="no transaction"):
         shell.send()
-    assert shell.appender.room.used_records == 0
+    assert shell.appender.buffer_pool.used_records == 0
 
 
 def test_a_partitioner_that_raises_fails_its_rows_and_no_others() -> None:
@@ -328,7 +389,7 @@ def test_a_partitioner_that_raises_fails_its_rows_and_no_others() -> None:
         failed.result(0)
     shell.run_calls()
     assert [type(error) for error in seen] == [DataError]
-    assert shell.appender.room.used_records == 1
+    assert shell.appender.buffer_pool.used_records == 1
 
 
 def test_an_interrupt_while_rows_are_assembled_breaks_the_producer_down(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -359,7 +420,7 @@ def test_out_of_memory_before_anything_is_assembled_fails_the_rows_only(monkeypa
     monkeypatch.setattr(shell.appender._router, "route", out_of_memory)
     assert shell.close_due() == []
     assert isinstance(future.exception(0), DataError)
-    assert shell.appender.room.used_bytes == 0
+    assert shell.appender.buffer_pool.used_bytes == 0
     monkeypatch.undo()
     shell.send()
     assert len(shell.close_due()) == 1
@@ -382,7 +443,7 @@ def test_a_topic_that_grows_is_used_in_full_after_the_next_look() -> None:
     assert shell.collector().partition_count == 2
     shell.mailbox.cluster = cluster_of(t=5)
     assert shell.collector().partition_count == 5
-    assert shell.appender.refreshed("other") is None
+    assert shell.appender.refresh_collector("other") is None
 
 
 def test_partitions_of_slow_brokers_are_left_out_as_long_as_there_are_others() -> None:

@@ -9,7 +9,7 @@ import pytest
 from kafka_sink.auth.secured import authenticator
 from kafka_sink.errors import ConfigError
 from kafka_sink.io import files
-from kafka_sink.io.files import also_look_in, located, looked_up, read_file
+from kafka_sink.io.files import add_search_folder, locate_file, read_file, resolve_references
 from kafka_sink.options import ProducerOptions
 from kafka_sink.options.parse import parse_producer_options
 
@@ -39,15 +39,15 @@ def test_a_bare_name_is_looked_for_here_and_then_where_spark_keeps_files(
     monkeypatch.chdir(here)
     (sparks / "ca.pem").write_text("spark")
     with pytest.raises(ConfigError, match=r"ssl.x=ca.pem: there is no such file in .*here\. The file has to be"):
-        located("ssl.x", "ca.pem")
-    also_look_in(lambda: None)
+        locate_file("ssl.x", "ca.pem")
+    add_search_folder(lambda: None)
     for _ in range(2):
-        also_look_in(sparks.__str__)
+        add_search_folder(sparks.__str__)
     assert read_file("ssl.x", "ca.pem") == b"spark"
     (here / "ca.pem").write_text("here")
     assert read_file("ssl.x", "ca.pem") == b"here"
     with pytest.raises(ConfigError, match="no such file"):
-        located("ssl.x", "/nowhere/ca.pem")
+        locate_file("ssl.x", "/nowhere/ca.pem")
 
 
 def test_a_file_that_cannot_be_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,12 +65,12 @@ def test_references_are_looked_up_in_the_environment_and_in_files(
     path = tmp_path / "kafka.properties"
     path.write_text("password = s3cr\\u0065t\nother : x\n")
     monkeypatch.setenv("KAFKA_USER", "alice")
-    assert looked_up("o", f"${{env:KAFKA_USER}}/${{file:{path}:password}}") == "alice/s3cret"
+    assert resolve_references("o", f"${{env:KAFKA_USER}}/${{file:{path}:password}}") == "alice/s3cret"
     for wrong in ("${env:NOBODY_SET_THIS}", f"${{file:{path}:missing}}"):
         with pytest.raises(ConfigError, match="which is not there"):
-            looked_up("o", wrong)
+            resolve_references("o", wrong)
     with pytest.raises(ConfigError, match="with a key"):
-        looked_up("o", "${file:password}")
+        resolve_references("o", "${file:password}")
 
 
 def test_a_secret_with_quotes_is_no_part_of_the_syntax_around_it(monkeypatch: pytest.MonkeyPatch) -> None:

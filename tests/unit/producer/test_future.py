@@ -9,7 +9,7 @@ import pytest
 
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.producer_batch import ProducerBatch
-from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError
+from kafka_sink.errors import BrokerError, DeliveryError, KafkaSinkError, LocalProtocolError
 from kafka_sink.io.error_copy import copy_error
 from kafka_sink.producer.arrow_future import ArrowFuture, PartitionRange
 from kafka_sink.producer.interceptors import Interceptors
@@ -94,6 +94,31 @@ def test_callbacks_are_called_once_after_interceptors_with_what_the_future_says(
     assert seen == [("interceptor", 100), ("delivery", 100, None), ("done", 100)]
     future.add_done_callback(lambda done: seen.append("late"))
     assert seen[3:] == ["late"]
+
+
+def test_interceptors_see_rows_that_fail_before_they_are_encoded() -> None:
+    seen: list[str] = []
+
+    class Watching:
+        def on_acknowledgement(self, metadata: Any, error: KafkaSinkError | None) -> None:
+            assert metadata is None
+            seen.append(str(error))
+
+    def unroutable(*_: object) -> None:
+        raise ValueError
+
+    shell = Shell(linger_ms=0, interceptors=Interceptors([Watching()]), partitioner=unroutable)
+    for _ in range(2):
+        shell.send(partition=None)
+    shell.close_due()
+    shell.run_calls()
+    assert seen == ["the partitioner raised ValueError for records of topic t"] * 2
+    shell = Shell(linger_ms=60_000, interceptors=Interceptors([Watching()]))
+    for on_delivery in (None, lambda metadata, error: seen.append("called")):
+        shell.send(on_delivery=on_delivery)
+    shell.appender.end(DeliveryError("dropped"), LocalProtocolError("closed"))
+    shell.run_calls()
+    assert seen[2:] == ["dropped", "dropped", "called"]
 
 
 def test_rows_without_callbacks_cost_no_call() -> None:

@@ -48,7 +48,7 @@ def load(names: list[str]) -> None:
 
 def test_what_is_there_when_work_begins_is_not_looked_at_again() -> None:
     circle = Circle()
-    LastingHeap().work_begins()
+    LastingHeap().on_work_begin()
     assert not any(each is circle for each in gc.get_objects())
     assert gc.get_freeze_count() > 0
 
@@ -57,7 +57,7 @@ def test_once_everything_is_loaded_the_garbage_of_each_piece_of_work_goes_when_t
     heap, circles = LastingHeap(), []
     for number in range(50):
         alive = Circle()  # as Spark's own functions are, when a task begins
-        heap.work_begins()
+        heap.on_work_begin()
         circles.append(weakref.ref(alive))
         del alive
         gc.collect()
@@ -66,10 +66,10 @@ def test_once_everything_is_loaded_the_garbage_of_each_piece_of_work_goes_when_t
 
 def test_what_was_loaded_later_is_frozen_when_the_next_piece_of_work_begins(loaded: list[str]) -> None:
     heap = LastingHeap()
-    heap.work_begins()
+    heap.on_work_begin()
     load(loaded)
     circle = Circle()
-    heap.work_begins()
+    heap.on_work_begin()
     assert not any(each is circle for each in gc.get_objects())
 
 
@@ -78,7 +78,7 @@ def test_code_that_loads_a_module_each_time_leaks_no_more_than_one_round_of_rene
     for _ in range(WORK_MAX):
         load(loaded)
         alive = Circle()
-        heap.work_begins()
+        heap.on_work_begin()
         circles.append(weakref.ref(alive))
         del alive
     alive_max = sum(each() is not None for each in circles)

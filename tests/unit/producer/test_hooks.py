@@ -11,7 +11,7 @@ from kafka_sink.errors import DataError, KafkaSinkError
 from kafka_sink.producer import interceptors as interceptors_module
 from kafka_sink.producer.interceptors import Interceptors, ProducerRecord
 from kafka_sink.producer.offsets import ConsumerGroup, OffsetAndMetadata, read_offsets
-from kafka_sink.producer.serialize import check_row, check_size, read_headers, serialized
+from kafka_sink.producer.serialize import check_row, check_size, read_headers, serialize
 
 from .shell import FakeLogger
 
@@ -30,13 +30,13 @@ def logger(monkeypatch: pytest.MonkeyPatch) -> FakeLogger:
     [(None, None), (b"", b""), (bytearray(b"x"), b"x"), (memoryview(b"x"), b"x"), ("grün", b"gr\xc3\xbcn")],
 )
 def test_bytes_stay_what_they_are_and_text_becomes_utf8(given: object, expected: bytes | None) -> None:
-    assert serialized("value", "t", given, None) == expected
+    assert serialize("value", "t", given, None) == expected
 
 
 @pytest.mark.parametrize("given", [42, 1.5, object(), [SECRET], "\ud800"])
 def test_what_is_neither_is_refused_by_field_topic_and_type(given: object) -> None:
     with pytest.raises(DataError, match="the key of a record for topic t is") as caught:
-        serialized("key", "t", given, None)
+        serialize("key", "t", given, None)
     assert caught.value.column == "key"
     assert SECRET not in str(caught.value)
 
@@ -46,11 +46,11 @@ def test_a_serializer_that_raises_is_named_and_what_it_saw_is_not() -> None:
         raise ValueError(SECRET)
 
     with pytest.raises(DataError, match=r"the value of a record for topic t was not serialized: .*strict") as caught:
-        serialized("value", "t", SECRET, strict)
+        serialize("value", "t", SECRET, strict)
     assert SECRET not in str(caught.value)
     assert isinstance(caught.value.__cause__, ValueError)
     with pytest.raises(DataError, match="is of type int; needed is bytes or None"):
-        serialized("value", "t", 1, lambda value: value)
+        serialize("value", "t", 1, lambda value: value)
 
 
 def test_headers_keep_order_and_duplicates_and_may_be_a_mapping() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from kafka_sink.engine import commands as c
 from kafka_sink.errors import LocalProtocolError, OperationTimeout, TransactionAborted
-from kafka_sink.producer.operations import ABORT, PREPARE, Operations
+from kafka_sink.producer.mailbox import deadline_of
+from kafka_sink.producer.operations import ABORT, OFFSETS, PREPARE, Operations
 
-from .shell import Shell
+from .shell import FakeClock, Shell
 
 COMMIT = "commit_transaction()"
 
@@ -45,6 +48,13 @@ def test_a_step_that_ran_out_of_time_is_waited_for_and_not_asked_for_again() -> 
     assert steps.mailbox.take_inputs() == []
 
 
+def test_infinity_waits_for_ever() -> None:
+    clock = FakeClock()
+    assert deadline_of(clock, None) is None
+    assert deadline_of(clock, math.inf) is None
+    assert deadline_of(clock, 0.5) == clock.now_ms + 500
+
+
 def test_an_error_that_came_after_the_time_out_is_told_at_the_next_call() -> None:
     steps = Steps()
     steps.end(steps.time_out(COMMIT), error=TransactionAborted("too late"))
@@ -69,7 +79,8 @@ def test_no_other_step_is_taken_while_an_outcome_is_untold(other: str) -> None:
     steps.call(COMMIT)
 
 
-def test_an_abort_may_replace_a_prepare_that_ran_out_of_time() -> None:
+@pytest.mark.parametrize("step", [PREPARE, OFFSETS])
+def test_an_abort_may_replace_a_step_of_its_transaction_that_ran_out_of_time(step: str) -> None:
     steps = Steps()
-    prepared = steps.time_out(PREPARE)
-    assert steps.time_out(ABORT) != prepared
+    before = steps.time_out(step)
+    assert steps.time_out(ABORT) != before

@@ -23,7 +23,7 @@ from kafka_sink.producer import sender as sender_module
 from kafka_sink.records.batch import HEADER_BYTES
 from kafka_sink.records.scalar import split
 
-from .shell import FakeLogger, SenderShell, cluster_of, delivered
+from .shell import FakeLogger, SenderShell, cluster_of, delivered, held_by_another_thread
 
 
 def test_a_turn_closes_what_is_due_steps_carries_out_and_publishes() -> None:
@@ -50,7 +50,7 @@ def test_it_sleeps_until_the_engine_or_a_linger_wants_it() -> None:
     shell.sender.turn()
     shell.send()
     shell.sender.turn()
-    with shell.appender.lock:
+    with held_by_another_thread(shell.appender):
         shell.clock.now_ms += 20
         shell.sender.turn()
         shell.sender.turn()
@@ -86,7 +86,7 @@ def test_the_room_of_a_split_batch_is_given_back_once_with_its_last_record() -> 
     shell.engine.answers = [[delivered(quarters[1], 1), c.Finished(flush.operation_id)]]
     shell.sender.turn()
     assert shell.mailbox.completed_bytes == batch.size
-    assert shell.appender.room.used_bytes == 0
+    assert shell.appender.buffer_pool.used_bytes == 0
     assert [future.result(0).offset for future in futures] == [0, 1, 2, 3]
 
 

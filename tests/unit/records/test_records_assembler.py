@@ -10,7 +10,7 @@ from kafka_sink.errors import DataError
 from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.batch import HEADER_BYTES, seal
 from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.compression import LZ4, NONE, compressor
+from kafka_sink.records.compression import LZ4, NONE, make_compressor
 from kafka_sink.records.scalar import decode_batch
 
 NOW_MS = 1_700_000_000_000
@@ -27,7 +27,7 @@ def assembler(
         batch_bytes_max=batch_bytes_max,
         request_bytes_max=request_bytes_max,
         batch_records_max=batch_records_max,
-        compression=lambda _: compressor("none"),
+        compression=lambda _: make_compressor("none"),
     )
 
 
@@ -178,7 +178,7 @@ def test_each_topic_has_its_codec() -> None:
         batch_bytes_max=1000,
         request_bytes_max=1000,
         batch_records_max=None,
-        compression=lambda topic: compressor("lz4" if topic == "packed" else "none"),
+        compression=lambda topic: make_compressor("lz4" if topic == "packed" else "none"),
     )
     append(target, [0], topic="packed")
     append(target, [0], topic="plain")

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from kafka_sink.errors import ConfigError, RemoteProtocolError
-from kafka_sink.records.compression import CODEC_IDS, XERIAL_HEADER, compressor, decompress
+from kafka_sink.records.compression import CODEC_IDS, XERIAL_HEADER, decompress, make_compressor
 
 TEXT = b"".join(b"line %d of a text that can be packed well\n" % number for number in range(3000))
 PACKING = ["gzip", "snappy", "lz4", "zstd"]
@@ -24,7 +24,7 @@ PACKING = ["gzip", "snappy", "lz4", "zstd"]
 @pytest.mark.parametrize("content", [b"", b"a", TEXT, bytes(300_000)], ids=["empty", "one", "text", "zeros"])
 @pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview], ids=lambda wrap: wrap.__name__)
 def test_content_comes_back_from_any_kind_of_buffer(codec: str, content: bytes, wrap: Any) -> None:
-    packed = compressor(codec).compress(wrap(content))
+    packed = make_compressor(codec).compress(wrap(content))
     assert type(packed) is bytes
     assert decompress(CODEC_IDS[codec], wrap(packed), bytes_max=len(content)) == content
 
@@ -35,7 +35,7 @@ def test_content_comes_back_from_any_kind_of_buffer(codec: str, content: bytes, 
 )
 def test_every_level_packs_readably(codec: str, levels: list[int]) -> None:
     for level in levels:
-        packed = compressor(codec, level).compress(TEXT)
+        packed = make_compressor(codec, level).compress(TEXT)
         assert len(packed) < len(TEXT)
         assert decompress(CODEC_IDS[codec], packed, bytes_max=len(TEXT)) == TEXT
 
@@ -45,35 +45,35 @@ def test_every_level_packs_readably(codec: str, levels: list[int]) -> None:
 )
 def test_level_that_does_not_exist_is_refused_when_the_compressor_is_made(codec: str, level: int) -> None:
     with pytest.raises(ConfigError, match="level"):
-        compressor(codec, level)
+        make_compressor(codec, level)
 
 
 def test_unknown_codec_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="'lzma' is unknown; known are none, gzip, snappy, lz4, zstd"):
-        compressor("lzma")
+        make_compressor("lzma")
     for codec_id in (5, 6, 7, -1):
         with pytest.raises(RemoteProtocolError, match="is unknown"):
             decompress(codec_id, b"", bytes_max=1)
 
 
 def test_lz4_level_9_is_the_fast_compressor_as_in_java() -> None:
-    fast = compressor("lz4").compress(TEXT)
-    assert compressor("lz4", 9).compress(TEXT) == fast
-    assert len(compressor("lz4", 8).compress(TEXT)) < len(fast)
+    fast = make_compressor("lz4").compress(TEXT)
+    assert make_compressor("lz4", 9).compress(TEXT) == fast
+    assert len(make_compressor("lz4", 8).compress(TEXT)) < len(fast)
     # Java's highest levels are aliases of 12, its lowest of the weakest high compression.
-    assert compressor("lz4", 17).compress(TEXT) == compressor("lz4", 12).compress(TEXT)
-    assert compressor("lz4", 1).compress(TEXT) == compressor("lz4", 3).compress(TEXT)
+    assert make_compressor("lz4", 17).compress(TEXT) == make_compressor("lz4", 12).compress(TEXT)
+    assert make_compressor("lz4", 1).compress(TEXT) == make_compressor("lz4", 3).compress(TEXT)
 
 
 def test_lz4_frames_have_independent_small_blocks_and_no_checksums() -> None:
-    info = lz4.frame.get_frame_info(compressor("lz4").compress(TEXT))
+    info = lz4.frame.get_frame_info(make_compressor("lz4").compress(TEXT))
     assert info["block_linked"] is False, "Apache Kafka's reader refuses linked blocks"
     assert (info["block_size"], info["content_checksum"], info["block_checksum"]) == (65536, False, False)
     assert info["content_size"] == 0
 
 
 def test_snappy_blocks_are_framed_as_snappy_java_does() -> None:
-    packed = compressor("snappy").compress(bytes(70_000))
+    packed = make_compressor("snappy").compress(bytes(70_000))
     assert packed.startswith(XERIAL_HEADER)
     blocks = 0
     position = len(XERIAL_HEADER)
@@ -84,13 +84,17 @@ def test_snappy_blocks_are_framed_as_snappy_java_does() -> None:
 
 
 def test_bare_snappy_block_of_other_clients_is_read() -> None:
-    packed = compressor("snappy").compress(b"abc" * 100)
+    packed = make_compressor("snappy").compress(b"abc" * 100)
     assert decompress(2, packed[len(XERIAL_HEADER) + 4 :], bytes_max=300) == b"abc" * 100
 
 
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
 def test_frames_one_after_the_other_are_one_content(codec: str) -> None:
-    packed = compressor(codec).compress(b"ab") + compressor(codec).compress(b"") + compressor(codec).compress(b"cd")
+    packed = (
+        make_compressor(codec).compress(b"ab")
+        + make_compressor(codec).compress(b"")
+        + make_compressor(codec).compress(b"cd")
+    )
     assert decompress(CODEC_IDS[codec], packed, bytes_max=4) == b"abcd"
     with pytest.raises(RemoteProtocolError, match="more than the allowed 3 bytes"):
         decompress(CODEC_IDS[codec], packed, bytes_max=3)
@@ -98,7 +102,7 @@ def test_frames_one_after_the_other_are_one_content(codec: str) -> None:
 
 @pytest.mark.parametrize("codec", PACKING)
 def test_truncation_anywhere_is_refused(codec: str) -> None:
-    packed = compressor(codec).compress(b"some content, " * 20)
+    packed = make_compressor(codec).compress(b"some content, " * 20)
     # Behind its framing header snappy has no end mark: nothing more is the empty content.
     empty_at = len(XERIAL_HEADER) if codec == "snappy" else -1
     for cut in range(len(packed)):
@@ -111,7 +115,7 @@ def test_truncation_anywhere_is_refused(codec: str) -> None:
 
 @pytest.mark.parametrize("codec", PACKING)
 def test_bytes_behind_the_content_are_refused(codec: str) -> None:
-    packed = compressor(codec).compress(b"some content")
+    packed = make_compressor(codec).compress(b"some content")
     with pytest.raises(RemoteProtocolError):
         decompress(CODEC_IDS[codec], packed + b"\x07junk", bytes_max=1000)
 
@@ -146,15 +150,15 @@ def test_a_codec_that_pyarrow_was_built_without_is_a_config_error_when_the_compr
     monkeypatch.setattr(pa, "Codec", mock.Mock(is_available=lambda _name: False))
     for codec in ("snappy", "zstd"):
         with pytest.raises(ConfigError, match=f"this build of pyarrow has no codec {codec}"):
-            compressor(codec)
+            make_compressor(codec)
 
 
 @pytest.mark.parametrize("level", [-5, 1, 3, 19])
 def test_zstd_and_snappy_understand_the_packages_of_that_name(level: int) -> None:
     """Whose code is another one around the same library, or, for snappy, another implementation."""
-    packed = compressor("zstd", level).compress(TEXT)
+    packed = make_compressor("zstd", level).compress(TEXT)
     assert zstandard.ZstdDecompressor().decompress(packed) == TEXT
     assert decompress(4, zstandard.ZstdCompressor(level=level).compress(TEXT), bytes_max=len(TEXT)) == TEXT
-    block = compressor("snappy").compress(TEXT[:30_000])[len(XERIAL_HEADER) + 4 :]
+    block = make_compressor("snappy").compress(TEXT[:30_000])[len(XERIAL_HEADER) + 4 :]
     assert bytes(cramjam.snappy.decompress_raw(block)) == TEXT[:30_000]
     assert decompress(2, bytes(cramjam.snappy.compress_raw(TEXT)), bytes_max=len(TEXT)) == TEXT

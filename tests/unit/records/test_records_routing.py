@@ -15,7 +15,7 @@ from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.murmur2 import murmur2
 from kafka_sink.records.routing import CustomPartitioner, PartitionView, Router
 
@@ -94,7 +94,7 @@ def test_a_stay_fills_exactly_one_batch_of_the_assembler(value_bytes: int) -> No
         batch_bytes_max=1000,
         request_bytes_max=2000,
         batch_records_max=None,
-        compression=lambda _: compressor("none"),
+        compression=lambda _: make_compressor("none"),
     )
     closed = assembler.append("t", rows, partitions, now_ms=0, timestamp_ms=0, token=None) + assembler.close_all()
     assert Counter(batch.partition for batch in closed) == dict.fromkeys(set(partitions.tolist()), 1)

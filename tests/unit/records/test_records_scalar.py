@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from kafka_sink.errors import RemoteProtocolError
 from kafka_sink.records.batch import EncodedBatch, seal
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.scalar import Record, decode_batch, decode_batches, encode_batch, encode_varint, split
 
 ROWS = [Record(1000 + number, b"k", b"v" * number, (("h", None),)) for number in range(20)]
@@ -33,7 +33,7 @@ def test_header_has_every_field_where_the_protocol_puts_it() -> None:
 
 
 def test_sealing_again_changes_the_header_alone() -> None:
-    encoded = encode_batch(ROWS, compressor("lz4"))
+    encoded = encode_batch(ROWS, make_compressor("lz4"))
     payload = encoded.payload
     first = decode_batch(seal(encoded, producer_id=5, producer_epoch=0, base_sequence=3) + payload)
     again = decode_batch(seal(encoded, producer_id=5, producer_epoch=1, base_sequence=0) + payload)
@@ -47,9 +47,9 @@ def test_sealing_again_changes_the_header_alone() -> None:
     ("batch", "text"),
     [
         (b"", "shorter than its header"),
-        (sealed(encode_batch(ROWS, compressor("none")))[:-1], "names a length of"),
-        (sealed(encode_batch(ROWS, compressor("none"))) + b"\x00", "names a length of"),
-        (sealed(encode_batch(ROWS, compressor("none")))[:-1] + b"\xff", "wrong checksum"),
+        (sealed(encode_batch(ROWS, make_compressor("none")))[:-1], "names a length of"),
+        (sealed(encode_batch(ROWS, make_compressor("none"))) + b"\x00", "names a length of"),
+        (sealed(encode_batch(ROWS, make_compressor("none")))[:-1] + b"\xff", "wrong checksum"),
         (b"\x00" * 16 + b"\x01" + b"\x00" * 60, "has magic 1"),
         (with_records(b""), "names 1 records in 0 bytes"),
         (with_records(b"\x00" * 70, count=-1), "names -1 records"),
@@ -72,7 +72,7 @@ def test_broken_batch_is_refused_with_its_reason(batch: bytes, text: str) -> Non
 
 
 def test_record_set_is_read_batch_by_batch_without_the_part_cut_off() -> None:
-    one = sealed(encode_batch(ROWS, compressor("gzip")))
+    one = sealed(encode_batch(ROWS, make_compressor("gzip")))
     decoded = decode_batches(one + one + one[:-1])
     assert [len(batch.records) for batch in decoded] == [20, 20]
     assert decode_batches(b"") == decode_batches(one[:30]) == []
@@ -81,7 +81,7 @@ def test_record_set_is_read_batch_by_batch_without_the_part_cut_off() -> None:
 
 
 def test_markers_are_told_only_in_control_batches() -> None:
-    decoded = decode_batch(sealed(encode_batch([Record(0, b"\x00\x00\x00\x01", None)], compressor("none"))))
+    decoded = decode_batch(sealed(encode_batch([Record(0, b"\x00\x00\x00\x01", None)], make_compressor("none"))))
     assert not decoded.is_commit_marker and not decoded.is_abort_marker
 
 
@@ -92,7 +92,7 @@ def test_varints_have_the_bytes_of_the_protocol() -> None:
 
 
 def test_split_cuts_at_the_limit_and_restarts_offsets() -> None:
-    encoded = encode_batch(ROWS, compressor("zstd"))
+    encoded = encode_batch(ROWS, make_compressor("zstd"))
     parts = split(encoded, batch_bytes_max=61 + 100)
     assert all(part.records_bytes <= 100 for part in parts)
     decoded = [decode_batch(sealed(part)) for part in parts]
@@ -103,7 +103,7 @@ def test_split_cuts_at_the_limit_and_restarts_offsets() -> None:
 
 
 def test_split_of_a_batch_within_the_limit_halves_it_until_single_records_are_left() -> None:
-    pending = [encode_batch(ROWS, compressor("none"))]
+    pending = [encode_batch(ROWS, make_compressor("none"))]
     rounds = 0
     while any(batch.record_count > 1 for batch in pending):
         pending = [part for batch in pending for part in split(batch, batch_bytes_max=10**6)]
@@ -113,10 +113,10 @@ def test_split_of_a_batch_within_the_limit_halves_it_until_single_records_are_le
 
 
 def test_split_with_the_producers_own_codec_keeps_its_level() -> None:
-    codec = compressor("gzip", 1)
+    codec = make_compressor("gzip", 1)
     encoded = encode_batch(ROWS, codec)
     for part in split(encoded, batch_bytes_max=300, codec=codec):
-        assert part.payload == codec.compress(compressor("none").compress(gunzip(part)))
+        assert part.payload == codec.compress(make_compressor("none").compress(gunzip(part)))
 
 
 def gunzip(part: EncodedBatch) -> bytes:

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.registry.framing import FRAMINGS, NONE, Frame, MessagePlace, frame
+from kafka_sink.registry.framing import FRAMINGS, NONE, Frame, MessagePosition, make_frame
 from kafka_sink.registry.schema import AVRO, JSON, KINDS, PROTOBUF
 
 RECORDED = [
     line.split() for line in (Path(__file__).parents[2] / "golden" / "registry_frames.txt").read_text().splitlines()
 ]
 GUID = "c99f7e42-386d-12ce-ae93-285caaaa88be"
-ORDER = MessagePlace((0,), 0, "Order")
+ORDER = MessagePosition((0,), 0, "Order")
 SIDES = ("key", "value")
 
 
@@ -29,9 +29,9 @@ def recorded(*words: str) -> list[list[str]]:
 
 def test_apicurios_prefix_of_eight_bytes_and_of_four() -> None:
     for number, told in recorded("apicurio", "prefix", "eight"):
-        assert frame("apicurio", "value", AVRO, schema_id=int(number)).prefix.hex() == told
+        assert make_frame("apicurio", "value", AVRO, schema_id=int(number)).prefix.hex() == told
     for number, told in recorded("apicurio", "prefix", "four"):
-        assert frame("prefix", "value", AVRO, schema_id=int(number)).prefix.hex() == told
+        assert make_frame("prefix", "value", AVRO, schema_id=int(number)).prefix.hex() == told
 
 
 @pytest.mark.parametrize("side", SIDES)
@@ -43,9 +43,9 @@ def test_apicurios_headers(side: str, framing: str, kind: str) -> None:
     for number, name, value in recorded("apicurio", "header", kind, side):
         told.setdefault(int(number), {})[name] = value
     for number, headers in told.items():
-        avro = frame(framing, side, AVRO, schema_id=number)
-        protobuf = frame(framing, side, PROTOBUF, schema_id=number, message=ORDER)
-        json = frame(framing, side, JSON, schema_id=number)
+        avro = make_frame(framing, side, AVRO, schema_id=number)
+        protobuf = make_frame(framing, side, PROTOBUF, schema_id=number, message=ORDER)
+        json = make_frame(framing, side, JSON, schema_id=number)
         assert avro.prefix == protobuf.prefix == json.prefix == b""
         ours = {name: value.hex() for name, value in (*avro.headers, *protobuf.headers, *json.headers)}
         assert ours == headers
@@ -54,26 +54,26 @@ def test_apicurios_headers(side: str, framing: str, kind: str) -> None:
 
 def test_apicurio_names_a_message_behind_the_id() -> None:
     for name, told in recorded("apicurio", "reference"):
-        made = frame("apicurio", "value", PROTOBUF, schema_id=7, message=MessagePlace((0,), 0, name))
+        made = make_frame("apicurio", "value", PROTOBUF, schema_id=7, message=MessagePosition((0,), 0, name))
         assert made.prefix == b"\x00" + bytes(7) + b"\x07" + bytes.fromhex(told)
 
 
 def test_glues_prefix() -> None:
     ((version, told),) = recorded("glue", "value")
-    assert (frame("glue", "value", AVRO, guid=version).prefix + b"payload").hex() == told
+    assert (make_frame("glue", "value", AVRO, guid=version).prefix + b"payload").hex() == told
 
 
 def test_glue_counts_messages_by_their_sorted_names() -> None:
     messages = dict(recorded("glue", "message"))
     for rank, name in enumerate(sorted(messages)):
-        made = frame("glue", "value", PROTOBUF, guid=GUID, message=MessagePlace((9, 9), rank, "x"))
+        made = make_frame("glue", "value", PROTOBUF, guid=GUID, message=MessagePosition((9, 9), rank, "x"))
         assert made.prefix[18:].hex() == messages[name]
 
 
 def test_the_first_message_is_a_single_zero() -> None:
-    assert frame("prefix", "value", PROTOBUF, schema_id=0x01020304, message=ORDER).prefix.hex() == "000102030400"
-    second = MessagePlace((1, 0), 0, "x")
-    assert frame("prefix", "value", PROTOBUF, schema_id=1, message=second).prefix.hex() == "0000000001040200"
+    assert make_frame("prefix", "value", PROTOBUF, schema_id=0x01020304, message=ORDER).prefix.hex() == "000102030400"
+    second = MessagePosition((1, 0), 0, "x")
+    assert make_frame("prefix", "value", PROTOBUF, schema_id=1, message=second).prefix.hex() == "0000000001040200"
 
 
 # ---- what cannot be --------------------------------------------------------------------------------------------------
@@ -81,16 +81,16 @@ def test_the_first_message_is_a_single_zero() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_frame_is_nothing(kind: str) -> None:
-    assert frame(NONE, "value", kind) == Frame(b"", ())
+    assert make_frame(NONE, "value", kind) == Frame(b"", ())
 
 
 @pytest.mark.parametrize("framing", [each for each in FRAMINGS if each != NONE])
 def test_what_a_frame_needs_is_named(framing: str) -> None:
     with pytest.raises(ConfigError, match=f"key.schema.framing={framing} needs"):
-        frame(framing, "key", AVRO)
+        make_frame(framing, "key", AVRO)
 
 
 def test_an_id_that_does_not_fit_four_bytes_is_refused() -> None:
     with pytest.raises(ConfigError, match="up to 2147483647"):
-        frame("prefix", "value", AVRO, schema_id=2**31)
-    assert frame("apicurio", "value", AVRO, schema_id=2**31).prefix.hex() == "000000000080000000"
+        make_frame("prefix", "value", AVRO, schema_id=2**31)
+    assert make_frame("apicurio", "value", AVRO, schema_id=2**31).prefix.hex() == "000000000080000000"

@@ -12,7 +12,7 @@ from kafka_sink.options.format_options import RegistryOptions
 from kafka_sink.options.format_table import REGISTRY_ALIASES, REGISTRY_OPTIONS
 from kafka_sink.options.parse import parse_producer_options
 from kafka_sink.registry.framing import FRAMINGS, GLUE, NONE
-from kafka_sink.registry.subject import in_context, subject_of
+from kafka_sink.registry.subject import add_context, subject_name
 from tests.unit.option_parsing import RegistrySettings, registry_settings
 
 URL = {"schema.registry.url": "https://registry:8081"}
@@ -73,6 +73,12 @@ def test_options_are_equal_hashable_and_survive_pickling() -> None:
 def test_several_addresses_with_paths() -> None:
     found = parsed({"schema.registry.url": "https://a:8081/, http://[::1]:80/apis/ccompat/v7"}).registry
     assert found is not None and found.urls == ("https://a:8081", "http://[::1]:80/apis/ccompat/v7")
+
+
+def test_a_scheme_in_capitals_is_the_same_scheme() -> None:
+    found = parsed({"schema.registry.url": "HTTPS://A:8081/Path", "schema.registry.ssl.truststore.location": "ca.pem"})
+    assert found.registry is not None and found.registry.urls == ("https://A:8081/Path",)
+    assert not found.notices
 
 
 @pytest.mark.parametrize(
@@ -195,23 +201,23 @@ def test_without_a_registry_and_an_id_there_is_no_frame() -> None:
 def test_subjects_are_called_as_confluent_calls_them() -> None:
     for name in ("RecordNameStrategy", "io.confluent.kafka.serializers.subject.RecordNameStrategy", "RECORD", "record"):
         assert parsed(URL, {"key.subject.name.strategy": name}).key.strategy == "RecordNameStrategy"
-    assert subject_of("TopicNameStrategy", "key", "orders", None) == "orders-key"
-    assert subject_of("RecordNameStrategy", "value", None, "shop.Order") == "shop.Order"
-    assert subject_of("TopicRecordNameStrategy", "value", "orders", "shop.Order") == "orders-shop.Order"
+    assert subject_name("TopicNameStrategy", "key", "orders", None) == "orders-key"
+    assert subject_name("RecordNameStrategy", "value", None, "shop.Order") == "shop.Order"
+    assert subject_name("TopicRecordNameStrategy", "value", "orders", "shop.Order") == "orders-shop.Order"
 
 
 def test_what_a_subject_needs_is_named() -> None:
     for strategy in ("TopicNameStrategy", "TopicRecordNameStrategy"):
         with pytest.raises(ConfigError, match="needs one topic for all rows: set the option topic"):
-            subject_of(strategy, "value", None, "shop.Order")
+            subject_name(strategy, "value", None, "shop.Order")
     for strategy in ("RecordNameStrategy", "TopicRecordNameStrategy"):
         with pytest.raises(ConfigError, match="needs the name of a record"):
-            subject_of(strategy, "value", "orders", None)
+            subject_name(strategy, "value", "orders", None)
 
 
 def test_a_context_stands_in_front_of_a_subject() -> None:
-    assert in_context("eu", "orders-value") == ":.eu:orders-value"
-    assert in_context("eu", ":.us:orders-value") == ":.us:orders-value"
+    assert add_context("eu", "orders-value") == ":.eu:orders-value"
+    assert add_context("eu", ":.us:orders-value") == ":.us:orders-value"
     for name in ("eu", ".eu", ":.eu:"):
         assert registry_of({"schema.registry.context": name}).context == "eu"
     assert parsed(URL, {"schema.registry.context": "eu", "value.subject.name": "s"}).value.subject == ":.eu:s"

@@ -18,7 +18,7 @@ from kafka_sink.errors import (
 )
 from kafka_sink.registry.answer import ANSWER_BYTES_MAX, RegistryAnswer
 from kafka_sink.registry.request import LATEST, RegistryRequest
-from kafka_sink.registry.resolution import DEPENDENCIES_MAX, SchemaQuery, resolution
+from kafka_sink.registry.resolution import DEPENDENCIES_MAX, SchemaQuery, resolve_schema
 from kafka_sink.registry.schema import AVRO, Reference, ResolvedSchema, Schema
 from kafka_sink.testing import RegistryCore
 
@@ -59,7 +59,7 @@ class CountedRegistry:
 
 
 def answered(question: SchemaQuery, answer: Callable[[RegistryRequest], RegistryAnswer]) -> ResolvedSchema:
-    steps = resolution(question)
+    steps = resolve_schema(question)
     try:
         request = next(steps)
         while True:

@@ -18,7 +18,7 @@ import pytest
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.schemas.avro import AvroSchema
-from kafka_sink.schemas.derive import avro_of
+from kafka_sink.schemas.derive import derive_avro_schema
 from kafka_sink.schemas.match import plan
 
 D = decimal.Decimal
@@ -210,6 +210,9 @@ def test_a_field_without_a_column_has_its_default_or_null_or_is_told() -> None:
         plan(array.type, record(("a", "int"), ("z", "int")))
     with pytest.raises(ConfigError, match="the default of field z does not fit its type int"):
         plan(array.type, record(("a", "int"), ("z", "int", {"default": "x"})))
+    for kind, value in (("string", "\ud800"), ("double", 10**400), ("R", {"a": 1})):
+        with pytest.raises(ConfigError, match="the default of field z does not fit its type"):
+            plan(array.type, record(("a", "int"), ("z", kind, {"default": value})))
 
 
 def test_two_columns_that_could_be_one_field_are_told() -> None:
@@ -224,7 +227,7 @@ def test_slices_are_the_same_rows() -> None:
     rows = [{"x": number, "y": [str(number)] * (number % 3)} for number in range(600)]
     kind = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))])
     array = pa.array(rows, kind)
-    encoder = plan(kind, avro_of(kind, "R"))
+    encoder = plan(kind, derive_avro_schema(kind, "R"))
     whole = encoder.encode(array, b"p", "value").array.to_pylist()
     for first in (1, 8, 300, 600):
         assert encoder.encode(array.slice(first), b"p", "value").array.to_pylist() == whole[first:]
@@ -240,7 +243,7 @@ def test_misfits_of_later_parts_are_counted_from_the_first_row(monkeypatch: pyte
 
 
 def test_a_null_row_stays_null_and_a_value_without_a_record_has_a_schema_of_its_own() -> None:
-    schema = avro_of(pa.string(), "ignored")
+    schema = derive_avro_schema(pa.string(), "ignored")
     assert schema.text == '"string"'
     found = plan(pa.string(), schema).encode(pa.array(["a", None, ""]), b"\0\0\0\0\1", "key")
     assert found.array.to_pylist() == [b"\0\0\0\0\1\x02a", None, b"\0\0\0\0\1\x00"]
@@ -252,7 +255,7 @@ def test_long_strings_long_prefixes_and_deep_types() -> None:
     for _ in range(40):
         kind, value = pa.struct([("n", pa.list_(kind))]), {"n": [value]}
     array = pa.array([value, value], kind)
-    schema = avro_of(kind, "R")
+    schema = derive_avro_schema(kind, "R")
     found = plan(kind, schema).encode(array, b"p" * 18, "value").array
     parsed = fastavro.parse_schema(json.loads(schema.text))
     assert found[1].as_py()[:18] == b"p" * 18
@@ -262,7 +265,7 @@ def test_long_strings_long_prefixes_and_deep_types() -> None:
 def test_rows_that_are_more_than_a_block_holds_go_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = pa.struct([("x", pa.string()), ("y", pa.string())])
     array = pa.array([{"x": "a" * number, "y": "b"} for number in range(50)], kind)
-    encoder = plan(kind, avro_of(kind, "R"))
+    encoder = plan(kind, derive_avro_schema(kind, "R"))
     whole = encoder.encode(array, b"", "value").array.to_pylist()
     monkeypatch.setattr("kafka_sink.schemas.pieces.BYTES_MAX", 400)
     assert encoder.encode(array, b"", "value").array.to_pylist() == whole
@@ -325,14 +328,14 @@ def test_a_schema_is_derived_with_names_that_generated_classes_can_have() -> Non
     kind = pa.struct(
         [pa.field("a", inner), pa.field("a_b", pa.list_(inner)), pa.field("z", pa.decimal128(9, 2), False)]
     )
-    schema = avro_of(kind, "shop.Order")
+    schema = derive_avro_schema(kind, "shop.Order")
     names = json.dumps(json.loads(schema.text)).split('"name": "')[1:]
     assert [name.partition('"')[0] for name in names if name[0] == "O"] == [
         "Order", "Order_a", "Order_a_b", "Order_a_b_", "Order_a_b__b",
     ]  # fmt: skip
     assert schema.fullname == "shop.Order"
     with pytest.raises(ConfigError, match="'1x' is no name in Avro"):
-        avro_of(kind, "1x")
+        derive_avro_schema(kind, "1x")
 
 
 @pytest.mark.parametrize(
@@ -346,5 +349,5 @@ def test_a_schema_is_derived_with_names_that_generated_classes_can_have() -> Non
 )
 def test_columns_for_which_there_is_no_schema_are_told(kind: pa.DataType, said: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        avro_of(kind, "R")
+        derive_avro_schema(kind, "R")
     assert said in str(raised.value)

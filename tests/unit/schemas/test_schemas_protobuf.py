@@ -7,8 +7,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf import (
+    any_pb2,
+    descriptor_pool,
+    duration_pb2,
+    empty_pb2,
+    field_mask_pb2,
+    message_factory,
+    struct_pb2,
+    timestamp_pb2,
+    wrappers_pb2,
+)
 from google.protobuf import descriptor_pb2 as pb
-from google.protobuf import duration_pb2, timestamp_pb2, wrappers_pb2
 
 from kafka_sink.errors import ConfigError
 from kafka_sink.schemas.match import plan
@@ -115,6 +125,79 @@ def test_times_and_wrapped_values_are_read_by_the_package() -> None:
     values, _ = one(imports + "message M { google.protobuf.Int32Value x = 1; }", pa.int32(), 0, None, -7)
     assert values[:2] == [b"\x0a\x00", b""]
     assert wrappers_pb2.Int32Value.FromString(values[2][2:]).value == -7
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("struct", {"fields": [("a", {"number_value": 1.5}), ("b", None)]}, None),
+        ("struct", {"fields": [("a", {"number_value": 1.5})]}, struct_pb2.Struct(fields={"a": {"number_value": 1.5}})),
+        ("any", {"type_url": "t/x", "value": b"\xff"}, any_pb2.Any(type_url="t/x", value=b"\xff")),
+        ("field_mask", {"paths": ["a", "b.c"]}, field_mask_pb2.FieldMask(paths=["a", "b.c"])),
+        ("empty", {}, empty_pb2.Empty()),
+    ],
+)
+def test_types_that_protobuf_brings_itself_need_no_reference(name: str, value: Any, expected: Any) -> None:
+    kinds = {
+        "struct": pa.struct([("fields", pa.map_(pa.string(), pa.struct([("number_value", pa.float64())])))]),
+        "any": pa.struct([("type_url", pa.string()), ("value", pa.binary())]),
+        "field_mask": pa.struct([("paths", pa.list_(pa.string()))]),
+        "empty": pa.struct([]),
+    }
+    title = {"struct": "Struct", "any": "Any", "field_mask": "FieldMask", "empty": "Empty"}[name]
+    text = f'import "google/protobuf/{name}.proto"; message M {{ google.protobuf.{title} x = 1; }}'
+    (content,), misfits = one(text, kinds[name], value)
+    if expected is None:
+        assert misfits
+    else:
+        assert content[0] == 0x0A and type(expected).FromString(content[2:]) == expected and not misfits
+
+
+def _delimited(of_file: bool) -> pb.FileDescriptorProto:
+    """A message between a start and an end, and a map, whose values never are."""
+    edition = pb.Edition.EDITION_2023
+    file = pb.FileDescriptorProto(name=f"{of_file}.proto", package=f"d{of_file}", edition=edition, syntax="editions")
+    outer, inner = file.message_type.add(name="M"), file.message_type.add(name="N")
+    entry = outer.nested_type.add(name="TimesEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=9, label=1)
+    entry.field.add(name="value", number=2, type=11, label=1, type_name=f".d{of_file}.N")
+    inner.field.add(name="x", number=1, type=5, label=1)
+    outer.field.add(name="times", number=1, type=11, label=3, type_name=f".d{of_file}.M.TimesEntry")
+    one = outer.field.add(name="one", number=2, type=11, label=1, type_name=f".d{of_file}.N")
+    (file if of_file else one).options.features.message_encoding = pb.FeatureSet.DELIMITED
+    return file
+
+
+@pytest.mark.parametrize("of_file", [True, False])
+@pytest.mark.parametrize("is_text", [True, False])
+def test_a_message_between_start_and_end_is_refused_and_a_map_is_written(of_file: bool, is_text: bool) -> None:
+    file = _delimited(of_file)
+    schema = ProtobufSchema.of_descriptors(pb.FileDescriptorSet(file=[file]).SerializeToString(), "M")
+    if is_text:
+        feature = "features.message_encoding = DELIMITED"
+        schema = ProtobufSchema.parse(
+            f'edition = "2023"; package d{of_file}; {f"option {feature};" if of_file else ""}'
+            f"message M {{ map<string, N> times = 1; N one = 2 {'' if of_file else f'[{feature}]'}; }}"
+            "message N { int32 x = 1; }"
+        )
+    number = pa.struct([("x", pa.int32())])
+    with pytest.raises(ConfigError, match=r"field one .*DELIMITED.* is not supported"):
+        plan(pa.struct([("one", number)]), schema)
+    array = pa.array([{"times": [("a", {"x": 7})]}], pa.struct([("times", pa.map_(pa.string(), number))]))
+    content = plan(array.type, schema).encode(array, b"", "value").array[0].as_py()
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    made = message_factory.GetMessageClass(pool.FindMessageTypeByName(f"d{of_file}.M"))
+    assert made.FromString(content).times["a"].x == 7
+
+
+def test_options_of_an_extension_range_are_skipped_over() -> None:
+    schema = ProtobufSchema.parse(
+        'message M { extensions 4 to 9 [verification = DECLARATION, declaration = { number: 4, full_name: ".a.b" }]; '
+        "optional int32 x = 1; }"
+    )
+    assert [field.name for field in schema.message.fields] == ["x"]
 
 
 def test_an_enum_is_written_by_name_or_number() -> None:

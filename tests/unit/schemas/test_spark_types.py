@@ -11,7 +11,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.schemas.spark_types import struct_of
+from kafka_sink.schemas.spark_types import parse_struct
 
 EVERY = spark.StructType(
     [
@@ -34,7 +34,7 @@ EVERY = spark.StructType(
 
 
 def test_json_of_a_schema_is_what_pyspark_makes_arrow_columns_of() -> None:
-    assert struct_of(EVERY.json()) == pa.struct(list(to_arrow_schema(EVERY, timezone="UTC")))
+    assert parse_struct(EVERY.json()) == pa.struct(list(to_arrow_schema(EVERY, timezone="UTC")))
 
 
 def test_ddl_is_what_spark_reads_it_as() -> None:
@@ -49,7 +49,7 @@ def test_ddl_is_what_spark_reads_it_as() -> None:
             ("y", pa.list_(pa.field("element", pa.map_(pa.int32(), pa.date32())))),
         ]
     )
-    assert struct_of(text) == pa.struct(
+    assert parse_struct(text) == pa.struct(
         [
             pa.field("id", pa.int64(), False), ("a b", pa.string()), ("t", inner), ("n", pa.timestamp("us")),
             ("d", pa.decimal128(10, 0)), ("i", pa.duration("us")), ("c", pa.string()), ("e", pa.struct([])),
@@ -77,7 +77,7 @@ def test_ddl_is_what_spark_reads_it_as() -> None:
 )  # fmt: skip
 def test_what_is_no_schema_is_refused(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        struct_of(text)
+        parse_struct(text)
     assert said in str(raised.value)
 
 
@@ -87,5 +87,5 @@ def test_user_defined_types_are_what_they_are_made_of() -> None:
         "class": "x.Y",
         "sqlType": {"type": "array", "elementType": "double", "containsNull": False},
     }
-    found = struct_of(json.dumps({"type": "struct", "fields": [{"name": "v", "type": udt, "nullable": True}]}))
+    found = parse_struct(json.dumps({"type": "struct", "fields": [{"name": "v", "type": udt, "nullable": True}]}))
     assert found.field("v").type == pa.list_(pa.field("element", pa.float64(), False))

@@ -111,7 +111,7 @@ GOOD = {"AccessKeyId": "AKID", "SecretAccessKey": "hunter2", "Token": "t", "Expi
 
 @pytest.mark.parametrize("end", ["2015-08-30T12:36:00Z", "2015-08-30T12:36:00.123Z", "2015-08-30T14:36:00+02:00"])
 def test_credentials_of_json_end_when_they_say(end: str) -> None:
-    found = aws_answers.of_json(json.dumps({**GOOD, "Expiration": end, "Code": "Success"}).encode(), "it")
+    found = aws_answers.credentials_from_json(json.dumps({**GOOD, "Expiration": end, "Code": "Success"}).encode(), "it")
     assert found == AwsCredentials("AKID", "hunter2", "t", 1_440_938_160.0)
 
 
@@ -120,7 +120,7 @@ def test_credentials_of_xml_are_found_whatever_stands_around_them() -> None:
       <Credentials><AccessKeyId>AKID</AccessKeyId><SecretAccessKey>hunter2</SecretAccessKey>
       <SessionToken> t </SessionToken><Expiration>2015-08-30T12:36:00Z</Expiration></Credentials>
     </AssumeRoleResponse>"""
-    assert aws_answers.of_xml(body, "it") == AwsCredentials("AKID", "hunter2", "t", 1_440_938_160.0)
+    assert aws_answers.credentials_from_xml(body, "it") == AwsCredentials("AKID", "hunter2", "t", 1_440_938_160.0)
 
 
 @pytest.mark.parametrize(
@@ -145,14 +145,14 @@ def test_credentials_of_xml_are_found_whatever_stands_around_them() -> None:
     ],
 )
 def test_an_answer_without_credentials_is_told_without_its_content(body: bytes) -> None:
-    for read in (aws_answers.of_json, aws_answers.of_xml):
+    for read in (aws_answers.credentials_from_json, aws_answers.credentials_from_xml):
         with pytest.raises(AuthenticationError, match=r"^it answered without credentials$"):
             read(body, "it")
 
 
 def test_only_the_code_of_an_error_of_sts_is_told() -> None:
-    assert aws_answers.error_of_xml(b"<Error><Code>AccessDenied</Code><Message>hunter2</Message>") == "AccessDenied"
-    assert aws_answers.error_of_xml(b"<Code>hunter 2</Code>") == ""
+    assert aws_answers.error_from_xml(b"<Error><Code>AccessDenied</Code><Message>hunter2</Message>") == "AccessDenied"
+    assert aws_answers.error_from_xml(b"<Code>hunter 2</Code>") == ""
 
 
 def test_profiles_of_both_files_have_their_names() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from kafka_sink.errors import AuthenticationError, ConfigError
 from kafka_sink.security.login import Login, new_exchange
-from kafka_sink.security.reference import is_reference, resolved
-from kafka_sink.security.token import error_of_answer, expiry_s, renewal_s, token_of_answer
+from kafka_sink.security.reference import is_reference, replace_references
+from kafka_sink.security.token import expiry_s, parse_error_answer, parse_token_answer, renewal_s
 
 HOUR_S = 3600.0
 
@@ -101,13 +101,13 @@ def test_a_token_is_renewed_when_java_would(life_s: float, least_s: int, buffer_
 )
 def test_an_answer_without_a_token_is_refused_and_not_shown(body: bytes) -> None:
     with pytest.raises(AuthenticationError, match=r"^the endpoint (answered|did not)") as caught:
-        token_of_answer(body, "the endpoint")
+        parse_token_answer(body, "the endpoint")
     assert len(str(caught.value)) < 120
 
 
 def test_only_the_word_of_an_error_answer_is_told() -> None:
-    assert error_of_answer(b'{"error": "invalid_client", "error_description": "hunter2"}') == "invalid_client"
-    assert error_of_answer(b'{"error": "new\\nline"}') == ""
+    assert parse_error_answer(b'{"error": "invalid_client", "error_description": "hunter2"}') == "invalid_client"
+    assert parse_error_answer(b'{"error": "new\\nline"}') == ""
 
 
 # ---- references ------------------------------------------------------------------------------------------------
@@ -116,13 +116,13 @@ def test_only_the_word_of_an_error_answer_is_told() -> None:
 def test_references_are_replaced_once_and_by_provider() -> None:
     known = {("env", "A"): "${env:B}", ("file", "/p:k"): "v"}
     look_up = lambda provider, place: known.get((provider, place))  # noqa: E731
-    assert resolved("o", "x${env:A}-${file:/p:k}", look_up) == "x${env:B}-v"
-    assert resolved("o", "${vault:x} $env", look_up) == "${vault:x} $env"
+    assert replace_references("o", "x${env:A}-${file:/p:k}", look_up) == "x${env:B}-v"
+    assert replace_references("o", "${vault:x} $env", look_up) == "${vault:x} $env"
 
 
 def test_a_reference_to_nothing_names_the_option_and_the_reference() -> None:
     with pytest.raises(ConfigError, match=r"^sasl.password refers to \$\{env:NOPE\}, which is not there"):
-        resolved("sasl.password", "hunter2${env:NOPE}", lambda _provider, _place: None)
+        replace_references("sasl.password", "hunter2${env:NOPE}", lambda _provider, _place: None)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("${env:A}", True), (" ${file:/a:b} ", True), ("a${env:A}", False)])

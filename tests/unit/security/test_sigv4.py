@@ -9,8 +9,8 @@ from kafka_sink.security.sigv4 import (
     CredentialScope,
     canonical_query,
     scope_at,
+    sign_headers,
     signature,
-    signed_headers,
 )
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY"
@@ -56,7 +56,7 @@ def test_the_examples_of_the_s3_reference_are_signed_alike(
 
 def test_the_body_of_a_request_is_signed() -> None:
     headers = {"content-type": "application/x-www-form-urlencoded", "host": "example.amazonaws.com"}
-    signed = signed_headers(AwsCredentials("AKIDEXAMPLE", SECRET), SUITE, headers, b"Param1=value1")
+    signed = sign_headers(AwsCredentials("AKIDEXAMPLE", SECRET), SUITE, headers, b"Param1=value1")
     assert signed["authorization"] == (
         "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, "
         "SignedHeaders=content-type;host;x-amz-date, "

@@ -7,12 +7,12 @@ import pytest
 from kafka_sink.errors import ConfigError
 from kafka_sink.exactly_once.receipt import BatchKey
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.spark.batch_name import batch_of_task, named_batch
+from kafka_sink.spark.batch_name import batch_of_task, make_batch_key
 
 
 def named(**settings: str) -> BatchKey:
     given = {name.replace("_", "."): value for name, value in settings.items()}
-    return named_batch(parse_sink_options({"kafka.bootstrap.servers": "h:1", "sink.id": "orders", **given}))
+    return make_batch_key(parse_sink_options({"kafka.bootstrap.servers": "h:1", "sink.id": "orders", **given}))
 
 
 def test_a_number_with_a_query_is_a_batch_of_that_query() -> None:

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 )
 
 from kafka_sink.errors import ConfigError
-from kafka_sink.spark.columns import WrittenColumns, written_columns
+from kafka_sink.spark.columns import WrittenColumns, choose_columns
 
 STRUCT = StructType().add("key", StringType()).add("value", BinaryType())
 EVERY_TYPE: list[DataType] = [
@@ -52,7 +52,7 @@ def schema(**columns: DataType) -> StructType:
 
 def refusal(frame: StructType, topic: str | None = "t") -> str:
     with pytest.raises(ConfigError) as raised:
-        written_columns(frame, topic)
+        choose_columns(frame, topic)
     return str(raised.value)
 
 
@@ -62,7 +62,7 @@ def test_a_column_takes_its_types_and_no_other(column: str, kind: DataType) -> N
     topic = None if column == "topic" else "t"
     frame = schema(**{"value": StringType(), column: kind})
     if kind in ACCEPTED[column]:
-        assert column in written_columns(frame, topic).names
+        assert column in choose_columns(frame, topic).names
     else:
         text = refusal(frame, topic)
         assert f"column {column} has the unsupported type {kind.simpleString()}. {column} must be " in text
@@ -72,31 +72,31 @@ def test_whether_parts_of_headers_may_be_null_does_not_matter() -> None:
     for nullable in (True, False):
         parts = StructType([StructField("key", StringType(), nullable), StructField("value", BinaryType(), nullable)])
         frame = schema(value=StringType(), headers=ArrayType(parts, nullable))
-        assert written_columns(frame, "t").names == ("value", "headers")
+        assert choose_columns(frame, "t").names == ("value", "headers")
 
 
 def test_names_are_exact_and_others_are_named_as_ignored() -> None:
     frame = schema(
         Value=StringType(), value=StringType(), KEY=StringType(), offset=LongType(), timestampType=LongType()
     )
-    found = written_columns(frame, "t")
+    found = choose_columns(frame, "t")
     assert found == WrittenColumns(("value",), (1,), ("Value", "KEY", "offset", "timestampType"))
 
 
 def test_indices_are_places_in_the_frame_in_whatever_order() -> None:
     frame = schema(headers=ArrayType(STRUCT), x=LongType(), topic=StringType(), value=BinaryType(), key=BinaryType())
-    assert written_columns(frame, None) == WrittenColumns(("value", "key", "topic", "headers"), (3, 4, 2, 0), ("x",))
+    assert choose_columns(frame, None) == WrittenColumns(("value", "key", "topic", "headers"), (3, 4, 2, 0), ("x",))
 
 
 def test_of_equal_names_the_first_counts() -> None:
     frame = StructType([StructField("value", StringType()), StructField("value", LongType())])
-    assert written_columns(frame, "t").indices == (0,)
+    assert choose_columns(frame, "t").indices == (0,)
     assert "unsupported type bigint" in refusal(StructType([frame.fields[1], frame.fields[0]]))
 
 
 def test_the_option_topic_makes_the_column_count_for_nothing_not_even_its_type() -> None:
     frame = schema(topic=LongType(), value=StringType())
-    assert written_columns(frame, "t") == WrittenColumns(("value",), (1,), ())
+    assert choose_columns(frame, "t") == WrittenColumns(("value",), (1,), ())
     assert "column topic has the unsupported type bigint" in refusal(frame, None)
 
 

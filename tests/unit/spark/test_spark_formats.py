@@ -18,15 +18,15 @@ from pyspark.sql.types import (
 )
 
 from kafka_sink.admin.side_plan import SidePlan
-from kafka_sink.admin.side_planning import planned_side
+from kafka_sink.admin.side_planning import plan_side
 from kafka_sink.errors import ConfigError, DataError
 from kafka_sink.options.format_options import FormatOptions
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.schemas.avro import AvroSchema
-from kafka_sink.spark.columns import WrittenColumns, written_columns
+from kafka_sink.spark.columns import WrittenColumns, choose_columns
 from kafka_sink.spark.encoding import RowEncoding
-from kafka_sink.spark.task import chosen
-from kafka_sink.spark.unsendable import without_misfits
+from kafka_sink.spark.task import select_columns
+from kafka_sink.spark.unsendable import split_misfits
 
 LONG = AvroSchema.parse('{"type":"record","name":"R","fields":[{"name":"id","type":"int"}]}')
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -43,7 +43,7 @@ def schema(**columns: DataType) -> StructType:
 
 def refusal(frame: StructType, **options: str) -> str:
     with pytest.raises(ConfigError) as raised:
-        written_columns(frame, "t", formats(**options))
+        choose_columns(frame, "t", formats(**options))
     return str(raised.value)
 
 
@@ -54,20 +54,20 @@ FRAME = schema(key=StringType(), id=LongType(), topic=StringType(), name=StringT
 
 
 def test_without_a_column_value_all_that_mean_nothing_else_are_the_record() -> None:
-    found = written_columns(FRAME, "t", formats(value_format="avro"))
+    found = choose_columns(FRAME, "t", formats(value_format="avro"))
     assert found == WrittenColumns(("key", "partition"), (0, 4), (), (("id", 1), ("name", 3)))
-    assert written_columns(FRAME, None, formats(value_format="avro")).record == found.record
+    assert choose_columns(FRAME, None, formats(value_format="avro")).record == found.record
 
 
 def test_a_column_value_of_any_type_is_the_value() -> None:
     frame = schema(value=StructType([]), x=LongType())
-    assert written_columns(frame, "t", formats(value_format="avro")) == WrittenColumns(("value",), (0,), ("x",))
-    everything = written_columns(frame, "t", formats(value_format="json", value_columns="*"))
+    assert choose_columns(frame, "t", formats(value_format="avro")) == WrittenColumns(("value",), (0,), ("x",))
+    everything = choose_columns(frame, "t", formats(value_format="json", value_columns="*"))
     assert everything == WrittenColumns((), (), ("value",), (("x", 1),))
 
 
 def test_columns_that_are_named_are_the_record_whatever_they_are_called() -> None:
-    found = written_columns(FRAME, "t", formats(value_format="avro", value_columns="name,key"))
+    found = choose_columns(FRAME, "t", formats(value_format="avro", value_columns="name,key"))
     assert found.record == (("name", 3), ("key", 0))
     assert (found.names, found.ignored) == (("key", "partition"), ("id",))
 
@@ -91,15 +91,15 @@ def test_columns_that_a_format_cannot_write_are_told(frame: StructType, options:
 
 
 def test_one_column_can_be_the_value_as_it_is() -> None:
-    found = written_columns(schema(line=StringType()), "t", formats(value_format="string"))
+    found = choose_columns(schema(line=StringType()), "t", formats(value_format="string"))
     assert found == WrittenColumns(("value",), (0,), ())
-    keyed = written_columns(schema(value=BinaryType(), key=BinaryType()), "t", formats(key_format="binary"))
+    keyed = choose_columns(schema(value=BinaryType(), key=BinaryType()), "t", formats(key_format="binary"))
     assert keyed.names == ("value", "key")
 
 
 def test_the_record_is_put_together_by_place() -> None:
     rows = pa.RecordBatch.from_arrays([pa.array(["k"]), pa.array([1]), pa.array(["n"])], ["key", "id", "name"])
-    found = chosen(rows, WrittenColumns(("key",), (0,), (), (("name", 2), ("id", 1))))
+    found = select_columns(rows, WrittenColumns(("key",), (0,), (), (("name", 2), ("id", 1))))
     assert found.to_pylist() == [{"key": "k", "value": {"name": "n", "id": 1}}]
 
 
@@ -109,7 +109,7 @@ def test_the_record_is_put_together_by_place() -> None:
 def side(kind: pa.DataType, **options: str) -> SidePlan:
     found = formats(**options)
     assert found is not None and found.value is not None
-    return planned_side("value", found.value, found.registry, kind, "t")[0]
+    return plan_side("value", found.value, found.registry, kind, "t")[0]
 
 
 def test_a_schema_and_its_id_are_enough_and_a_plan_survives_the_way_to_a_task() -> None:
@@ -118,7 +118,7 @@ def test_a_schema_and_its_id_are_enough_and_a_plan_survives_the_way_to_a_task() 
     plan = pickle.loads(pickle.dumps(plan))
     assert (plan.prefix, plan.headers) == (b"\x00\x00\x00\x00\x2a", ())
     rows = pa.RecordBatch.from_arrays([pa.array([{"id": 1}], kind)], ["value"])
-    encoded, misfits = RowEncoding([plan]).encoded(rows)
+    encoded, misfits = RowEncoding([plan]).encode(rows)
     assert (encoded.column("value").to_pylist(), misfits) == ([b"\x00\x00\x00\x00\x2a\x02"], {})
 
 
@@ -164,25 +164,25 @@ def test_rows_that_do_not_fit_are_told_in_order_and_set_apart_as_json() -> None:
         ["value", "key"],
     )
     encoding = RowEncoding([SidePlan("value", LONG)])
-    encoded, misfits = encoding.encoded(rows)
+    encoded, misfits = encoding.encode(rows)
     assert list(misfits) == [0, 3]
-    kept, places, unfit = without_misfits(encoded, rows, misfits, encoding)
+    kept, places, unfit = split_misfits(encoded, rows, misfits, encoding)
     assert kept.to_pylist() == [{"value": b"\x02", "key": "b"}, {"value": None, "key": "c"}]
     assert (places, unfit.positions) == ([1, 2], [0, 3])
     assert unfit.rows.column("value").to_pylist() == [b'{"id":1099511627776}', b"{}"]
-    letters = unfit.letters(place={}, topic="t", first_row=100, request_bytes_max=10_000)
+    letters = unfit.make_letters(place={}, topic="t", first_row=100, request_bytes_max=10_000)
     said = [dict(row["headers"][0].items())["value"] for row in letters.to_pylist()]
     assert said[1] == b"value.id of row 103 is null, and the schema has no null there"
 
 
 def test_rows_after_those_that_do_not_fit_keep_their_numbers() -> None:
-    _, _, unfit = without_misfits(
+    _, _, unfit = split_misfits(
         pa.RecordBatch.from_arrays([pa.array([b"a", b"b"])], ["value"]),
         pa.RecordBatch.from_arrays([pa.array([1, 2])], ["value"]),
         {0: DataError("value of row 0", row=0, column="value")},
         RowEncoding([]),
     )
-    assert unfit.moved([5, 6]).positions == [5]
+    assert unfit.renumber([5, 6]).positions == [5]
 
 
 @pytest.mark.parametrize("shape", ["none", "list", "map", "large"])
@@ -198,7 +198,7 @@ def test_headers_of_the_schema_come_behind_those_of_the_row(shape: str) -> None:
         made = HEADERS if shape == "list" else pa.large_list(HEADERS.value_type)
         columns, names = [values, pa.array(entries, made)], ["value", "headers"]
     plan = SidePlan("value", LONG, b"", (("x", b"X"), ("y", b"Y")))
-    rows, _ = RowEncoding([plan]).encoded(pa.RecordBatch.from_arrays(columns, names).slice(0))
+    rows, _ = RowEncoding([plan]).encode(pa.RecordBatch.from_arrays(columns, names).slice(0))
     found = [[(entry["key"], entry["value"]) for entry in row] for row in rows.column("headers").to_pylist()]
     before = [[], [], [], []] if shape == "none" else [row or [] for row in own]
     framed = [("x", b"X"), ("y", b"Y")]

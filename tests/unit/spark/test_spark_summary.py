@@ -15,14 +15,14 @@ from kafka_sink.exactly_once.receipt import (
     TaskReceipt,
     TopicSummary,
     WrittenPartition,
-    summarised,
+    summarize_receipts,
 )
 from kafka_sink.exactly_once.session import Conclusion
 from kafka_sink.options.parse_sink import parse_sink_options
 from kafka_sink.options.sink_options import SinkOptions
 from kafka_sink.spark import summary as summary_module
 from kafka_sink.spark.driver import UNNAMED_BATCH
-from kafka_sink.spark.summary import PARTITIONS_SHOWN_MAX, line, tell_aborted, tell_delivered
+from kafka_sink.spark.summary import PARTITIONS_SHOWN_MAX, report_aborted, report_delivered, summary_line
 
 KEY = BatchKey("q-1", 7)
 FIRST = TaskReceipt(
@@ -84,7 +84,7 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_receipts_fold_into_one_summary() -> None:
-    assert summarised([FIRST, SECOND, EMPTY]) == BatchSummary(
+    assert summarize_receipts([FIRST, SECOND, EMPTY]) == BatchSummary(
         receipt_count=3,
         empty_count=1,
         row_count=8,
@@ -102,15 +102,15 @@ def test_receipts_fold_into_one_summary() -> None:
 
 
 def test_the_order_of_receipts_changes_nothing() -> None:
-    assert summarised([EMPTY, SECOND, FIRST]) == summarised([FIRST, SECOND, EMPTY])
+    assert summarize_receipts([EMPTY, SECOND, FIRST]) == summarize_receipts([FIRST, SECOND, EMPTY])
 
 
 def test_no_receipts_are_a_summary_of_nothing() -> None:
-    assert summarised([]) == BatchSummary(0, 0, 0, 0, 0, 0, {}, (), {})
+    assert summarize_receipts([]) == BatchSummary(0, 0, 0, 0, 0, 0, {}, (), {})
 
 
 def test_the_line_names_query_batch_figures_partitions_and_what_was_left_out() -> None:
-    said = line(options(queryName="orders"), KEY, summarised([FIRST, SECOND, EMPTY]))
+    said = summary_line(options(queryName="orders"), KEY, summarize_receipts([FIRST, SECOND, EMPTY]))
     assert said == (
         "query orders, batch 7 of query q-1 delivered: 8 rows, 80 bytes, 3 tasks, 1 records retried, slowest task 90 "
         "ms, 1 rows left out: no topic, 3 rows left out: too large (a-0: 3 rows at 5..11; a-1: 4 rows at 0..3; "
@@ -119,37 +119,37 @@ def test_the_line_names_query_batch_figures_partitions_and_what_was_left_out() -
 
 
 def test_the_line_of_a_batch_without_rows_is_short() -> None:
-    said = line(options(), BatchKey("", ""), summarised([EMPTY]))
+    said = summary_line(options(), BatchKey("", ""), summarize_receipts([EMPTY]))
     assert said == "the batch write delivered: 0 rows, 0 bytes, 1 tasks, 0 records retried, slowest task 0 ms"
 
 
 def test_the_line_does_not_name_a_thousand_partitions() -> None:
     many = replace(FIRST, written=tuple(WrittenPartition("t", number, 1, 0, 0) for number in range(1000)))
-    said = line(options(), KEY, summarised([many]))
+    said = summary_line(options(), KEY, summarize_receipts([many]))
     assert said.count(" rows at ") == PARTITIONS_SHOWN_MAX
     assert said.endswith(f"and {1000 - PARTITIONS_SHOWN_MAX} partitions more)")
 
 
 def test_the_listener_gets_key_and_summary(listener: list[Any], log: Log) -> None:
-    tell_delivered(options(summary_listener="heard:told"), KEY, [FIRST], Conclusion.DELIVERED)
-    assert listener == [(KEY, summarised([FIRST]))]
-    assert log.said == [("info", line(options(), KEY, summarised([FIRST])))]
+    report_delivered(options(summary_listener="heard:told"), KEY, [FIRST], Conclusion.DELIVERED)
+    assert listener == [(KEY, summarize_receipts([FIRST]))]
+    assert log.said == [("info", summary_line(options(), KEY, summarize_receipts([FIRST])))]
 
 
 def test_a_listener_that_fails_is_logged_and_changes_nothing(listener: list[Any], log: Log) -> None:
-    tell_delivered(options(summary_listener="heard:failing"), KEY, [FIRST], Conclusion.DELIVERED)
+    report_delivered(options(summary_listener="heard:failing"), KEY, [FIRST], Conclusion.DELIVERED)
     text = "summary.listener heard:failing failed; the batch is delivered all the same the listener is broken"
     assert log.said[1] == ("exception", text)
 
 
 def test_a_listener_that_is_not_there_any_more_is_logged_too(log: Log) -> None:
-    tell_delivered(options(summary_listener="no_such_module:told"), KEY, [FIRST], Conclusion.DELIVERED)
+    report_delivered(options(summary_listener="no_such_module:told"), KEY, [FIRST], Conclusion.DELIVERED)
     assert log.said[1][0] == "exception"
     assert "summary.listener=no_such_module:told cannot be imported here" in log.said[1][1]
 
 
 def test_a_batch_that_an_earlier_run_had_delivered_is_told_to_nobody(listener: list[Any], log: Log) -> None:
-    tell_delivered(options(summary_listener="heard:told"), KEY, [FIRST], Conclusion.ALREADY_DELIVERED)
+    report_delivered(options(summary_listener="heard:told"), KEY, [FIRST], Conclusion.ALREADY_DELIVERED)
     assert listener == []
     assert "batch 7 of query q-1 was delivered by an earlier run" in log.said[0][1]
 
@@ -163,7 +163,7 @@ def test_a_batch_that_an_earlier_run_had_delivered_is_told_to_nobody(listener: l
     ],
 )
 def test_a_batch_that_failed_says_what_stays(log: Log, conclusion: Conclusion | None, said: str) -> None:
-    tell_aborted(KEY, [FIRST], conclusion)
+    report_aborted(KEY, [FIRST], conclusion)
     ((level, text),) = log.said
     assert level == "warning"
     assert "batch 7 of query q-1 failed after 1 of its tasks had written 3 rows" in text
@@ -171,7 +171,7 @@ def test_a_batch_that_failed_says_what_stays(log: Log, conclusion: Conclusion | 
 
 
 def test_of_a_write_without_a_ledger_whose_commit_had_begun_no_run_is_promised_that_finishes_it(log: Log) -> None:
-    tell_aborted(UNNAMED_BATCH, [FIRST], Conclusion.LEFT_ALONE)
+    report_aborted(UNNAMED_BATCH, [FIRST], Conclusion.LEFT_ALONE)
     ((_, text),) = log.said
     assert "the batch write failed after 1 of its tasks" in text
     assert "some or all of them may be visible" in text and "Nothing finishes it later" in text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_sink.spark.files import LOCAL_FOLDERS
-from kafka_sink.spark.unfinished import commit_under_way, forget, unfinished_commits
+from kafka_sink.spark.unfinished import find_unfinished_commits, mark_commit, remove_marks
 
 # More than any system counts to.
 NOBODY = 2**30
@@ -21,28 +21,28 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_commit_that_ended_well_leaves_nothing_and_is_no_reason_to_look_while_it_lasts(folder: Path) -> None:
-    with commit_under_way("sink", "run"):
-        assert unfinished_commits("sink") == []
+    with mark_commit("sink", "run"):
+        assert find_unfinished_commits("sink") == []
         assert [each.name for each in folder.rglob("*") if each.is_file()] == [f"run.{os.getpid()}"]
-    assert unfinished_commits("sink") == []
+    assert find_unfinished_commits("sink") == []
     assert [each for each in folder.rglob("*") if each.is_file()] == []
 
 
 def test_a_commit_that_raised_is_seen_until_it_is_forgotten_and_by_its_sink_alone() -> None:
-    with pytest.raises(KeyboardInterrupt), commit_under_way("sink", "run"):
+    with pytest.raises(KeyboardInterrupt), mark_commit("sink", "run"):
         raise KeyboardInterrupt
-    assert unfinished_commits("another") == []
-    marks = unfinished_commits("sink")
+    assert find_unfinished_commits("another") == []
+    marks = find_unfinished_commits("sink")
     assert len(marks) == 1
-    forget(marks)
-    assert unfinished_commits("sink") == []
+    remove_marks(marks)
+    assert find_unfinished_commits("sink") == []
 
 
 def test_a_commit_whose_process_is_gone_is_seen(folder: Path) -> None:
-    with commit_under_way("sink", "run"):
+    with mark_commit("sink", "run"):
         mark = next(each for each in folder.rglob("*") if each.is_file())
         mark.rename(mark.with_name(f"run.{NOBODY}"))
-    assert unfinished_commits("sink") == [str(mark.with_name(f"run.{NOBODY}"))]
+    assert find_unfinished_commits("sink") == [str(mark.with_name(f"run.{NOBODY}"))]
 
 
 @pytest.mark.parametrize("folders", ["", "/proc/no-such-folder"])
@@ -50,6 +50,6 @@ def test_without_a_folder_that_can_be_written_to_nothing_is_marked_and_nothing_f
     monkeypatch: pytest.MonkeyPatch, folders: str
 ) -> None:
     monkeypatch.setenv(LOCAL_FOLDERS, folders)
-    with commit_under_way("sink", "run"):
+    with mark_commit("sink", "run"):
         pass
-    assert unfinished_commits("sink") == []
+    assert find_unfinished_commits("sink") == []

@@ -12,8 +12,8 @@ from pyspark.sql.types import StringType, StructType
 from kafka_sink.errors import ConfigError, LocalProtocolError
 from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
 from kafka_sink.options.parse_sink import parse_sink_options
-from kafka_sink.spark.columns import written_columns
-from kafka_sink.spark.planning import planned_stream
+from kafka_sink.spark.columns import choose_columns
+from kafka_sink.spark.planning import plan_stream
 from kafka_sink.spark.stream_writer import StreamWriter
 from kafka_sink.spark.triggers import is_before_any_batch
 from kafka_sink.spark.writer import BatchWriter, CommitMessage, receipts_left
@@ -30,12 +30,12 @@ class SomebodyElses(WriterCommitMessage):
 def stream_writer(guarantee: str = "exactly-once") -> StreamWriter:
     settings = {"kafka.bootstrap.servers": "h:1", "topic": "t", "delivery.guarantee": guarantee}
     sink_id = "sink" if guarantee == "exactly-once" else None
-    return StreamWriter(parse_sink_options(settings), written_columns(SCHEMA, "t"), sink_id)
+    return StreamWriter(parse_sink_options(settings), choose_columns(SCHEMA, "t"), sink_id)
 
 
 def batch_writer() -> BatchWriter:
     options = parse_sink_options({"kafka.bootstrap.servers": "h:1", "topic": "t"})
-    return BatchWriter(options, written_columns(SCHEMA, "t"), BatchKey("", "x"), run="run", sink_id="sink")
+    return BatchWriter(options, choose_columns(SCHEMA, "t"), BatchKey("", "x"), run="run", sink_id="sink")
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
@@ -78,7 +78,7 @@ def test_a_query_whose_checkpoint_has_no_batch_is_a_continuous_one(tmp_path: Pat
     for spelling in (location, f"file:{location}", f"file://{location}/"):
         assert is_before_any_batch({"checkpointLocation": spelling})
     with pytest.raises(ConfigError, match=r"trigger\(continuous=\.\.\.\) is not supported"):
-        planned_stream({"checkpointlocation": location}, SCHEMA, False)
+        plan_stream({"checkpointlocation": location}, SCHEMA, False)
 
 
 def test_a_query_whose_checkpoint_has_no_folder_for_batches_yet_is_a_continuous_one(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from kafka_sink.errors import LocalProtocolError, RemoteProtocolError
 from kafka_sink.wire.primitives import (
-    array_length,
+    array_length_codec,
     bytes_codec,
     primitive_codec,
     primitive_size_min,
@@ -133,6 +133,6 @@ def test_the_least_size_is_that_of_the_default(primitive: str, flexible: bool) -
 def test_an_array_length_ends_with_the_data() -> None:
     for data in (b"", b"\0\0\0"):
         with pytest.raises(RemoteProtocolError, match="inside a length"):
-            array_length(False)[0](data, 0)
+            array_length_codec(False)[0](data, 0)
         with pytest.raises(RemoteProtocolError, match="inside a length"):
             string_codec(False, False)[0](data[:1], 0)

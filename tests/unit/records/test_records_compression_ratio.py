@@ -10,7 +10,7 @@ import pytest
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.columns import RecordColumns
-from kafka_sink.records.compression import compressor
+from kafka_sink.records.compression import make_compressor
 from kafka_sink.records.compression_ratio import MARGIN, CompressionRatio
 
 BATCH_BYTES, REQUEST_BYTES = 10_000, 50_000
@@ -31,7 +31,7 @@ def assembler(codec: str = "lz4", open_bytes_max: int | None = None) -> Assemble
         batch_bytes_max=BATCH_BYTES,
         request_bytes_max=REQUEST_BYTES,
         batch_records_max=None,
-        compression=lambda _: compressor(codec),
+        compression=lambda _: make_compressor(codec),
         open_bytes_max=open_bytes_max,
     )
 
@@ -107,8 +107,8 @@ def test_small_batches_say_nothing() -> None:
 
 @pytest.mark.parametrize(("after", "share"), [(500, MARGIN * 0.5), (2_000, 1.0)])
 def test_less_shrinking_is_believed_at_once(after: int, share: float) -> None:
-    shrinkage = CompressionRatio()
+    ratio = CompressionRatio()
     for _ in range(100):
-        shrinkage.on_compressed("t", 1000, 100)
-    shrinkage.on_compressed("t", 1000, after)
-    assert shrinkage.before("t", 1000) == int(1000 / share)
+        ratio.on_compressed("t", 1000, 100)
+    ratio.on_compressed("t", 1000, after)
+    assert ratio.bytes_before_compression("t", 1000) == int(1000 / share)

@@ -1,0 +1,60 @@
+"""What a script may do to the streams of the command, in a shell; nothing of it ends in a trace."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+import pytest
+
+from kafka_sink.exactly_once.receipt import BatchKey
+from kafka_sink.testing import EmbeddedBroker
+from tests.integration.commanding import Sink
+
+PROGRAM = f"{sys.executable} -m kafka_sink.cli"
+
+
+def in_shell(line: str, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **(more or {})}
+    return subprocess.run(
+        ["sh", "-c", line], env=environment, capture_output=True, text=True, timeout=300, check=False
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("redirection", "exit_code", "told"),
+    [
+        ("<&-", 0, ""),
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+        (">/dev/full", 4, "pykafka-sink: standard output cannot be written: No space left on device\n"),
+    ],
+)
+def test_streams_that_are_closed_or_full_end_without_a_trace(redirection: str, exit_code: int, told: str) -> None:
+    done = in_shell(f"{PROGRAM} explain PKS-6001 {redirection}")
+    assert (done.returncode, done.stderr) == (exit_code, told)
+
+
+def test_whoever_reads_no_more_changes_no_exit_code() -> None:
+    # The reader has gone before there is anything to read.
+    done = in_shell(f"{{ sleep 0.1; {PROGRAM} explain PKS-6001; echo exit code $? >&2; }} | true")
+    assert done.stderr == "exit code 0\n"
+
+
+def test_letters_that_the_terminal_does_not_have_are_written_in_another_way() -> None:
+    done = in_shell(f"{PROGRAM} check --help", {"PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0 and "\\u2713  is as it should be" in done.stdout
+
+
+def test_without_standard_input_nobody_is_there_to_be_asked() -> None:
+    with EmbeddedBroker() as broker:
+        sink = Sink(broker.bootstrap_servers, "t", "orders", "ledger")
+        sink.create()
+        sink.decide_and_die(BatchKey("query-1", 0))
+        about = f"--bootstrap-server {sink.servers} --ledger-topic ledger --sink-id orders"
+        asked = in_shell(f"{PROGRAM} transactions --abort {about} <&-")
+        assert asked.returncode == 2 and "nobody is there to be asked" in asked.stderr
+        recovered = in_shell(f"{PROGRAM} recover {about} <&-")
+        assert (recovered.returncode, recovered.stderr) == (0, "")

@@ -1,0 +1,94 @@
+"""Batch writes whose tasks were killed before any of them could give a receipt: a cancelled job, or one task that
+failed for good while the others were writing. Real tasks and the driver's abort, without Spark's JVM."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pytest
+
+from kafka_sink.exactly_once.receipt import BatchKey, TaskReceipt
+from kafka_sink.options.parse_sink import parse_sink_options
+from kafka_sink.options.sink_options import SinkOptions
+from kafka_sink.producer.pool import POOL
+from kafka_sink.spark.driver import UNNAMED_BATCH, abort_batch
+from kafka_sink.spark.identities import IDENTITIES
+from kafka_sink.spark.task import Task, TaskPlace
+from kafka_sink.testing import EmbeddedBroker
+from tools.foreign_reader import end_offsets
+from tools.kafka_cluster import KafkaCluster
+
+RUN, OTHER_RUN = "0123456789abcdef", "fedcba9876543210"
+# They live in the process of the tests, which goes on.
+KILLED: list[Task] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    while KILLED:
+        KILLED.pop().give_up()
+    IDENTITIES.close()
+    POOL.close()
+
+
+@dataclass
+class Write:
+    """A batch write without a name, unless it has a key. `task` is killed when its rows are with the brokers."""
+
+    servers: str
+    topic: str
+    key: BatchKey = UNNAMED_BATCH
+
+    @property
+    def options(self) -> SinkOptions:
+        return parse_sink_options({"kafka.bootstrap.servers": self.servers, "topic": self.topic})
+
+    def task(self, run: str = RUN) -> None:
+        task = Task(self.options, TaskPlace(self.key, run, 0, 11, f"sink-{self.topic}"))
+        task.append(pa.RecordBatch.from_arrays([pa.array(["a"], pa.string())], ["value"]))
+        task._producer.flush()
+        KILLED.append(task)
+
+    def abort(self, *receipts: TaskReceipt, write: str = RUN) -> None:
+        assert abort_batch(self.options, f"sink-{self.topic}", RUN, self.key, receipts, write) is None
+
+    def is_open(self) -> bool:
+        """Readers of what is committed wait in front of it."""
+        committed = end_offsets(self.servers, self.topic, "read_committed")
+        return committed != end_offsets(self.servers, self.topic, "read_uncommitted")
+
+
+@pytest.mark.parametrize("key", [UNNAMED_BATCH, BatchKey("", "export-1")], ids=["unnamed", "named"])
+def test_what_killed_tasks_left_open_is_aborted_though_none_gave_a_receipt(
+    kafka: KafkaCluster, topic_name: str, key: BatchKey
+) -> None:
+    kafka.create_topic(topic_name)
+    write = Write(kafka.bootstrap_servers, topic_name, key)
+    write.task()
+    assert write.is_open()
+    write.abort(TaskReceipt(key, RUN, 1, 12))  # of a task without rows
+    assert not write.is_open()
+
+
+def test_a_write_aborts_nothing_of_another_run_nor_of_a_run_that_is_not_its_own() -> None:
+    with EmbeddedBroker(1, topics={"rows": 1}) as broker:
+        write = Write(broker.bootstrap_servers, "rows")
+        write.task(OTHER_RUN)
+        write.abort()
+        assert write.is_open()
+    with EmbeddedBroker(1, topics={"rows": 1}) as broker:
+        write = Write(broker.bootstrap_servers, "rows", BatchKey("q", 3))
+        write.task()
+        write.abort(write=OTHER_RUN)  # inside foreachBatch: the query's run may have decided another batch
+        assert write.is_open()
+
+
+def test_brokers_that_are_away_do_not_take_the_place_of_what_failed_the_write(caplog: pytest.LogCaptureFixture) -> None:
+    write = Write("127.0.0.1:1", "rows")
+    with caplog.at_level(logging.WARNING, "kafka_sink"):
+        write.abort()
+    assert "ends by its time-out" in caplog.text
