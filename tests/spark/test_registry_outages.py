@@ -183,6 +183,8 @@ def test_a_stream_goes_on_by_its_version_while_the_subject_gets_a_new_one(
         query.stop()
     assert lines(orders, embedded_registry) == ["a", "b"]
     ids = {int.from_bytes(row.value[1:5], "big") for row in read_rows(orders.bootstrap_servers, "orders") if row.value}
-    # Spark may take another process to plan the second batch, which asks for itself.
+    # Spark plans each batch in two processes, for its tasks and for its commit, and may take new ones at any batch.
+    # Those ask for themselves, and only what the first of the two was told reaches rows.
     has_asked_again = ("GET", "/subjects/orders-value/versions/latest") in embedded_registry.requests()[asked_before:]
-    assert ids == ({first, second} if has_asked_again else {first})
+    assert first in ids
+    assert ids <= ({first, second} if has_asked_again else {first})
