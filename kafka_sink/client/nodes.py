@@ -394,6 +394,10 @@ class NodeSet:
     def _fail(self, node: Node, now_ms: int, failure: KafkaSinkError) -> None:
         connection = node.connection
         was_ready = connection is not None and connection.state is ConnectionState.READY
+        if node.is_setting_up and not node.is_bootstrap and isinstance(failure, TransportError):
+            # Whoever wrote the bootstrap servers does not know where this address comes from.
+            origin = f"node {broker_of(node.node_id)} advertises this address (advertised.listeners)"
+            failure = TransportError(f"{failure}; {origin}", failure.entry)
         node.on_failed(now_ms, self._reconnect, failure)
         if connection is not None:
             self.answers += connection.on_lost(now_ms, failure)

@@ -127,8 +127,11 @@ class BatchSender:
             for topic_partition in request.batches:
                 self.accumulator.unmute(topic_partition)
 
-    def expire(self, now_ms: int) -> None:
-        """Gives up what is older than delivery.timeout.ms, counted from the first record, on the wire or not."""
+    def expire(self, now_ms: int, trouble_of: Callable[[ProducerBatch], str]) -> None:
+        """Gives up what is older than delivery.timeout.ms, counted from the first record, on the wire or not.
+
+        `trouble_of`: what keeps a batch from its leader, if anything is known.
+        """
         if self.next_expiry_ms is None or now_ms < self.next_expiry_ms:
             return
         limit_ms = self._options.delivery_timeout_ms
@@ -136,7 +139,7 @@ class BatchSender:
         on_wire = [batch for batch in self.incomplete if batch.is_on_wire and batch.opened_ms + limit_ms <= now_ms]
         for batch in [*on_wire, *queued]:
             reason = "waiting for an answer" if batch.is_on_wire else "waiting to be sent"
-            self._give_up(batch, failure.timeout_error(batch, limit_ms, reason))
+            self._give_up(batch, failure.timeout_error(batch, limit_ms, reason, trouble_of(batch)))
         oldest = min((batch.opened_ms for batch in self.incomplete), default=None)
         self.next_expiry_ms = None if oldest is None else oldest + limit_ms
 
@@ -351,6 +354,7 @@ class BatchSender:
         elif batch.attempts > self._options.retries:
             self._give_up(batch, failure.retries_exhausted_error(batch, reason, error_code))
         else:
+            batch.last_trouble = reason
             batch.retry_at_ms = now_ms + self._backoff.delay_ms(batch.attempts)
             self.accumulator.requeue(batch)
             self.commands.append(BatchObserved("retried", batch, error_code))

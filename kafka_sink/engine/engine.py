@@ -31,7 +31,7 @@ from kafka_sink.client.request import Answer
 from kafka_sink.engine import commands as c
 from kafka_sink.engine.batch_sender import BatchSender
 from kafka_sink.engine.produce_request import ProduceRequest
-from kafka_sink.engine.producer_batch import NO_IDENTITY
+from kafka_sink.engine.producer_batch import NO_IDENTITY, ProducerBatch
 from kafka_sink.engine.producer_id import ProducerIdSource
 from kafka_sink.engine.sequences import Sequences
 from kafka_sink.engine.transaction import Transaction, TransactionState
@@ -122,6 +122,28 @@ class Engine:
         """Why the topic cannot be written to yet, for the text of a time-out."""
         return self._metadata.topic_trouble(topic)
 
+    @property
+    def trouble(self) -> str:
+        """What keeps those waiting who wait for records or for a step of a transaction. Empty: nothing is known."""
+        requests, last_failure = self._transaction_requests, self._nodes.last_failure
+        if requests is not None and requests.trouble:
+            return requests.trouble
+        oldest = next(iter(self._production.incomplete), None)
+        trouble = "" if oldest is None else self._trouble_of(oldest)
+        return trouble or ("" if last_failure is None else str(last_failure))
+
+    def _trouble_of(self, batch: ProducerBatch) -> str:
+        """What keeps the batch from its leader, if anything is known."""
+        node_id = self.cluster.leader(batch.topic, batch.partition)
+        failure = None if node_id is None else self._nodes.failure_of(node_id)
+        if failure is not None:
+            return f"the leader cannot be used: {failure}"
+        if batch.last_trouble:
+            return f"the last try failed: {batch.last_trouble}"
+        if node_id is None:
+            return self._metadata.topic_trouble(batch.topic) or "the partition has no leader now"
+        return ""
+
     # ---- the step ----
 
     def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:
@@ -151,7 +173,7 @@ class Engine:
         if production.answers_with_hints:
             self._take_leader_hints(now_ms)
         if production.next_expiry_ms is not None and production.next_expiry_ms <= now_ms:
-            production.expire(now_ms)
+            production.expire(now_ms, self._trouble_of)
         # Before settling: a new epoch makes an end of all doubts about sequences of the transaction before.
         if self._transaction is not None or (self._producer_ids is not None and self._producer_ids.error is not None):
             self._adopt_identity()
@@ -294,7 +316,7 @@ class Engine:
             # It joined a moment ago and the metadata is older than that; or it left, and another one does its work.
             self._metadata.request_update()
             if self._metadata.is_newer_than(coordinator.found_ms):
-                requests.on_coordinator_gone(now_ms, coordinator.node_id)
+                requests.on_coordinator_gone(now_ms, coordinator.node_id, self._nodes.failure_of(coordinator.node_id))
             return
         if node_id is None:
             return
@@ -303,7 +325,7 @@ class Engine:
             requests.on_sent(request)
         elif self._nodes.blocked_until_ms(node_id, now_ms) is not None:
             # Its host is down, or it asked for a pause: perhaps another broker took over.
-            requests.on_coordinator_gone(now_ms, node_id)
+            requests.on_coordinator_gone(now_ms, node_id, self._nodes.failure_of(node_id))
 
     def _ask_producer_id(self, now_ms: int) -> None:
         source = self._producer_ids

@@ -37,11 +37,13 @@ def retries_exhausted_error(batch: ProducerBatch, reason: str, error_code: int |
     return _delivery_error(DeliveryError, batch, f"{text}. {_safety(batch)}", error_code)
 
 
-def timeout_error(batch: ProducerBatch, delivery_timeout_ms: int, reason: str) -> DeliveryTimeout:
+def timeout_error(batch: ProducerBatch, delivery_timeout_ms: int, reason: str, trouble: str = "") -> DeliveryTimeout:
     text = (
         f"{_records(batch)} not delivered within delivery.timeout.ms={delivery_timeout_ms} "
         f"({batch.attempts} attempts; {reason})"
     )
+    if trouble:
+        text += f": {trouble}"
     return _delivery_error(DeliveryTimeout, batch, f"{text}. {_safety(batch)}", None)
 
 

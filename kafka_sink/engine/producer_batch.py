@@ -38,9 +38,9 @@ class ProducerBatch:
 
     __slots__ = (
         "attempts", "base_offset", "base_sequence", "encoded", "identity", "is_done", "is_on_wire", "is_out_of_order",
-        "log_append_time_ms", "may_arrive_late", "number", "opened_ms", "partition", "record_count", "retry_at_ms",
-        "sent_to", "sequence_was_reset", "shares", "size", "split_from", "topic", "topic_partition", "unknown_sends",
-        "whole_may_be_in_log",
+        "last_trouble", "log_append_time_ms", "may_arrive_late", "number", "opened_ms", "partition", "record_count",
+        "retry_at_ms", "sent_to", "sequence_was_reset", "shares", "size", "split_from", "topic", "topic_partition",
+        "unknown_sends", "whole_may_be_in_log",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +70,8 @@ class ProducerBatch:
         self.sequence_was_reset = False
 
         self.attempts = 0
+        # Why the last try failed, for the text of a time-out.
+        self.last_trouble = ""
         self.retry_at_ms = 0
         # The leader of the last send: a batch whose leader changed since then need not wait out its back-off (KIP-951).
         self.sent_to: tuple[int, int] | None = None

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kafka_sink.client.backoff import Backoff
-from kafka_sink.client.outcome import CoordinatorVerdict, coordinator_verdict
+from kafka_sink.client.outcome import CoordinatorVerdict, coordinator_verdict, describe
 from kafka_sink.client.request import Answer, Request
 from kafka_sink.engine.producer_batch import ProducerIdentity, TopicPartition
 from kafka_sink.engine.transaction import Transaction, TransactionState
@@ -91,6 +91,8 @@ class TransactionRequests:
         self._is_alone = True
         self._failures = 0
         self._retry_at_ms = 0
+        # Why the request of this step has no good answer yet, for the text of a time-out.
+        self.trouble = ""
 
     @property
     def coordinator(self) -> CoordinatorClient | None:
@@ -147,9 +149,11 @@ class TransactionRequests:
         )
         self._on_verdict(now_ms, asked, verdict, code, answer)
 
-    def on_coordinator_gone(self, now_ms: int, node_id: int) -> None:
+    def on_coordinator_gone(self, now_ms: int, node_id: int, failure: KafkaSinkError | None) -> None:
         """The node cannot be reached. Whom to ask instead is known only after the cluster noticed it too."""
         self._repeat_later(now_ms)
+        if failure is not None:
+            self.trouble = f"the broker to be asked cannot be used: {failure}"
         for key_type in [key for key, value in self._coordinators.items() if value.node_id == node_id]:
             del self._coordinators[key_type]
 
@@ -217,15 +221,20 @@ class TransactionRequests:
         if answer.was_sent and asked.api is not FIND_COORDINATOR:
             self._transaction.epoch_is_stale = self._transaction.transaction_version == 1
         self._coordinators.pop(asked.key_type, None)
+        self.trouble = str(answer.failure)
         self._repeat_later(now_ms)
 
     def _on_verdict(
         self, now_ms: int, asked: CoordinatorRequest, verdict: CoordinatorVerdict, code: int, answer: Answer
     ) -> None:
         transaction = self._transaction
+        if code:
+            self.trouble = f"{asked.api.name} is answered with {describe(code)}"
         if verdict is CoordinatorVerdict.DONE:
             self._failures = 0
             self._retry_at_ms = 0
+            if asked.api is not FIND_COORDINATOR:  # that any broker answers says nothing of the one to be asked
+                self.trouble = ""
             assert answer.body is not None
             self._on_done(now_ms, asked, answer.body)
         elif verdict is CoordinatorVerdict.REPEAT:

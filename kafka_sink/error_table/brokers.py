@@ -29,8 +29,9 @@ CONNECTION_FAILED = ErrorEntry(
     "connection failed",
     "A broker, or another server, could not be reached, or the connection was lost.",
     TASK,
-    "Check that the server runs and can be reached from this host; the task or batch may simply run again.",
-    ("could not be established", "was lost with", "was lost while it authenticated"),
+    "Check that the server runs and can be reached from this host; the task or batch may simply run again. An address "
+    "that a node advertises is that broker's advertised.listeners: it must lead there from driver and executors.",
+    ("could not be established", "was lost with", "was lost while it authenticated", "advertises this address"),
     "quickstart.md",
 )
 BROKER_REFUSED = ErrorEntry(
@@ -81,9 +82,10 @@ BROKER_TOO_OLD = ErrorEntry(
 TOO_SLOW = ErrorEntry(
     "PKS-3009",
     "no answer in time",
-    "An operation took longer than its time limit. It goes on, and may be called again.",
+    "An operation took longer than its time limit. It goes on, and may be called again. The text says what is in the "
+    "way, if anything is known.",
     TASK,
-    "See whether brokers are overloaded; raise the time limit that the text names.",
+    "Mend what is in the way. If the text says nothing of it, see whether brokers are overloaded, or raise the limit.",
     ("did not end within", "did not answer InitProducerId at once"),
     "performance.md",
 )
@@ -229,9 +231,10 @@ NOT_DELIVERED = ErrorEntry(
 DELIVERY_TOO_SLOW = ErrorEntry(
     "PKS-5002",
     "records were not delivered in time",
-    "kafka.delivery.timeout.ms passed since the records were accepted.",
+    "kafka.delivery.timeout.ms passed since the records were accepted; the text says what kept them, if it is known.",
     TASK,
-    "Spark repeats the task. See whether brokers are overloaded, or raise kafka.delivery.timeout.ms.",
+    "Spark repeats the task. Mend what kept them; otherwise see whether brokers are overloaded, or raise "
+    "kafka.delivery.timeout.ms.",
     ("not delivered within delivery.timeout.ms",),
     "performance.md",
 )

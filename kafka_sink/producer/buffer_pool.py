@@ -61,10 +61,11 @@ class BufferPool:
         held = f"{self.used_bytes} of buffer.memory={self.total_bytes} bytes"
         if self.total_records != LONG_MAX:
             held += f" and {self.used_records} of queue.buffering.max.messages={self.total_records} records"
-        return BufferExhausted(
+        text = (
             f"no room for {record_count} records of {byte_count} bytes {limit}: {held} are held by records that wait "
             "for brokers. What was to be sent was not accepted; what was accepted before is still being sent"
         )
+        return BufferExhausted(mailbox.with_trouble(text))
 
 
 class BufferWaiter:

@@ -246,4 +246,4 @@ class RecordFuture:
 
 def wait_until_done(mailbox: Mailbox, is_done: Callable[[], bool], timeout: float | None, what: str) -> None:
     if not mailbox.wait_for(is_done, deadline_of(mailbox.clock, timeout), "waiting for a result"):
-        raise OperationTimeout(f"no result for {what} within {timeout} s; it may still come")
+        raise OperationTimeout(mailbox.with_trouble(f"no result for {what} within {timeout} s; it may still come"))

@@ -102,7 +102,7 @@ class Mailbox:
         # The condition's own lock: taken without it where nobody is told anything, which is cheaper.
         self.lock = threading.RLock()
         self.changed = threading.Condition(self.lock)
-        self._waiting_count = 0
+        self.waiting_count = 0
         # Moved on at every change, for those who wait for any.
         self.change_count = 0
         self.sender_ident: int | None = None
@@ -115,6 +115,8 @@ class Mailbox:
         self.queue_loads: Mapping[str, dict[int, int]] = {}
         self.slow_node_ids: frozenset[int] = frozenset()
         self.topic_reports: Mapping[str, TopicReport] = {}
+        # What keeps those waiting who wait for records or operations.
+        self.trouble = ""
         self.completed_bytes = 0
         self.completed_records = 0
         self.is_closing = False
@@ -195,11 +197,11 @@ class Mailbox:
                     wait_s = min(wait_s, (deadline_ms - self.clock.monotonic_ms()) / 1000)
                     if wait_s <= 0:
                         return False
-                self._waiting_count += 1
+                self.waiting_count += 1
                 try:
                     self.changed.wait(wait_s)
                 finally:
-                    self._waiting_count -= 1
+                    self.waiting_count -= 1
         return True
 
     def refuse_to_block(self, what: str) -> None:
@@ -211,15 +213,20 @@ class Mailbox:
 
     def wait_for_operation(self, operation: PendingOperation, deadline_ms: int | None, limit: str) -> object:
         if not self.wait_for(lambda: operation.is_over, deadline_ms, operation.name):
-            raise OperationTimeout(f"{operation.name} did not end within {limit}; it goes on and may be called again")
+            text = f"{operation.name} did not end within {limit}; it goes on and may be called again"
+            raise OperationTimeout(self.with_trouble(text))
         if operation.error is not None:
             raise copy_error(operation.error)
         return operation.result
 
+    def with_trouble(self, text: str) -> str:
+        """The text of a time-out, and what stood in the way if anything is known."""
+        return f"{text}. What is in the way: {self.trouble}" if self.trouble else text
+
     def notify_change(self) -> None:
         """Under the lock: whoever waits has to look again."""
         self.change_count += 1
-        if self._waiting_count:
+        if self.waiting_count:
             self.changed.notify_all()
 
     def reject(self, pending: PendingRecords, error: KafkaSinkError) -> None:

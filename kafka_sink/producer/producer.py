@@ -347,11 +347,11 @@ class Producer:
             mailbox.wait_for_operation(operation, deadline_ms, f"{timeout_s} s")
         except OperationTimeout:
             unsent = self._appender.buffer_pool.used_records
+            text = f"close() did not end within {timeout_s} s: {unsent} records were given up, see their futures"
+            text = mailbox.with_trouble(text)
             core.abandon(f"close() did not end within {timeout_s} s")
             core.join()
-            raise OperationTimeout(
-                f"close() did not end within {timeout_s} s: {unsent} records were given up, see their futures"
-            ) from None
+            raise OperationTimeout(text) from None
         except BaseException:
             core.abandon("close() was interrupted")
             raise

@@ -114,6 +114,7 @@ class Sender:
         self._wake_at_ms, self._backlog = step.wake_at_ms, step.queued_count
         if step.commands:
             self._carry_out(step.commands, now_ms)
+        mailbox.trouble = self._engine.trouble if mailbox.waiting_count else ""
         self._publish(now_ms)
         if mailbox.calls:
             self._call_back()

@@ -251,7 +251,7 @@ class AccumulatorAndSequences(RuleBasedStateMachine):
 
     def settle(self) -> None:
         with self.checked_numbers():
-            self.production.expire(self.now_ms)
+            self.production.expire(self.now_ms, lambda batch: "")
             self.production.settle()
         self.take_results()
 

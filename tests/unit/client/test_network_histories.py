@@ -35,7 +35,8 @@ agreeing on versions resets the back-off and connecting alone does not
     down tries:3 up silent tries lost delay=400 speaks tries usable=yes lost delay=50
 
 a failed connection is reported with host port and reason
-    down connect losses=1 says:"connection to a:9092 (node 0) could not be established: connection refused"
+    down connect losses=1 says:"connection to a:9092 (node 0) could not be established: connection refused; "
+    says:"node 0 advertises this address (advertised.listeners) (next attempt"
 
 nodes are told apart
     with brokers=2

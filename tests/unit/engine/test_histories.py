@@ -199,6 +199,15 @@ a retriable answer at the end of the time is the last word
     send tick:10000 not_enough 60000ms says:"NOT_ENOUGH_REPLICAS"
     => 0/0 | expired
 
+what is given up while it waits for another try says why the last one failed
+    send 9900ms not_enough 100ms says:"the last try failed: NOT_ENOUGH_REPLICAS"
+    => 0/0 | expired
+
+what is given up without a try says which connection does not come about
+    down lost send 1000ms 9000ms
+    says:"(0 attempts; waiting to be sent): connection to host0:9092 (bootstrap server) could not be established"
+    => | expired
+
 a flush ends when the last batch has expired
     send flush waits 10000ms
     => 0/0 | expired? done

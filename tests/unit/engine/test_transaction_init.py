@@ -140,9 +140,20 @@ def test_a_coordinator_whose_port_refuses_is_looked_up_again_with_a_pause() -> N
     init = driver.init()
     driver.run_for(2_000)
     assert driver.is_waiting(init) and 2 <= driver.count(FIND_COORDINATOR) <= 30
+    assert "host1:9092 (node 1) could not be established" in driver.engine.trouble
     driver.coordinators[TRANSACTION] = 2
     driver.run_for(5_000)
     assert driver.ok(init) and driver.last(INIT_PRODUCER_ID).node_id == 2
+    assert driver.engine.trouble == ""
+
+
+def test_a_code_that_comes_again_and_again_is_what_a_step_waits_for() -> None:
+    driver = fresh()
+    driver.hold(INIT_PRODUCER_ID)
+    init = driver.init()
+    driver.reply(INIT_PRODUCER_ID, 15)
+    assert driver.is_waiting(init)
+    assert driver.engine.trouble.startswith("InitProducerId is answered with COORDINATOR_NOT_AVAILABLE (15)")
 
 
 def test_a_coordinator_that_metadata_does_not_know_yet_is_waited_for() -> None:

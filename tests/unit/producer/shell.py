@@ -184,6 +184,7 @@ class FakeEngine:
         self.answers: list[list[c.Command]] = []
         self.wake_at_ms: int | None = None
         self.queue_loads: dict[str, dict[int, int]] = {}
+        self.trouble = ""
         self.bug: BaseException | None = None
 
     def step(self, now_ms: int, inputs: Sequence[c.Input]) -> c.Step:

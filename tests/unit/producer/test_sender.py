@@ -112,6 +112,20 @@ def test_topics_somebody_waits_for_are_reported_and_others_are_not() -> None:
     assert shell.mailbox.cluster is shell.engine.cluster
 
 
+def test_what_is_in_the_way_is_told_to_those_who_wait_and_is_gone_with_it() -> None:
+    shell = SenderShell()
+    shell.engine.trouble = "no way to the leader"
+    shell.sender.turn()
+    assert shell.mailbox.with_trouble("it took too long") == "it took too long"
+    shell.mailbox.waiting_count = 1
+    shell.sender.turn()
+    told = shell.mailbox.with_trouble("it took too long")
+    assert told == "it took too long. What is in the way: no way to the leader"
+    shell.engine.trouble = ""
+    shell.sender.turn()
+    assert shell.mailbox.with_trouble("it took too long") == "it took too long"
+
+
 def test_nodes_that_take_nothing_for_too_long_are_published_as_one_unchanging_set() -> None:
     shell = SenderShell(partitioner_availability_timeout_ms=100)
     shell.engine.nodes.unavailable_since_ms = 901
