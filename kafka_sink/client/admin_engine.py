@@ -388,7 +388,7 @@ class AdminEngine:
                 continue
             name = call.request.api.name
             within = f"within {now_ms - call.begun_ms} ms" if is_overdue else "and no broker can be reached"
-            failure = refusal or self.metadata.last_failure or self.nodes.last_failure
+            failure = refusal or self._obstacle_of(call)
             if call.unanswered_count > len(call.unsent):
                 call.was_sent = True
                 call.fail(TransportError(f"{name} was sent but not answered {within}"))
@@ -398,6 +398,12 @@ class AdminEngine:
                 text = f"{name} was not sent {within}"
                 call.fail(TransportError(text if failure is None else f"{text}: {failure}"))
             call.is_over = True
+
+    def _obstacle_of(self, call: _PendingCall) -> KafkaSinkError | None:
+        """Of the brokers that it waits for. That others answer meanwhile takes nothing away from it."""
+        wanted = [part.node_id for part in call.unsent if part.node_id is not None]
+        known = [failure for node_id in wanted if (failure := self.nodes.failure_of(node_id)) is not None]
+        return known[0] if known else self.metadata.last_failure or self.nodes.last_failure
 
     def _wake_at_ms(self, now_ms: int) -> int | None:
         moments = [self.nodes.next_deadline_ms(now_ms), self.metadata.next_deadline_ms(now_ms), *self._moments]

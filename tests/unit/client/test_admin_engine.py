@@ -369,6 +369,19 @@ def test_nothing_is_sent_after_the_time_limit_to_a_broker_that_could_not_take_it
     assert driver.reply_to(first).kind is ResponseKind.ANSWERED and driver.count(END_TXN) == 1
 
 
+def test_what_was_not_sent_in_time_names_the_broker_in_the_way_though_others_answer_meanwhile() -> None:
+    driver = AdminDriver(socket_connection_setup_timeout_ms=1_000)
+    driver.cluster.scripts[LIST_TRANSACTIONS.key] = listed
+    driver.cluster.deaf.add(2)
+    driver.ask(OneBroker(2), LIST_TRANSACTIONS, LIST_BODY, timeout_ms=2_000)
+    driver.sleep(2_000)
+    late = driver.ask(OneBroker(2), LIST_TRANSACTIONS, LIST_BODY, timeout_ms=100)
+    assert driver.reply_to(driver.ask(OneBroker(0), LIST_TRANSACTIONS, LIST_BODY)).error is None
+    driver.sleep(100)
+    text = str(driver.reply_to(late).error)
+    assert text.startswith("ListTransactions was not sent within 100 ms: host2:9092 (node 2): connection was not est")
+
+
 def test_a_version_that_the_broker_does_not_speak_is_unsupported() -> None:
     driver = AdminDriver(api_versions={END_TXN.key: (0, 4), LIST_TRANSACTIONS.key: None})
     reply = driver.reply_to(driver.ask(Coordinator("a"), END_TXN, END_BODY, version_min=5))
