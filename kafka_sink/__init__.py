@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafka_sink.errors import KafkaSinkError as KafkaSinkError
     from kafka_sink.errors import LocalProtocolError as LocalProtocolError
     from kafka_sink.errors import OperationTimeout as OperationTimeout
+    from kafka_sink.errors import OutOfMemory as OutOfMemory
     from kafka_sink.errors import ProducerFenced as ProducerFenced
     from kafka_sink.errors import RemoteProtocolError as RemoteProtocolError
     from kafka_sink.errors import TransactionAborted as TransactionAborted
@@ -56,8 +57,8 @@ _HOMES = {
     "engine.transaction": "TransactionReceipt",
     "errors": "AuthenticationError AuthorizationError BrokerError BufferExhausted CommitAborted CommitError CommitLost "
     "CommitPending ConfigError DataError DeliveryError "
-    "DeliveryTimeout KafkaSinkError LocalProtocolError OperationTimeout ProducerFenced RemoteProtocolError "
-    "TransactionAborted TransactionError TransportError",
+    "DeliveryTimeout KafkaSinkError LocalProtocolError OperationTimeout OutOfMemory ProducerFenced "
+    "RemoteProtocolError TransactionAborted TransactionError TransportError",
     "metrics.notebook": "SinkMetrics sink_metrics",
     "options": "ProducerOptions",
     "options.parse": "parse_producer_options",

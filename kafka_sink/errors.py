@@ -26,6 +26,7 @@ from kafka_sink.error_table.brokers import (
     NOT_AUTHORIZED,
     NOT_DELIVERED,
     NOT_KAFKA,
+    OUT_OF_MEMORY,
     PRODUCER_FENCED,
     TOO_SLOW,
     TRANSACTION_FAILED,
@@ -190,6 +191,12 @@ class OperationTimeout(KafkaSinkError):
     """flush, close or a transaction call did not end in time. The operation itself goes on and may be called again."""
 
     default_entry = TOO_SLOW
+
+
+class OutOfMemory(KafkaSinkError):
+    """A task's Python process has no memory left, or may not start a thread."""
+
+    default_entry = OUT_OF_MEMORY
 
 
 class TransactionError(KafkaSinkError):

@@ -30,8 +30,8 @@ All derive from `KafkaSinkError` and survive pickling. What each means for the r
 [producer.md](producer.md#what-an-error-means)."""
 _ERRORS = """
 KafkaSinkError AuthenticationError AuthorizationError BrokerError BufferExhausted CommitAborted CommitError CommitLost
-CommitPending ConfigError DataError DeliveryError DeliveryTimeout LocalProtocolError OperationTimeout ProducerFenced
-RemoteProtocolError TransactionAborted TransactionError TransportError"""
+CommitPending ConfigError DataError DeliveryError DeliveryTimeout LocalProtocolError OperationTimeout OutOfMemory
+ProducerFenced RemoteProtocolError TransactionAborted TransactionError TransportError"""
 
 # Title, introduction, and the names below it; what is public and in no group here is an error of the test.
 _GROUPS = (

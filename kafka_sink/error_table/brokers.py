@@ -274,3 +274,13 @@ WRONG_CALL = ErrorEntry(
     ("the producer is closed", "inside a delivery callback would wait for ever"),
     "producer.md",
 )
+OUT_OF_MEMORY = ErrorEntry(
+    "PKS-5007",
+    "no memory, or no thread, for a task",
+    "The Python process of a task reached a limit of memory or of threads: that of Spark, a container or the host.",
+    TASK,
+    "Raise the limit that the text names, or run fewer tasks side by side. spark.executor.pyspark.memory counts the "
+    "address space, of which a task has more than it uses: set it to 1g or more, or leave it out.",
+    ("has no memory left", "cannot start a thread"),
+    "performance.md#memory-of-a-task",
+)

@@ -39,6 +39,7 @@ from kafka_sink.producer.pool import POOL
 from kafka_sink.producer.producer import Producer
 from kafka_sink.records.digest import RowDigest
 from kafka_sink.spark.columns import WrittenColumns
+from kafka_sink.spark.exhaustion import exhaustion_error
 from kafka_sink.spark.files import look_in_spark_files
 from kafka_sink.spark.gather import gather_batches
 from kafka_sink.spark.identities import IDENTITIES
@@ -111,9 +112,10 @@ def write_task(
     except BaseException as error:
         if task is not None:
             task.give_up()
-        if isinstance(error, KafkaSinkError):
+        named = exhaustion_error(error) or error
+        if isinstance(named, KafkaSinkError):
             # For Spark's log, and for whoever reads why the job failed.
-            raise copy_error(error, f"{error} ({place})") from error
+            raise copy_error(named, f"{named} ({place})") from error
         raise
 
 
@@ -268,7 +270,7 @@ class Task:
     def give_up(self) -> None:
         """Nothing more is sent. The transaction is aborted; without one, what was sent stays."""
         # If that fails, too: the error that led here is the one to tell, and the driver's sweep aborts what is left.
-        with suppress(KafkaSinkError):
+        with suppress(KafkaSinkError, MemoryError):
             self._producer.close(ABORT_TIMEOUT_S if self._identity is not None else 0)
 
     def _send(self, rows: pa.RecordBatch) -> None:

@@ -1,0 +1,23 @@
+"""A task that runs into a limit of memory or threads says which limit, and leaves no transaction open."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from kafka_sink.testing import EmbeddedBroker
+
+
+@pytest.mark.parametrize(("which", "words"), [("thread", "cannot start a thread"), ("memory", "has no memory left")])
+def test_a_task_at_the_limit_of_its_address_space_names_it(which: str, words: str) -> None:
+    with EmbeddedBroker(topics={"rows": 1}) as kafka:
+        command = [sys.executable, "-m", "tests.integration.exhausted_task", kafka.bootstrap_servers, "rows", which]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stderr
+        assert run.stdout.startswith("PKS-5007 ")
+        assert words in run.stdout
+        assert "MiB (spark.executor.pyspark.memory, or ulimit -v)" in run.stdout
+        assert "Spark partition 0, TID 7" in run.stdout
+        assert kafka.records("rows") == []
