@@ -16,7 +16,7 @@ def failure_of_loss(connection: Connection, reason: KafkaSinkError) -> KafkaSink
     if is_final(reason):
         return type(reason)(f"{text} was refused: {reason}", reason.entry)
     if connection.state is ConnectionState.CONNECTING:
-        return TransportError(f"{text} could not be established: {reason}")
+        return TransportError(f"{text} could not be established: {reason}", reason.entry)
     if connection.state is ConnectionState.NEGOTIATING:
         hint = "is a TLS listener behind this port?"
         return TransportError(f"{text} was closed by the peer during ApiVersions ({reason}): {hint}")

@@ -33,6 +33,7 @@ from kafka_sink.client.connection import Connection, ConnectionState
 from kafka_sink.client.connection_failure import failure_of_loss, is_final, notice_level, notice_text
 from kafka_sink.client.node import LANE_STEP, Node, broker_of, first_due_ms
 from kafka_sink.client.request import Answer, Request
+from kafka_sink.error_table.brokers import NO_DESCRIPTOR
 from kafka_sink.errors import KafkaSinkError, LocalProtocolError, TransportError
 from kafka_sink.options import ProducerOptions
 from kafka_sink.wire.apis import Api
@@ -394,7 +395,8 @@ class NodeSet:
     def _fail(self, node: Node, now_ms: int, failure: KafkaSinkError) -> None:
         connection = node.connection
         was_ready = connection is not None and connection.state is ConnectionState.READY
-        if node.is_setting_up and not node.is_bootstrap and isinstance(failure, TransportError):
+        is_theirs = isinstance(failure, TransportError) and failure.entry is not NO_DESCRIPTOR
+        if is_theirs and node.is_setting_up and not node.is_bootstrap:
             # Whoever wrote the bootstrap servers does not know where this address comes from.
             origin = f"node {broker_of(node.node_id)} advertises this address (advertised.listeners)"
             failure = TransportError(f"{failure}; {origin}", failure.entry)

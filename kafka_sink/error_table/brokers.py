@@ -284,3 +284,13 @@ OUT_OF_MEMORY = ErrorEntry(
     ("has no memory left", "cannot start a thread"),
     "performance.md#memory-of-a-task",
 )
+NO_DESCRIPTOR = ErrorEntry(
+    "PKS-5008",
+    "no file descriptor left",
+    "This process, or its host, has as many files and sockets open as it may.",
+    TASK,
+    "Raise the limit (ulimit -n; for a service LimitNOFILE), or find what leaves files open: ls -l /proc/PID/fd. The "
+    "sink needs three descriptors per task and one per broker.",
+    ("may open no more files",),
+    "operations.md",
+)

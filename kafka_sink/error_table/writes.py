@@ -295,8 +295,9 @@ ROW_TOO_LARGE = ErrorEntry(
     "row too large",
     "A record is larger than a request, the buffer, or 2 GiB.",
     TASK,
-    "Raise kafka.max.request.size (and the topic's max.message.bytes), or choose record.errors=dead-letter: the letter "
-    "has key and headers, and says how large the value was.",
+    "Raise the limit that the text names, kafka.max.request.size (and the topic's max.message.bytes) or "
+    "kafka.buffer.memory; or choose record.errors=dead-letter: the letter has key and headers, and says how large the "
+    "value was.",
     ("bytes in a request; max.request.size allows", "never fits into buffer.memory"),
     "options.md",
 )

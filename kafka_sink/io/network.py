@@ -74,8 +74,11 @@ class Network:
         # Events of commands, until the next poll takes them along.
         self._events: list[NetworkEvent] = []
         self._received = memoryview(bytearray(RECEIVE_BYTES))
-        self._selector = selectors.DefaultSelector()
-        self._wake_receiver, self._wake_sender = socket.socketpair()
+        try:
+            self._selector = selectors.DefaultSelector()
+            self._wake_receiver, self._wake_sender = socket.socketpair()
+        except OSError as error:
+            raise failure_of("a client could not be made", error) from None
         for end in (self._wake_receiver, self._wake_sender):
             end.setblocking(False)
         self._selector.register(self._wake_receiver, _READ, None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections import deque
 from itertools import islice
 
+from kafka_sink.error_table.brokers import NO_DESCRIPTOR
 from kafka_sink.errors import AuthenticationError, ConfigError, TransportError
 
 # Linux takes 1024 buffers in one call; the send buffer is full long before.
@@ -55,4 +57,6 @@ class PlainConnection:
 def failure_of(peer: str, error: Exception | None) -> TransportError:
     if error is None:
         return TransportError(f"{peer} closed the connection")
+    if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+        return TransportError(f"{peer}: this process may open no more files ({error.strerror})", NO_DESCRIPTOR)
     return TransportError(f"{peer}: {getattr(error, 'strerror', None) or error}")

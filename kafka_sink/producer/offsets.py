@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
+from operator import index
 from typing import Any, NamedTuple
 
 from kafka_sink.engine.commands import SendOffsets
@@ -50,13 +52,18 @@ def read_offsets(offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], gro
 
 
 def _topic_partition(given: Any) -> tuple[str, int]:
-    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], int):
-        return given
+    if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
+        with suppress(TypeError):
+            return given[0], index(given[1])
     raise DataError("offsets are given by (topic, partition)", column="offsets")
 
 
 def _offset(partition: Any, given: int | OffsetAndMetadata) -> tuple[int, int, str]:
-    known = OffsetAndMetadata(given) if isinstance(given, int) else OffsetAndMetadata(*given)
-    if known.offset < 0:
-        raise DataError(f"offset {known.offset} of {partition} is negative", column="offsets")
-    return known.offset, known.leader_epoch, known.metadata
+    try:
+        known = OffsetAndMetadata(*given) if isinstance(given, tuple) else OffsetAndMetadata(given)
+        offset, leader_epoch = index(known.offset), index(known.leader_epoch)
+    except TypeError:
+        raise DataError(f"offset of {partition}: {given!r} is no number", column="offsets") from None
+    if offset < 0:
+        raise DataError(f"offset {offset} of {partition} is negative", column="offsets")
+    return offset, leader_epoch, known.metadata

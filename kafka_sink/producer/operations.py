@@ -2,8 +2,8 @@
 
 A step of a transaction that ran out of time goes on. Its outcome must not get lost (a commit that nobody knows the fate
 of), nor be taken for that of a later one. So it is kept until the same method is called again, which waits for the same
-end, and until then no other step is taken. Only aborting may replace a prepare, or offsets that are being sent: it ends
-the same transaction.
+end, and until then no other step is taken; nor the same with something else in it, which would get an outcome that is
+not its own. Only aborting may replace a prepare, or offsets that are being sent: it ends the same transaction.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Operations:
         self._max_block_ms = max_block_ms
         # The step that ran out of time, until its outcome has been told.
         self._unfinished: PendingOperation | None = None
+        self._unfinished_subject: object = None
 
     def flush(self, name: str, wish: Wish, timeout_s: float | None) -> None:
         """Behind everything that was sent so far; None waits for ever."""
@@ -40,29 +41,31 @@ class Operations:
         name: str,
         wish: Wish,
         *,
+        subject: object = None,
         metric: str | None = None,
         is_behind_rows: bool = False,
         refusal: KafkaSinkError | None = None,
     ) -> object:
-        """A step of a transaction, within max.block.ms."""
+        """A step of a transaction, within max.block.ms. `subject`: what it is about, where steps of one name differ."""
         deadline_ms = self._mailbox.clock.monotonic_ms() + self._max_block_ms
         limit = f"max.block.ms={self._max_block_ms}"
-        unfinished, self._unfinished = self._find_unfinished(name), None
+        unfinished, self._unfinished = self._find_unfinished(name, subject), None
         operation = unfinished or self._post(name, wish, is_behind_rows=is_behind_rows, refusal=refusal)
         try:
             return self._wait(operation, deadline_ms, limit, metric=metric)
         except OperationTimeout:
-            self._unfinished = operation
+            self._unfinished, self._unfinished_subject = operation, subject
             raise
 
-    def _find_unfinished(self, name: str) -> PendingOperation | None:
+    def _find_unfinished(self, name: str, subject: object) -> PendingOperation | None:
         unfinished = self._unfinished
-        if unfinished is None or unfinished.name == name:
+        if unfinished is None or (unfinished.name == name and self._unfinished_subject == subject):
             return unfinished
         if name == ABORT and unfinished.name in (PREPARE, OFFSETS):
             return None
+        again = "again first, with the same arguments as before" if unfinished.name == name else "it again first"
         raise LocalProtocolError(
-            f"{name}: {unfinished.name} ran out of time before, and its outcome has not been told; call it again first"
+            f"{name}: {unfinished.name} ran out of time before, and its outcome has not been told; call {again}"
         )
 
     def _post(

@@ -224,7 +224,9 @@ class Producer:
 
         Only at rest: every record has its outcome, every transaction is ended or prepared.
         """
-        self._operations.step("start_over()", lambda operation_id: c.StartOver(operation_id, transactional_id))
+        self._operations.step(
+            "start_over()", lambda operation_id: c.StartOver(operation_id, transactional_id), subject=transactional_id
+        )
 
     @property
     def retried_record_count(self) -> int:
@@ -258,6 +260,7 @@ class Producer:
         self._operations.step(
             OFFSETS,
             lambda operation_id: replace(checked, operation_id=operation_id),
+            subject=checked,
             metric="txn-send-offsets",
         )
 
@@ -291,7 +294,9 @@ class Producer:
 
     def resume_transaction(self, receipt: TransactionReceipt) -> None:
         """In place of `init_transactions`: takes over a prepared transaction, to commit or abort it."""
-        self._operations.step("resume_transaction()", lambda operation_id: c.ResumeTransaction(operation_id, receipt))
+        self._operations.step(
+            "resume_transaction()", lambda operation_id: c.ResumeTransaction(operation_id, receipt), subject=receipt
+        )
 
     @contextmanager
     def transaction(self) -> Iterator[Producer]:
@@ -347,7 +352,8 @@ class Producer:
             mailbox.wait_for_operation(operation, deadline_ms, f"{timeout_s} s")
         except OperationTimeout:
             unsent = self._appender.buffer_pool.used_records
-            text = f"close() did not end within {timeout_s} s: {unsent} records were given up, see their futures"
+            given_up = f"{unsent} records were given up, see their futures" if unsent else "no record was waiting"
+            text = f"close() did not end within {timeout_s} s: {given_up}"
             text = mailbox.with_trouble(text)
             core.abandon(f"close() did not end within {timeout_s} s")
             core.join()

@@ -1,4 +1,4 @@
-"""A task that runs into a limit of memory or threads says which limit, and leaves no transaction open."""
+"""Who runs into a limit of memory, threads or descriptors hears which limit; a task leaves no transaction open."""
 
 from __future__ import annotations
 
@@ -21,3 +21,15 @@ def test_a_task_at_the_limit_of_its_address_space_names_it(which: str, words: st
         assert "MiB (spark.executor.pyspark.memory, or ulimit -v)" in run.stdout
         assert "Spark partition 0, TID 7" in run.stdout
         assert kafka.records("rows") == []
+
+
+def test_a_process_without_descriptors_hears_of_that_and_not_of_its_brokers() -> None:
+    with EmbeddedBroker(topics={"rows": 1}) as kafka:
+        command = [sys.executable, "-m", "tests.integration.exhausted_descriptors", kafka.bootstrap_servers]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0, run.stderr
+        told = run.stdout.splitlines()
+        made = "a client could not be made: this process may open no more files (Too many open files)"
+        assert told[:2] == [f"PKS-5008 {made}", f"PKS-5008 {made}"]
+        assert "could not be established: 127.0.0.1:" in told[2]
+        assert told[2].endswith("this process may open no more files (Too many open files)")

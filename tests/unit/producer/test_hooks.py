@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kafka_sink.engine.commands import SendOffsets
@@ -155,13 +156,18 @@ def test_offsets_carry_the_member_of_the_group() -> None:
     assert read_offsets({("t", 0): 1}, "g").member_id == ""
 
 
+def test_offsets_may_be_numbers_of_numpy() -> None:
+    from_arrays: Any = {("t", np.int32(1)): np.int64(7), ("t", 2): (np.int64(8), 3)}
+    assert read_offsets(from_arrays, "g").offsets == {("t", 1): (7, -1, ""), ("t", 2): (8, 3, "")}
+
+
 @pytest.mark.parametrize("group", [None, "", ConsumerGroup(""), ConsumerGroup("g", 3)])
 def test_a_group_that_is_none_is_refused(group: Any) -> None:
     with pytest.raises(DataError, match="group"):
         read_offsets({("t", 0): 1}, group)
 
 
-@pytest.mark.parametrize("offsets", [{("t", 0): -1}, {("t", "0"): 1}, {"t": 1}])
+@pytest.mark.parametrize("offsets", [{("t", 0): -1}, {("t", "0"): 1}, {"t": 1}, {("t", 0): "1"}, {("t", 0): 1.5}])
 def test_offsets_that_are_none_are_refused(offsets: Any) -> None:
     with pytest.raises(DataError, match="offset"):
         read_offsets(offsets, "g")

@@ -24,13 +24,13 @@ class Steps:
         self.mailbox = shell.mailbox
         self.operations = Operations(shell.mailbox, shell.appender, shell.metrics, 0)
 
-    def call(self, name: str) -> object:
-        return self.operations.step(name, c.InitTransactions)
+    def call(self, name: str, subject: object = None) -> object:
+        return self.operations.step(name, c.InitTransactions, subject=subject)
 
-    def time_out(self, name: str) -> int:
+    def time_out(self, name: str, subject: object = None) -> int:
         """The id under which the engine knows it."""
         with pytest.raises(OperationTimeout, match="may be called again"):
-            self.call(name)
+            self.call(name, subject)
         (wish,) = self.mailbox.take_inputs()
         assert isinstance(wish, c.InitTransactions)
         return wish.operation_id
@@ -77,6 +77,16 @@ def test_no_other_step_is_taken_while_an_outcome_is_untold(other: str) -> None:
     with pytest.raises(LocalProtocolError, match=r"commit_transaction\(\) ran out of time"):
         steps.call(other)
     steps.call(COMMIT)
+
+
+def test_an_outcome_is_not_told_to_the_same_step_about_something_else() -> None:
+    steps = Steps()
+    steps.end(steps.time_out(OFFSETS, {"rows": 5}))
+    with pytest.raises(LocalProtocolError, match="call again first, with the same arguments as before"):
+        steps.call(OFFSETS, {"rows": 6})
+    assert steps.mailbox.take_inputs() == []
+    steps.call(OFFSETS, {"rows": 5})
+    steps.time_out(OFFSETS, {"rows": 6})
 
 
 @pytest.mark.parametrize("step", [PREPARE, OFFSETS])

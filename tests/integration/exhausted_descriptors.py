@@ -1,0 +1,43 @@
+"""Clients in a process that may open no more files: run by test_exhaustion.py."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kafka_sink import KafkaSinkError, Producer, parse_producer_options
+from kafka_sink.admin.client import Client
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def tell(call: Callable[[], object]) -> None:
+    with no_descriptor_left():
+        try:
+            call()
+        except KafkaSinkError as error:
+            print(error.name, error)
+
+
+def main() -> None:
+    options = parse_producer_options({"bootstrap.servers": sys.argv[1], "max.block.ms": 1500})
+    tell(lambda: Producer(options))
+    tell(lambda: Client(options).describe_topic("rows"))
+    with Producer(options) as producer:
+        producer.partitions_for("rows")  # over the connection to the bootstrap server
+        tell(lambda: producer.send("rows", b"1") and producer.flush(1.5))
+
+
+if __name__ == "__main__":
+    main()
