@@ -30,7 +30,7 @@ _FENCE = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^>]+) -->\n)?(?P<fence>```+)(?P<language>\w*)\n(?P<code>.*?)^(?P=fence)[ ]*$",
     re.MULTILINE | re.DOTALL,
 )
-_TOPIC = re.compile(r'\.option\("topic", "([\w.-]+)"\)')
+_TOPIC = re.compile(r'(?:\.option\("topic", |"topic": |`topic` = )["\']([\w.-]+)["\']')
 
 
 @dataclass(frozen=True)

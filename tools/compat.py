@@ -56,6 +56,7 @@ SPARK_TESTS: Mapping[str, tuple[str, ...]] = {
     "batch": ("tests/compat/test_batch.py",),
     "stream": ("tests/compat/test_stream.py",),
     "foreachBatch": ("tests/compat/test_foreach_batch.py",),
+    "SQL": ("tests/compat/test_sql.py",),
     "triggers": ("tests/compat/test_triggers.py",),
     # A process has classic sessions or Connect sessions; the last file is run alone.
     "Connect": ("tests/compat/test_connect.py",),

@@ -30,7 +30,8 @@ OPTION_MISSING = ErrorEntry(
     "missing option",
     "An option that is needed is not set: always, or because of another one.",
     BEFORE,
-    "Set the option that the text names.",
+    "Set the option that the text names. In SQL: INSERT INTO table WITH (`name` = 'value') ...; what CREATE TABLE "
+    "was given does not reach a sink in Python.",
     ("bootstrap.servers is missing", "batch.id needs sink.id", "needs the option dead.letter.topic"),
     "options.md",
 )
