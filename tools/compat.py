@@ -57,6 +57,7 @@ SPARK_TESTS: Mapping[str, tuple[str, ...]] = {
     "stream": ("tests/compat/test_stream.py",),
     "foreachBatch": ("tests/compat/test_foreach_batch.py",),
     "SQL": ("tests/compat/test_sql.py",),
+    "pipelines": ("tests/compat/test_pipelines.py",),
     "triggers": ("tests/compat/test_triggers.py",),
     # A process has classic sessions or Connect sessions; the last file is run alone.
     "Connect": ("tests/compat/test_connect.py",),
@@ -67,6 +68,8 @@ SPARK_PACKAGES = (
     "pyarrow", "numpy", "lz4", "crc32c", "mmh3", "confluent-kafka", "pytest", "pytest-timeout",
     # For Connect; PySpark warns of newer ones.
     "pandas<3",
+    # For declarative pipelines.
+    "pyyaml",
 )  # fmt: skip
 _NOT_PINNED = ("pyspark==", "py4j==")
 
