@@ -139,8 +139,12 @@ def _sort_configs(configs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _parse_producer_options(of_producer: Mapping[str, str]) -> ProducerOptions:
+    defaults = dict(PRODUCER_DEFAULTS)
+    if "delivery.timeout.ms" in of_producer:
+        # It may leave no room for more than Java's linger.ms.
+        del defaults["linger.ms"]
     try:
-        return parse_producer_options({**PRODUCER_DEFAULTS, **of_producer})
+        return parse_producer_options({**defaults, **of_producer})
     except ConfigError as error:
         # One problem stays one line: it is the first that a user sees, and often the only one.
         rest = "\n" if "\n" in str(error) else " "

@@ -71,7 +71,7 @@ class ProducerOptions:
     socket_connection_setup_timeout_ms: int = 10_000
     socket_connection_setup_timeout_max_ms: int = 30_000
     connections_max_idle_ms: int = 540_000
-    send_buffer_bytes: int = 131_072
+    send_buffer_bytes: int = -1
     receive_buffer_bytes: int = 32_768
 
     # Knowledge of the cluster.

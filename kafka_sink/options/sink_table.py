@@ -176,12 +176,13 @@ SINK_PREFIXES: Mapping[str, Option] = {
     ),
 }  # fmt: skip
 
-# A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it, and with Java's send
-# buffer of 128 KiB a request of several such batches is written in as many parts; the operating system finds a better
-# size. A transaction lasts as long as the slowest task of its batch, and after a crash until the query runs again.
+# A Spark task writes as fast as it can: with Java's 16 KiB a batch costs more than the rows in it. It sends what is left
+# at its end, so no row waits longer than its task runs, and a batch may take its time to fill: in a topic of a thousand
+# partitions a row costs less than half of what it costs with Java's 5 ms. A transaction lasts as long as the slowest
+# task of its batch, and after a crash until the query runs again.
 PRODUCER_DEFAULTS: Mapping[str, str] = {
     "batch.size": "131072",
-    "send.buffer.bytes": "-1",
+    "linger.ms": "1000",
     "transaction.timeout.ms": "900000",
 }
 

@@ -304,13 +304,16 @@ def _sort_by_partition(partitions: Array) -> tuple[Array | None, list[int], list
 
 
 def _split_into_chunks(columns: RecordColumns, partitions: Array, chunk_bytes: int) -> Iterator[tuple[int, int]]:
-    """Pieces of about `chunk_bytes`; of more, up to eight times, where partitions would get few rows of each."""
+    """Pieces of about `chunk_bytes`; of more, up to eight times, where partitions would get few rows of each, or where
+    values are too large to be moved."""
     row_count = columns.row_count
     if not row_count:
         return
     sizes = columns.sizes
     partition_count = int(partitions.max()) + 1
     wanted_bytes = ROWS_PER_PARTITION * partition_count * (columns.bytes_max // row_count)
+    if columns.has_large_values:
+        chunk_bytes *= 8
     chunk_bytes = max(chunk_bytes, min(wanted_bytes, 8 * chunk_bytes))
     if isinstance(sizes, int):
         step = max(1, chunk_bytes // sizes)

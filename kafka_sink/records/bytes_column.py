@@ -103,6 +103,13 @@ class BytesColumn:
         first, last = int(self.starts[0]), int(self.starts[-1])
         return binary_array(pa.py_buffer(self.data[first:last]), (self.starts - first).astype(np.int32))
 
+    def views(self, rows: Array) -> list[memoryview]:
+        """The bytes of these rows where they lie; of a null, none."""
+        content = memoryview(self.data)
+        starts = self.starts[:-1][rows]
+        ends = starts + (np.maximum(self.lengths[rows], 0) if self.has_nulls else self.lengths[rows])
+        return [content[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
     def sizes(self) -> Array | int:
         """Bytes of each row in a record, its length's varint included; a number if all rows have the same."""
         if self.is_equal_length:

@@ -34,6 +34,7 @@ from kafka_sink.records.varint import Array, length_varint_sizes, varint_size
 
 # What a record takes at most besides its sizes: length, attributes, timestamp delta, offset delta.
 RECORD_OVERHEAD_BYTES_MAX = 5 + 1 + 10 + 5
+LARGE_VALUE_BYTES = 3000
 # Stands for "anywhere" (as NO_TIMESTAMP does for "now") in a column of valid values, which are never negative.
 NO_PARTITION = -1
 
@@ -113,6 +114,12 @@ class RecordColumns:
     @property
     def row_count(self) -> int:
         return len(self.row_ids)
+
+    @property
+    def has_large_values(self) -> bool:
+        """On average: one more copy of each would cost more than some Python for each row."""
+        value = self.value
+        return value is not None and int(value.starts[-1] - value.starts[0]) >= LARGE_VALUE_BYTES * self.row_count
 
     def slice(self, start: int, stop: int) -> RecordColumns:
         return self._map(lambda column: column.slice(start, stop), lambda array: array[start:stop])

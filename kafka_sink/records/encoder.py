@@ -10,9 +10,16 @@ is a third faster than joining row by row and sorting after, and has no fixed co
 A record without headers ends in a zero byte, the number of its headers. It saves an element per row to put that zero
 at the start of the next row's prefix instead: the bytes of rows [start, stop) then begin one byte later and end one
 byte later.
+
+Large values are left where they lie. What is in front of them is put together in the same way; a batch then joins it
+with slices of the column, row by row: one copy of a value in place of two or three, for a fifth of a microsecond of
+Python per row.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -31,27 +38,51 @@ from kafka_sink.records.varint import (
     pack,
 )
 
+NO_HEADERS = b"\x00"
 _ATTRIBUTES = constant_field(b"\x00")
-_NO_HEADERS = constant_field(b"\x00")
+_NO_HEADERS = constant_field(NO_HEADERS)
 _EMPTY = pa.array([b""], pa.binary())
 
 
+class EncodedRows(Protocol):
+    """The records of all rows in their new order."""
+
+    def section(self, start: int, stop: int) -> memoryview | bytes:
+        """The records of the rows [start, stop)."""
+
+
 @frozen
-class EncodedRows:
-    """The records of all rows in their new order. `ends_early`: each row's last byte is the first of the next one."""
+class InterleavedRows:
+    """All bytes in one block. `ends_early`: each row's last byte is the first of the next one."""
 
     content: memoryview
     starts: Array
     ends_early: bool
 
     def section(self, start: int, stop: int) -> memoryview | bytes:
-        """The records of the rows [start, stop)."""
         first, last = int(self.starts[start]), int(self.starts[stop])
         if not self.ends_early:
             return self.content[first:last]
         if last < len(self.content):
             return self.content[first + 1 : last + 1]
-        return b"".join((self.content[first + 1 :], b"\x00"))
+        return b"".join((self.content[first + 1 :], NO_HEADERS))
+
+
+@frozen
+class JoinedRows:
+    """What stands in front of each value, the values, and what stands behind them; of None, no headers."""
+
+    heads: list[memoryview]
+    values: list[memoryview]
+    headers: list[memoryview] | None
+
+    def section(self, start: int, stop: int) -> bytes:
+        parts: list[memoryview | bytes] = [NO_HEADERS] * (3 * (stop - start))
+        parts[0::3] = self.heads[start:stop]
+        parts[1::3] = self.values[start:stop]
+        if self.headers is not None:
+            parts[2::3] = self.headers[start:stop]
+        return b"".join(parts)
 
 
 def encode_rows(
@@ -62,58 +93,90 @@ def encode_rows(
     offset_deltas: Array,
 ) -> EncodedRows:
     """Row `order[i]` becomes record i; the deltas are those of record i. Less than 2 GiB in all."""
-    row_count = columns.row_count
-    rows = np.arange(row_count) if order is None else order.astype(np.int64)
-    key, value, headers = columns.key, columns.value, columns.headers
-    ends_early = headers is None
+    rows = np.arange(columns.row_count) if order is None else order.astype(np.int64)
+    fields = _prefix_fields(columns, rows, timestamp_deltas, offset_deltas)
+    if columns.has_large_values:
+        return _join(columns, rows, fields)
+    ends_early = columns.headers is None
+    if ends_early:
+        fields.insert(0, _NO_HEADERS)
+    elements = _Elements(columns, rows, fields)
+    elements.add_column(columns.value)
+    elements.add_column(columns.headers)
+    content, starts = elements.interleave()
+    return InterleavedRows(content, starts, ends_early)
 
-    # What follows the length, as far as it is part of the prefix; without a key the value's length belongs to it too.
+
+def _join(columns: RecordColumns, rows: Array, fields: list[VarintField]) -> JoinedRows:
+    assert columns.value is not None
+    content, starts = _Elements(columns, rows, fields).interleave()
+    ends = starts.tolist()
+    heads = [content[start:end] for start, end in pairwise(ends)]
+    headers = None if columns.headers is None else columns.headers.views(rows)
+    return JoinedRows(heads, columns.value.views(rows), headers)
+
+
+def _prefix_fields(
+    columns: RecordColumns, rows: Array, timestamp_deltas: Array | int, offset_deltas: Array
+) -> list[VarintField]:
+    """All in front of the key; without a key the value's length belongs to it too."""
     fields = [_ATTRIBUTES, *encode_varints(timestamp_deltas), *encode_varints(offset_deltas)]
     record_bytes = columns.sizes if isinstance(columns.sizes, int) else columns.sizes[rows]
     for field in fields:
         # Counts are bytes; a sum of them with a large size is not.
         counts = field.counts if isinstance(field.counts, int) else field.counts.astype(np.int64)
         record_bytes = record_bytes + counts
-    fields = [*encode_varints(record_bytes), *fields, *_length_fields(key, rows)]
-    if key is None:
-        fields += _length_fields(value, rows)
-    if ends_early:
-        fields.insert(0, _NO_HEADERS)
-    flat, prefix_starts = pack(fields, row_count)
+    fields = [*encode_varints(record_bytes), *fields, *_length_fields(columns.key, rows)]
+    if columns.key is None:
+        fields += _length_fields(columns.value, rows)
+    return fields
 
-    parts = [binary_array(pa.py_buffer(flat), prefix_starts)]
-    index = [np.arange(row_count)]
-    used = row_count
-    for column, has_length_element in ((key, False), (value, key is not None), (headers, False)):
-        if has_length_element:
-            lengths = np.full(1, -1) if column is None else column.lengths
-            elements, length_index = length_elements(lengths)
-            parts.append(elements)
-            index.append(used + (length_index[rows] if len(lengths) == row_count else np.zeros(row_count, np.int64)))
-            used += len(elements)
+
+class _Elements:
+    """Prefix, key and the value's length of all rows side by side, then whatever is added; and, for each kind of them,
+    where each record finds its own."""
+
+    def __init__(self, columns: RecordColumns, rows: Array, fields: list[VarintField]) -> None:
+        flat, starts = pack(fields, len(rows))
+        self._rows = rows
+        self._parts = [binary_array(pa.py_buffer(flat), starts)]
+        self._index = [np.arange(len(rows))]
+        self._used = len(rows)
+        if columns.key is not None:
+            self.add_column(columns.key)
+            self._add_lengths(columns.value)
+
+    def _add_lengths(self, column: BytesColumn | None) -> None:
+        row_count = len(self._rows)
+        elements, index = length_elements(np.full(1, -1) if column is None else column.lengths)
+        self._parts.append(elements)
+        self._index.append(self._used + (index[self._rows] if len(index) == row_count else np.zeros(row_count, np.int64)))
+        self._used += len(elements)
+
+    def add_column(self, column: BytesColumn | None) -> None:
         if column is None:
-            continue
-        parts.append(column.elements())
-        places = used + rows
-        used += row_count
+            return
+        self._parts.append(column.elements())
+        places = self._used + self._rows
+        self._used += len(self._rows)
         if column.has_nulls:
             # Under a null there may be bytes.
-            parts.append(_EMPTY)
-            places = np.where(column.lengths[rows] < 0, used, places)
-            used += 1
-        index.append(places)
-    return _interleave(parts, index, row_count, ends_early)
+            self._parts.append(_EMPTY)
+            places = np.where(column.lengths[self._rows] < 0, self._used, places)
+            self._used += 1
+        self._index.append(places)
 
-
-def _interleave(parts: list[pa.Array], index: list[Array], row_count: int, ends_early: bool) -> EncodedRows:
-    interleaved = np.empty((row_count, len(index)), np.int32)
-    for number, places in enumerate(index):
-        interleaved[:, number] = places
-    indices = pa.Array.from_buffers(pa.int32(), interleaved.size, [None, pa.py_buffer(interleaved)])
-    joined = take_elements(pa.concat_arrays(parts), indices)
-    _, starts_buffer, data_buffer = joined.buffers()
-    starts = np.frombuffer(starts_buffer, np.int32)[: interleaved.size + 1 : len(index)]
-    return EncodedRows(memoryview(data_buffer)[: int(starts[-1])], starts, ends_early)
+    def interleave(self) -> tuple[memoryview, Array]:
+        """The elements of each record one after the other: all bytes, and where each record starts."""
+        index = self._index
+        interleaved = np.empty((len(self._rows), len(index)), np.int32)
+        for number, places in enumerate(index):
+            interleaved[:, number] = places
+        indices = pa.Array.from_buffers(pa.int32(), interleaved.size, [None, pa.py_buffer(interleaved)])
+        joined = take_elements(pa.concat_arrays(self._parts), indices)
+        _, starts_buffer, data_buffer = joined.buffers()
+        starts = np.frombuffer(starts_buffer, np.int32)[: interleaved.size + 1 : len(index)]
+        return memoryview(data_buffer)[: int(starts[-1])], starts
 
 
 def _length_fields(column: BytesColumn | None, rows: Array) -> list[VarintField]:

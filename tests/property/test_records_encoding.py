@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from kafka_sink.engine.producer_batch import ProducerBatch
 from kafka_sink.records import assembler as assembler_module
+from kafka_sink.records import columns as columns_module
 from kafka_sink.records.assembler import Assembler
 from kafka_sink.records.batch import HEADER_BYTES, seal
 from kafka_sink.records.bytes_column import BytesColumn
@@ -130,9 +132,23 @@ def check_batch(
     records_max=st.sampled_from([None, 1, 5]),
     codec=st.sampled_from(sorted(CODEC_IDS)),
     chunk_bytes=st.sampled_from([50, 500, assembler_module.CHUNK_BYTES]),
+    large_value_bytes=st.sampled_from([0, 30, columns_module.LARGE_VALUE_BYTES]),
     closes=st.booleans(),
 )
 def test_batches_of_columns_equal_those_of_the_scalar_encoder(
+    calls: list[tuple[list[dict[str, Any]], pa.Table]],
+    batch_bytes_max: int,
+    records_max: int | None,
+    codec: str,
+    chunk_bytes: int,
+    large_value_bytes: int,
+    closes: bool,
+) -> None:
+    with patch.object(columns_module, "LARGE_VALUE_BYTES", large_value_bytes):
+        check_calls(calls, batch_bytes_max, records_max, codec, chunk_bytes, closes)
+
+
+def check_calls(
     calls: list[tuple[list[dict[str, Any]], pa.Table]],
     batch_bytes_max: int,
     records_max: int | None,

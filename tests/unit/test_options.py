@@ -53,13 +53,16 @@ STRICTER = {
 
 # ---- Java's table ----------------------------------------------------------------------------------------------
 
+# Java's send buffer of 128 KiB takes a large request in many parts, each of which wakes the sender.
+DIFFERENT_DEFAULTS = {"send.buffer.bytes": -1}
+
 
 @pytest.mark.parametrize("name", JAVA_OPTIONS)
 def test_every_java_option_is_in_the_table_with_its_default(name: str) -> None:
     java = JAVA_OPTIONS[name]
     row = OPTIONS[name]
     default = list(row.default) if isinstance(row.default, tuple) else row.default
-    assert default == java["default"]
+    assert default == DIFFERENT_DEFAULTS.get(name, java["default"])
     assert row.is_required == (java["required"] and not name.endswith("serializer"))
 
 

@@ -223,10 +223,16 @@ def test_a_default_of_the_sink_gives_way_to_the_user(name: str) -> None:
     assert getattr(parsed({f"kafka.{name}": "7000"}).producer, field) == 7000
 
 
+def test_a_delivery_timeout_without_room_for_the_sinks_linger_is_taken_as_java_takes_it() -> None:
+    own = {"kafka.delivery.timeout.ms": "30100", "kafka.request.timeout.ms": "30000"}
+    assert parsed(own).producer.linger_ms == OPTIONS["linger.ms"].default
+    assert parsed({**own, "kafka.linger.ms": "100"}).producer.linger_ms == 100
+
+
 def test_every_other_producer_option_keeps_javas_default() -> None:
     expected = parse_producer_options({"bootstrap.servers": "127.0.0.1:9092", **PRODUCER_DEFAULTS})
     assert parsed().producer == expected
-    assert set(PRODUCER_DEFAULTS) <= {"batch.size", "send.buffer.bytes", "transaction.timeout.ms"}
+    assert set(PRODUCER_DEFAULTS) <= {"batch.size", "linger.ms", "transaction.timeout.ms"}
 
 
 @pytest.mark.parametrize("side", ["key", "value"])
