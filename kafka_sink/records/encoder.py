@@ -147,10 +147,9 @@ class _Elements:
             self._add_lengths(columns.value)
 
     def _add_lengths(self, column: BytesColumn | None) -> None:
-        row_count = len(self._rows)
-        elements, index = length_elements(np.full(1, -1) if column is None else column.lengths)
+        elements, index = length_elements(np.full(len(self._rows), -1) if column is None else column.lengths)
         self._parts.append(elements)
-        self._index.append(self._used + (index[self._rows] if len(index) == row_count else np.zeros(row_count, np.int64)))
+        self._index.append(self._used + index[self._rows])
         self._used += len(elements)
 
     def add_column(self, column: BytesColumn | None) -> None:
